@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/call_graph.h"
 #include "text/parser_graph.h"
 
 namespace {
@@ -11,12 +12,6 @@ namespace {
 using tags = common_chat_peg_builder;
 
 const char *const BLANKS = " \t\r\n";
-
-std::string without_blanks(const std::string &text)
-{
-    const size_t begin = text.find_first_not_of(BLANKS);
-    return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(BLANKS) - begin + 1);
-}
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
 
@@ -93,9 +88,8 @@ class widening {
             widen_object(tool);
             return;
         }
-        const bool are_marked = std::all_of(arguments.begin(), arguments.end(),
-                                            [&](size_t one) { return !without_blanks(close_of(one)).empty(); });
-        if (!are_marked) { /* Python's arguments, with commas between them; that there are none is not foreseen */
+        if (!are_arguments_marked(
+                g, arguments)) { /* Python's arguments, with commas between them; that there are none is not foreseen */
             for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
                 g.at(one)["child"] = g.optional(g.at(one).at("child").get<size_t>());
             }
@@ -104,13 +98,18 @@ class widening {
             }
             return;
         }
-        std::vector<size_t> all = arguments;
-        if (has_values) {
-            std::for_each(arguments.begin(), arguments.end(), [&](size_t one) { widen_value(one); });
-            const std::vector<size_t> more = others(arguments.front());
-            all.insert(all.end(), more.begin(), more.end());
+        std::vector<size_t> all;
+        for (const size_t one : arguments) {
+            if (call_literal(g, one, tags::TOOL_ARG_NAME) == ANY_ARGUMENT_NAME) {
+                continue;
+            }
+            if (has_values) {
+                widen_value(one);
+            }
+            all.push_back(one);
         }
-        replace_arguments(tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
+        add_any(arguments.back(), &all);
+        replace_arguments(&g, tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }
 
   private:
@@ -122,17 +121,6 @@ class widening {
                 g.at(one)["child"] = value.object;
             }
         }
-    }
-
-    std::string close_of(size_t argument) const
-    {
-        for (const size_t close : g.tagged(argument, tags::TOOL_ARG_CLOSE)) {
-            const std::vector<std::string> literals = g.literals(close);
-            if (literals.size() == 1) {
-                return literals.front();
-            }
-        }
-        return "";
     }
 
     /* A value and what closes it. */
@@ -159,7 +147,7 @@ class widening {
     /* Values that are not only texts. Where a choice of llama.cpp's decides between both, it stays. */
     void widen_value(size_t argument)
     {
-        const std::string close = close_of(argument);
+        const std::string close = argument_close(g, argument);
         std::vector<size_t> left = {g.at(argument).at("child").get<size_t>()};
         while (!left.empty()) {
             const size_t id = left.back();
@@ -179,86 +167,24 @@ class widening {
         }
     }
 
-    /* The place of the part that holds a node with this tag. */
-    size_t find_part(const std::vector<size_t> &parts, const char *tag) const
+    /* Arguments of any name, made from one whose name is known. */
+    void add_any(size_t sample, std::vector<size_t> *to)
     {
-        size_t i = 0;
-        while (i < parts.size() && g.tagged(parts[i], tag).empty()) {
-            i++;
-        }
-        return i;
-    }
-
-    /* Arguments of any name, after the model of one whose name is known. */
-    std::vector<size_t> others(size_t sample)
-    {
-        const std::vector<size_t> opens = g.tagged(sample, tags::TOOL_ARG_OPEN);
-        if (opens.empty() || !g.is(g.at(sample).at("child").get<size_t>(), "sequence")) {
-            return {};
-        }
-        const std::vector<size_t> parts = g.children(opens.front()),
-                                  opening = parts.empty() ? parts : g.children(parts.front());
-        const size_t name = find_part(opening, tags::TOOL_ARG_NAME);
-        if (name + 1 >= opening.size() || !g.is(opening[name + 1], "literal")) {
-            return {};
-        }
-        const std::string behind = g.at(opening[name + 1]).at("literal").get<std::string>();
-        if (behind.empty() || std::string("<>\"").find(behind[0]) == std::string::npos) {
-            return {};
-        }
-        std::vector<size_t> out;
-        const std::string is_text = "string=\"true\"";
-        const size_t at = behind.find(is_text);
-        if (at == std::string::npos) {
-            out.push_back(other(sample, opening, name, behind, true));
-        } else { /* the model says which it is */
-            const std::string is_json = "string=\"false\"";
-            std::string other_behind = behind;
-            out.push_back(other(sample, opening, name, behind, false));
-            out.push_back(other(sample, opening, name, other_behind.replace(at, is_text.size(), is_json), true));
-        }
-        return out;
-    }
-
-    size_t other(size_t sample, std::vector<size_t> opening, size_t name, const std::string &behind, bool may_be_json)
-    {
-        const size_t any_name = g.characters("<<>>\"\"\n\n", true, 1);
-        opening[name] = g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_NAME, any_name)}});
-        opening[name + 1] = g.literal(behind);
-        const size_t open = g.tag(tags::TOOL_ARG_OPEN, g.sequence(opening));
-        std::vector<size_t> parts = {g.add({{"type", "atomic"}, {"child", open}})};
-        const std::vector<size_t> known = g.children(g.at(sample).at("child").get<size_t>());
-        for (size_t i = find_part(known, tags::TOOL_ARG_OPEN) + 1; i < known.size() && g.is(known[i], "literal"); i++) {
-            parts.push_back(known[i]);
-        }
-        const std::string close = close_of(sample);
-        const size_t text = text_before(close);
-        parts.push_back(may_be_json ? g.choice({value_before(close), text}) : text);
-        return g.tag(tags::TOOL_ARG, g.sequence(parts));
-    }
-
-    /* What holds the arguments of a tool, and nothing else. */
-    void replace_arguments(size_t id, size_t arguments)
-    {
-        std::vector<size_t> parts = g.children(id);
-        const auto has_arguments = [&](size_t part) { return !g.tagged(part, tags::TOOL_ARG).empty(); };
-        const auto first = std::find_if(parts.begin(), parts.end(), has_arguments);
-        const auto last = std::find_if(parts.rbegin(), parts.rend(), has_arguments).base();
-        if (first == parts.end()) {
-            return;
-        }
-        const bool is_outer =
-            g.is_tagged(*first, tags::TOOL_ARGS) || g.is(*first, "sequence") || g.is(*first, "atomic");
-        if (last - first == 1 && is_outer) {
-            replace_arguments(*first, arguments);
-            return;
-        }
-        parts.erase(first + 1, last);
-        *first = arguments;
-        if (g.is(id, "sequence")) {
-            g.at(id)["children"] = parts;
-        } else {
-            g.at(id)["child"] = arguments;
+        const size_t name = g.sequence({g.unless(g.literal("/")), g.characters("<<>>\"\"\n\n", true, 1)});
+        for (const any_argument &one : arguments_of_any_name(&g, sample, name)) {
+            std::vector<size_t> closing = one.closing, parts = one.opening, ways;
+            closing.insert(closing.begin(), g.literal(one.text_end));
+            const size_t close = closed_by(g.sequence(closing));
+            if (one.may_be_json) {
+                ways.push_back(one.closing.empty() ? value_before(one.text_end)
+                                                   : g.sequence({g.tag(tags::TOOL_ARG_VALUE, value.any), close}));
+            }
+            if (one.may_be_text) {
+                const size_t text = g.add({{"type", "until"}, {"delimiters", std::vector<std::string>{one.text_end}}});
+                ways.push_back(g.sequence({g.tag(tags::TOOL_ARG_STRING_VALUE, text), close}));
+            }
+            parts.push_back(g.choice(ways));
+            to->push_back(g.tag(tags::TOOL_ARG, g.sequence(parts)));
         }
     }
 
@@ -277,21 +203,6 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
             out->push_back(mark);
         }
     }
-}
-
-/* Sequences from what opens a call to what closes it. Not every form of llama.cpp has a tag around its calls. */
-std::vector<size_t> calls_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
-{
-    std::vector<size_t> out;
-    for (size_t id = 0; id < graph.size(); id++) {
-        if (graph.is(id, "sequence") && opens[id] && closes[id]) {
-            const std::vector<size_t> parts = graph.children(id);
-            if (std::none_of(parts.begin(), parts.end(), [&](size_t part) { return opens[part] && closes[part]; })) {
-                out.push_back(id);
-            }
-        }
-    }
-    return out;
 }
 
 /* Behind calls, before them, and in what opens and closes them. */
@@ -339,7 +250,7 @@ std::string call_parser_for_reading(common_chat_format format, const std::string
     const std::vector<bool> opens = graph.reaching(tags::TOOL_OPEN), closes = graph.reaching(tags::TOOL_CLOSE);
     const call_marks marks = marks_of(graph, opens, closes);
     if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4) {
-        const std::vector<size_t> calls = calls_of(graph, opens, closes); /* before anything is added to the graph */
+        const std::vector<size_t> calls = call_nodes(graph, opens, closes); /* before anything is added to the graph */
         widening wide(graph, format == COMMON_CHAT_FORMAT_PEG_MINIMAX_M3);
         for (const size_t call : calls) {
             wide.widen(call);

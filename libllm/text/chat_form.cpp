@@ -7,6 +7,8 @@
 #include <optional>
 #include <stdexcept>
 
+#include "text/call_graph.h"
+#include "text/call_grammar.h"
 #include "text/call_parser.h"
 #include "text/chat_budget.h"
 #include "text/chat_compile.h"
@@ -22,8 +24,6 @@ namespace {
 
 /* Stands for the grammar of the text in llama.cpp's grammar of the answer. */
 const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
-
-constexpr size_t FORMS_MAX = 32, FORMS_BYTES_MAX = 16 << 20;
 
 /* MiniMax M3 writes the items of lists between marks that begin like this. */
 const char *const ITEM_MARK = "]<]minimax[>[";
@@ -164,13 +164,6 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     return out;
 }
 
-std::string trimmed(const std::string &text)
-{
-    const char *const blanks = " \t\r\n";
-    const size_t begin = text.find_first_not_of(blanks);
-    return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
-}
-
 /* gpt-oss may name the format of an answer, whether a client asked for one or not: <|channel|>final <|constrain|>json<|message|>.
  * llama.cpp reads the name only with response_format, and then no calls. */
 std::string with_named_format(const std::string &parser)
@@ -209,10 +202,10 @@ void describe(const common_chat_params &params, chat_form *out)
         }
     }
     if (params.supports_thinking && !params.thinking_end_tags.empty()) {
-        out->thinking_start = trimmed(params.thinking_start_tag);
+        out->thinking_start = without_blanks(params.thinking_start_tag);
         out->thinking_forced = params.thinking_end_tags.front();
         for (const std::string &tag : params.thinking_end_tags) {
-            const std::string mark = trimmed(tag);
+            const std::string mark = without_blanks(tag);
             if (!mark.empty() &&
                 std::find(out->thinking_ends.begin(), out->thinking_ends.end(), mark) == out->thinking_ends.end()) {
                 out->thinking_ends.push_back(mark);
@@ -254,10 +247,11 @@ std::string with_one_call(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, const tool_schemas &schemas,
+std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, tool_schemas &schemas,
                             bool must_call)
 {
-    const std::string all = schemas.put(with_arguments(found.grammar, wish));
+    const std::string ours = call_grammar(found, &schemas);
+    const std::string all = schemas.put(with_arguments(ours.empty() ? found.grammar : ours, wish));
     std::string out = wish.calls_once() ? with_one_call(all, found.parser) : all;
     if (must_call || (wish.calls_once() && found.grammar_lazy)) {
         out = without_text(out, found.parser);
@@ -336,8 +330,8 @@ void count_opening_once(const common_chat_template &tmpl, const autoparser::gene
     if (!found->content.is_always_wrapped()) {
         return;
     }
-    const std::string opening = trimmed(common_chat_template_generation_prompt(tmpl, params));
-    const std::string start = trimmed(found->content.start);
+    const std::string opening = without_blanks(common_chat_template_generation_prompt(tmpl, params));
+    const std::string start = without_blanks(found->content.start);
     if (opening.size() >= start.size() && opening.compare(opening.size() - start.size(), start.size(), start) == 0) {
         found->content.mode = autoparser::content_mode::PLAIN;
         found->content.start.clear();
@@ -437,7 +431,7 @@ bool is_whole(tool_schema_detail detail)
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
 }
 
-/* detail: what of their tools' schemas the grammar keeps calls to. nullopt: this family does not write arguments as a whole. */
+/* detail: what of their tools' schemas the grammar keeps calls to. nullopt: this family writes arguments as a whole, or does not. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail)
 {
@@ -453,6 +447,12 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
     if (calls && is_whole(detail) && !schemas.are_mentioned(found.grammar)) {
         return std::nullopt;
     }
+    if (calls) {
+        out.grammar = calling_grammar(found, wish, schemas, must_call);
+        if (out.grammar.find(ANY_ARGUMENT_NAME) != std::string::npos) {
+            return std::nullopt;
+        }
+    }
     describe(found, &out);
     out.reopening = without_thinking(out.opening, out.thinking_start);
     const bool is_wrapped = analysis.is_special || analysis.found.content.is_always_wrapped();
@@ -460,7 +460,6 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
         out.parser.clear();
     }
     if (calls) {
-        out.grammar = calling_grammar(found, wish, schemas, must_call);
         out.calls_once = wish.calls_once();
         out.must_call = must_call;
         out.is_lazy = found.grammar_lazy;
@@ -531,50 +530,4 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
             "the form of the answer cannot be enforced: there is no grammar of it, or it is too large");
     }
     return out;
-}
-
-std::string chat_wish::key() const
-{
-    common_json out = common_json::object();
-    out["tools"] = tools;
-    out["choice"] = static_cast<int>(choice);
-    out["names"] = names;
-    out["parallel"] = parallel;
-    out["grammar"] = grammar;
-    out["arguments"] = common_json::array();
-    for (const chat_argument &one : arguments) {
-        for (const std::string &text : {one.tool, one.name, one.grammar}) {
-            out["arguments"].push_back(text);
-        }
-    }
-    out["apart"] = is_reasoning_apart;
-    out["continues_reasoning"] = continues_reasoning;
-    out["continues_content"] = continues_content;
-    out["kwargs"] = kwargs;
-    return out.dump_safe();
-}
-
-/* ---- the latest ---------------------------------------------------------------------------------------------------- */
-
-std::shared_ptr<const chat_form> chat_forms::find(const std::string &key)
-{
-    const std::lock_guard<std::mutex> hold(lock);
-    const auto at = std::find_if(entries.begin(), entries.end(), [&](const entry &e) { return e.key == key; });
-    if (at == entries.end()) {
-        return nullptr;
-    }
-    entries.splice(entries.begin(), entries, at);
-    return at->form;
-}
-
-void chat_forms::keep(const std::string &key, std::shared_ptr<const chat_form> form)
-{
-    const std::lock_guard<std::mutex> hold(lock);
-    const size_t size = key.size() + form->parser.size() + form->grammar.size();
-    entries.push_front({key, std::move(form), size});
-    n_bytes += size;
-    while (entries.size() > FORMS_MAX || (n_bytes > FORMS_BYTES_MAX && entries.size() > 1)) {
-        n_bytes -= entries.back().n_bytes;
-        entries.pop_back();
-    }
 }

@@ -167,6 +167,36 @@ size_t parser_graph::blanks()
     return add({{"type", "space"}});
 }
 
+size_t parser_graph::grammar(const std::string &element)
+{
+    return add({{"type", "gbnf"}, {"child", add({{"type", "epsilon"}})}, {"grammar", element}});
+}
+
+size_t parser_graph::rule(const std::string &name, size_t child)
+{
+    const size_t id = add({{"type", "rule"}, {"name", name}, {"child", child}, {"trigger", false}});
+    rules[name] = id;
+    return id;
+}
+
+size_t parser_graph::copy(size_t id)
+{
+    common_json node = at(id);
+    if (is(id, "rule") || is(id, "ref")) { /* the same rule may be used anywhere */
+        return id;
+    }
+    if (node.contains("children")) {
+        std::vector<size_t> copies;
+        for (const size_t child : children(id)) {
+            copies.push_back(copy(child));
+        }
+        node["children"] = copies;
+    } else if (node.contains("child")) {
+        node["child"] = copy(node.at("child").get<size_t>());
+    }
+    return add(node);
+}
+
 common_json parser_graph::json() const
 {
     common_json parsers = common_json::array();

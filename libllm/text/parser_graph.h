@@ -47,6 +47,12 @@ class parser_graph {
     /* At least `min` characters of these, or of all others: pairs of the first and the last one of a range. */
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
+    /* What a grammar has there, whatever is parsed: `element` is one element of GBNF. */
+    size_t grammar(const std::string &element);
+    /* A rule of the grammar under a name of its own. Its child may be set later, so that rules can refer to each other. */
+    size_t rule(const std::string &name, size_t child);
+    /* A copy of the node and of all below it. */
+    size_t copy(size_t id);
 
     common_json json() const;
 

@@ -222,14 +222,19 @@ std::string parser_written(const common_peg_arena &arena)
     return out.dump();
 }
 
-/* Only a builder can add parsers to an arena, and each kind in its own way: so these are placeholders first. */
-common_peg_arena parser_read(const common_json &text)
+/* Only a builder can add parsers to an arena, and each kind in its own way: so these are placeholders first. Rules have names only
+ * in an arena that a grammar is made from, in copies after all others. */
+common_peg_arena parser_read(const common_json &text, bool has_rules)
 {
     const common_json &parsers = text.at("parsers");
     const size_t n = parsers.size();
     common_peg_parser_builder builder;
     for (size_t id = 0; id < n; id++) {
         builder.eps();
+    }
+    const common_json rules = has_rules ? text.at("rules") : common_json::object();
+    for (const auto &[name, id] : rules.items()) {
+        builder.rule(name, builder.eps());
     }
     common_peg_arena out = builder.build();
     for (size_t id = 0; id < n; id++) {
@@ -240,6 +245,9 @@ common_peg_arena parser_read(const common_json &text)
         } else {
             out.get(id) = parser_of(one, n);
         }
+    }
+    for (const auto &[name, id] : rules.items()) {
+        out.get(out.get_rule(name)) = out.get(id_in(id, n));
     }
     out.set_root(id_in(text.at("root"), n));
     return out;

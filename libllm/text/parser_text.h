@@ -11,6 +11,6 @@
 std::string parser_written(const common_peg_arena &arena);
 
 /* The parser that was written. It parses; no grammar can be made of it: the schemas are left out. Throws. */
-common_peg_arena parser_read(const common_json &text);
+common_peg_arena parser_read(const common_json &text, bool has_rules = false);
 
 #endif

@@ -1,6 +1,7 @@
 #include "text/tool_schema.h"
 
 #include "llm.h"
+#include "text/call_graph.h"
 #include "text/grammar_text.h"
 #include "text/json_depth.h"
 
@@ -72,24 +73,68 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
             place_for(detail == tool_schema_detail::WHOLE ? compiled.object(document) : "object");
         return out;
     }
+    const bool is_separate = detail == tool_schema_detail::EACH || detail == tool_schema_detail::NAMES;
     common_json properties = common_json::object(), required = common_json::array();
-    for (const schema_argument &one : compiled.members(document)) {
-        const common_json list = marks_items ? list_of(document, one.name) : common_json();
-        /* what may be text is written as it is, without quotes, and ends where the family's mark of an end is */
-        properties[one.name] = !list.is_null() ? list
-                               : one.is_text   ? common_json::parse("{\"type\":\"string\"}")
-                               : one.may_be_text
-                                   ? common_json::object()
-                                   : place_for(detail == tool_schema_detail::NAMES ? "value" : one.element);
+    separate all;
+    all.arguments = compiled.members(document);
+    for (const schema_argument &one : all.arguments) {
+        const common_json list = marks_items && !one.name.empty() ? list_of(document, one.name) : common_json();
+        all.are_lists.push_back(!list.is_null());
+        if (!one.name.empty()) {
+            properties[one.name] = list.is_null() ? place_of(one) : list;
+        }
         if (one.is_required) {
             required.push_back(one.name);
         }
+    }
+    if (is_separate) { /* the form shows how any other argument is written */
+        properties[ANY_ARGUMENT_NAME] = common_json::parse("{\"type\":\"string\"}");
+        separates[tool.at("function").at("name").get<std::string>()] = std::move(all);
     }
     common_json parameters = common_json::parse("{\"type\":\"object\"}");
     parameters["properties"] = properties;
     parameters["required"] = required;
     out["function"]["parameters"] = parameters;
     return out;
+}
+
+/* What may be text is written as it is, without quotes, and ends where the family's mark of an end is. */
+common_json tool_schemas::place_of(const schema_argument &one)
+{
+    if (one.is_text) {
+        return common_json::parse("{\"type\":\"string\"}");
+    }
+    return one.may_be_text ? common_json::object()
+                           : place_for(detail == tool_schema_detail::NAMES ? "value" : one.element);
+}
+
+const tool_schemas::separate *tool_schemas::separate_of(const std::string &tool) const
+{
+    const auto found = separates.find(tool);
+    return found == separates.end() ? nullptr : &found->second;
+}
+
+std::string tool_schemas::element_of(const std::string &rule)
+{
+    return PREFIX + rule;
+}
+
+std::string tool_schemas::names(const automaton &texts)
+{
+    const std::string rule = compiled.bare_names(texts);
+    return rule.empty() ? "" : element_of(rule);
+}
+
+std::optional<std::string> tool_schemas::bare(const automaton &texts, const std::string &close)
+{
+    const std::optional<std::string> rule = compiled.bare_texts(texts, close);
+    return rule.has_value() ? std::optional<std::string>(element_of(*rule)) : std::nullopt;
+}
+
+std::optional<std::string> tool_schemas::quoted(const automaton &texts)
+{
+    const std::optional<std::string> rule = compiled.quoted_texts(texts);
+    return rule.has_value() ? std::optional<std::string>(element_of(*rule)) : std::nullopt;
 }
 
 bool tool_schemas::are_mentioned(const std::string &grammar) const
@@ -104,7 +149,7 @@ bool tool_schemas::are_mentioned(const std::string &grammar) const
 
 std::string tool_schemas::put(std::string grammar) const
 {
-    if (places.empty()) {
+    if (places.empty() && separates.empty()) {
         return grammar;
     }
     for (const place &one : places) {

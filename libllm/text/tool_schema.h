@@ -6,6 +6,8 @@
 
 #include <common/json.h>
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,27 @@ class tool_schemas {
     /* With our rules in their places. */
     std::string put(std::string grammar) const;
 
+    /* The parameters of a tool whose arguments have places of their own; NULL: they have none. */
+    struct separate {
+        std::vector<schema_argument> arguments;
+        std::vector<bool> are_lists; /* the template marks their items */
+    };
+    const separate *separate_of(const std::string &tool) const;
+    size_t n_separate() const
+    {
+        return separates.size();
+    }
+    bool takes_any_value() const
+    {
+        return detail == tool_schema_detail::NAMES;
+    }
+
+    /* Elements of the grammar that `put` completes. */
+    static std::string element_of(const std::string &rule);
+    std::string names(const automaton &texts);                                         /* "": there are none */
+    std::optional<std::string> bare(const automaton &texts, const std::string &close); /* nullopt: too large */
+    std::optional<std::string> quoted(const automaton &texts);
+
   private:
     struct place {
         std::string literal, element;
@@ -41,8 +64,10 @@ class tool_schemas {
     bool marks_items;
     schema_arguments compiled;
     std::vector<place> places;
+    std::map<std::string, separate> separates;
 
     common_json place_for(const std::string &element);
+    common_json place_of(const schema_argument &one);
 };
 
 #endif

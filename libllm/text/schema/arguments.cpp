@@ -66,30 +66,96 @@ bool declares(const shape &s, const std::string &name)
     });
 }
 
-schema_argument one_argument(expansion &meaning, writer &values, rules &out, const std::vector<shape> &shapes,
-                             const std::string &name)
+const schema_json &no_text()
 {
-    schema_argument one = {name, "", !shapes.empty(), false, false};
-    uint8_t types = json_type::NOTHING;
-    std::string ways;
-    const bool is_declared =
-        std::any_of(shapes.begin(), shapes.end(), [&](const shape &s) { return declares(s, name); });
-    for (const shape &s : shapes) {
-        if (is_declared && !declares(s, name)) { /* it may be there, as anything, which is not what is meant */
-            one.is_required = false;
-            continue;
-        }
-        const node value = meaning.member_node(s, name);
-        const std::string way = s.absent.count(name) > 0 ? "" : values.value(value);
-        ways += (ways.empty() || way.empty() ? "" : " | ") + way;
-        types = static_cast<uint8_t>(types | (way.empty() ? json_type::NOTHING : types_of(meaning, value)));
-        one.is_required = one.is_required && std::find(s.required.begin(), s.required.end(), name) != s.required.end();
-    }
-    one.may_be_text = (types & json_type::STRING) != 0;
-    one.is_text = types == json_type::STRING;
-    one.element = ways.find(' ') == std::string::npos ? ways : out.add(ways);
-    return one;
+    static const schema_json schema = {{"type", {"object", "array", "number", "boolean", "null"}}};
+    return schema;
 }
+
+/* The arguments of one schema while they are compiled. */
+class argument_compiler {
+  public:
+    argument_compiler(expansion &of_schema, writer &to, rules &all_rules, work_budget &spent)
+        : meaning(of_schema), values(to), out(all_rules), budget(spent)
+    {}
+
+    schema_argument declared(const std::vector<shape> &shapes, const std::string &name)
+    {
+        schema_argument one;
+        one.name = name;
+        one.is_required = !shapes.empty();
+        const bool is_declared =
+            std::any_of(shapes.begin(), shapes.end(), [&](const shape &s) { return declares(s, name); });
+        std::vector<node> ways;
+        for (const shape &s : shapes) {
+            if (is_declared && !declares(s, name)) { /* it may be there, as anything, which is not what is meant */
+                one.is_required = false;
+                continue;
+            }
+            if (s.absent.count(name) == 0) {
+                ways.push_back(meaning.member_node(s, name));
+            }
+            one.is_required =
+                one.is_required && std::find(s.required.begin(), s.required.end(), name) != s.required.end();
+        }
+        compile(ways, &one);
+        return one;
+    }
+
+    schema_argument undeclared(const writer::undeclared &from)
+    {
+        schema_argument one;
+        one.names = from.names;
+        compile({from.value}, &one);
+        return one;
+    }
+
+  private:
+    expansion &meaning;
+    writer &values;
+    rules &out;
+    work_budget &budget;
+
+    void compile(const std::vector<node> &ways, schema_argument *one)
+    {
+        uint8_t types = json_type::NOTHING;
+        for (const node &n : ways) {
+            const std::string way = values.value(n);
+            one->element += (one->element.empty() || way.empty() ? "" : " | ") + way;
+            types = static_cast<uint8_t>(types | (way.empty() ? json_type::NOTHING : types_of(meaning, n)));
+        }
+        one->element = one->element.find(' ') == std::string::npos ? one->element : out.add(one->element);
+        one->may_be_text = (types & json_type::STRING) != 0;
+        one->is_text = types == json_type::STRING;
+        if (one->may_be_text) {
+            find_texts(ways, one);
+        }
+    }
+
+    void find_texts(const std::vector<node> &ways, schema_argument *one)
+    {
+        automaton all;
+        try {
+            for (const node &n : ways) {
+                const std::optional<automaton> some = values.texts_of(n);
+                if (!some.has_value()) {
+                    return;
+                }
+                all = automaton_of(automaton_operation::EITHER, all, *some, budget);
+            }
+        } catch (const grammar_beyond &) { /* any text */
+            return;
+        }
+        one->texts = all;
+        for (const node &n : one->is_text ? std::vector<node>() : ways) {
+            node both = n;
+            both.push_back({&no_text()});
+            const std::string way = values.value(node_of(both));
+            one->not_text += (one->not_text.empty() || way.empty() ? "" : " | ") + way;
+        }
+        one->not_text = one->not_text.find(' ') == std::string::npos ? one->not_text : out.add(one->not_text);
+    }
+};
 
 } // namespace
 
@@ -130,7 +196,11 @@ std::string schema_arguments::object(const schema_json &document)
 
 std::vector<schema_argument> schema_arguments::members(const schema_json &document)
 {
-    return with_levels(std::vector<schema_argument>(), [&](size_t n_levels, work_budget &part) {
+    schema_argument any;
+    any.element = "value";
+    any.may_be_text = true;
+    any.names = automaton_of_any();
+    return with_levels(std::vector<schema_argument>(1, any), [&](size_t n_levels, work_budget &part) {
         const references refs(document);
         pattern_set patterns(part);
         expansion meaning(refs, schema_policy::LOOSE, patterns, part);
@@ -140,12 +210,68 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
                                     [](const shape &s) { return (s.types & json_type::OBJECT) == 0; }),
                      shapes.end());
         std::vector<schema_argument> all;
-        for (const std::string &name : names_of(shapes)) {
-            schema_argument one = one_argument(meaning, values, out, shapes, name);
+        argument_compiler compiler(meaning, values, out, part);
+        const std::vector<std::string> names = names_of(shapes);
+        for (const std::string &name : names) {
+            schema_argument one = compiler.declared(shapes, name);
             if (!one.element.empty()) {
                 all.push_back(std::move(one));
             }
         }
+        for (const shape &s : shapes) {
+            for (const writer::undeclared &other : values.undeclared_of(s, node_of({{&document}}), names)) {
+                schema_argument one = compiler.undeclared(other);
+                if (!one.element.empty()) {
+                    all.push_back(std::move(one));
+                }
+            }
+        }
         return all;
     });
+}
+
+std::string schema_arguments::bare_names(const automaton &names)
+{
+    automaton all; /* what stands in names between marks: no controls and no signs of marks, least of all `</` */
+    all.states.resize(2);
+    all.states[0].ways = {{' ', '!', 1}, {'#', '.', 1}, {'0', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
+    all.states[1].ways = {{' ', '!', 1}, {'#', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
+    all.states[1].is_end = true;
+    try {
+        all = automaton_of(automaton_operation::BOTH, names, all, budget);
+        return all.is_empty() ? "" : out.add_bare_texts(all, "");
+    } catch (const grammar_fault &) {
+        return "";
+    }
+}
+
+std::optional<std::string> schema_arguments::quoted_texts(const automaton &texts)
+{
+    automaton plain; /* needs no escapes */
+    plain.states.push_back({{{' ', '&', 0}, {'(', '[', 0}, {']', CHARACTER_LAST, 0}}, true});
+    const rules::mark before = out.now();
+    try {
+        const automaton all = automaton_of(automaton_operation::BOTH, texts, plain, budget);
+        if (!all.is_empty()) {
+            return out.add("\"'\" " + out.add_bare_texts(all, "'"));
+        }
+    } catch (const grammar_fault &) {
+        out.forget(before);
+    }
+    return std::nullopt;
+}
+
+std::optional<std::string> schema_arguments::bare_texts(const automaton &texts, const std::string &close)
+{
+    constexpr size_t STATES_MAX = 512; /* about 40 bytes of grammar each */
+    const rules::mark before = out.now();
+    try {
+        const automaton all = automaton_of(automaton_operation::BOTH, texts, automaton_of_text_before(close), budget);
+        if (all.states.size() <= STATES_MAX && !all.is_empty()) {
+            return out.add_bare_texts(all, close);
+        }
+    } catch (const grammar_fault &) { /* too much work, or too large a grammar */
+        out.forget(before);
+    }
+    return std::nullopt;
 }

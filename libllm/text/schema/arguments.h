@@ -3,16 +3,21 @@
 #ifndef LLM_SCHEMA_ARGUMENTS_H
 #define LLM_SCHEMA_ARGUMENTS_H
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "text/schema/rules.h"
 #include "text/schema/shape.h"
 
+/* A parameter, or all those with other names that the schema does not declare. */
 struct schema_argument {
-    std::string name, element; /* a rule of the grammar */
-    bool is_required;          /* whichever way the schema is met */
-    bool may_be_text, is_text; /* is_text: it can be nothing else */
+    std::string name;                          /* "": any of `names` */
+    std::string element;                       /* a rule of the grammar */
+    bool is_required = false;                  /* whichever way the schema is met */
+    bool may_be_text = false, is_text = false; /* is_text: it can be nothing else */
+    std::optional<automaton> names, texts;     /* texts: those that it may be; nullopt: any */
+    std::string not_text;                      /* a rule: values that are no texts; "": there are none */
 };
 
 /* Loose: keywords that cannot be enforced are ignored. Only std::bad_alloc is thrown. */
@@ -27,6 +32,15 @@ class schema_arguments {
 
     /* Returns each member that a way to meet the schema declares or requires. */
     std::vector<schema_argument> members(const schema_json &document);
+
+    /* The rule of one of these names, as marks of tags can hold it; "": there is none. */
+    std::string bare_names(const automaton &names);
+
+    /* The rule of one of the texts between single quotes, of those that need no escapes there. nullopt: there is none. */
+    std::optional<std::string> quoted_texts(const automaton &texts);
+
+    /* The rule of one of the texts, as it is, and then `close`. nullopt: it would be too large. */
+    std::optional<std::string> bare_texts(const automaton &texts, const std::string &close);
 
     /* Returns all rules, with those of any JSON: `object`, `value`, ... */
     std::string grammar() const

@@ -381,6 +381,47 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
     return out;
 }
 
+/* State q: the text ends with the first q characters of `close`, and with no more of them (Knuth, Morris and Pratt). */
+automaton automaton_of_text_before(const std::string &close)
+{
+    const std::vector<uint32_t> mark = characters_of(close);
+    const size_t n = mark.size();
+    std::vector<size_t> shorter(n, 0); /* the longest other beginning of `close` that its first q characters end with */
+    const auto next = [&](size_t q, uint32_t c) {
+        while (q > 0 && mark[q] != c) {
+            q = shorter[q];
+        }
+        return mark[q] == c ? q + 1 : 0;
+    };
+    for (size_t q = 2; q < n; q++) {
+        shorter[q] = next(shorter[q - 1], mark[q - 1]);
+    }
+    automaton out;
+    for (size_t q = 0; q < n; q++) {
+        std::map<uint32_t, size_t> ways = {{CHARACTER_LAST + 1, n}};
+        for (const uint32_t c : mark) {
+            ways[c] = next(q, c);
+        }
+        out.states.emplace_back();
+        uint32_t low = 0;
+        for (const auto &[c, to] : ways) {
+            if (c > low) {
+                add_way(out.states[q].ways, {low, c - 1, 0});
+            }
+            if (to < n) {
+                add_way(out.states[q].ways, {c, c, static_cast<uint32_t>(to)});
+            }
+            low = c + 1;
+        }
+        size_t at = q, i = 0;
+        while (i < n && at < n) {
+            at = next(at, mark[i++]);
+        }
+        out.states[q].is_end = i == n;
+    }
+    return out;
+}
+
 automaton automaton_of_length(size_t least, size_t most)
 {
     const size_t n = most == SIZE_MAX ? least : most;

@@ -37,7 +37,9 @@ automaton automaton_of(automaton_operation operation, const automaton &a, const 
 automaton automaton_of_any();
 automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget);
 automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_budget &budget); /* all but these */
-automaton automaton_of_length(size_t least, size_t most);                                       /* SIZE_MAX: any */
+/* What can stand before `close` so that the text with it has `close` at its end and nowhere before. `close` is not empty. */
+automaton automaton_of_text_before(const std::string &close);
+automaton automaton_of_length(size_t least, size_t most); /* SIZE_MAX: any */
 
 /* Without states that lead to no end, and without equal ones. */
 automaton automaton_reduced(const automaton &a, work_budget &budget);

@@ -127,8 +127,9 @@ written_set written(const ranges &set)
 /* Writes the states of an automaton, those that follow first, so that equal ones are found. */
 class automaton_writer {
   public:
-    automaton_writer(rules &to, const automaton &texts)
-        : out(to), a(texts), names(texts.states.size()), is_open(texts.states.size())
+    /* bare_close: what ends a text that is written as it is; NULL: texts are JSON. */
+    automaton_writer(rules &to, const automaton &texts, const std::string *bare_close)
+        : out(to), a(texts), close(bare_close), names(texts.states.size()), is_open(texts.states.size())
     {}
 
     std::string write(uint32_t state)
@@ -136,7 +137,7 @@ class automaton_writer {
         if (!names[state].empty()) {
             return names[state];
         }
-        if (is_universal(state)) {
+        if (close == nullptr && is_universal(state)) {
             return names[state] = "tail";
         }
         if (is_open[state]) {
@@ -155,8 +156,29 @@ class automaton_writer {
   private:
     rules &out;
     const automaton &a;
+    const std::string *close;
     std::vector<std::string> names;
     std::vector<bool> is_open;
+
+    std::string spelled(const std::string &text) const
+    {
+        return close == nullptr ? json_escaped(text) : text;
+    }
+
+    std::string end() const
+    {
+        return close == nullptr ? "\"" : *close;
+    }
+
+    /* The sets that are written for this one: in JSON, some characters are escaped. */
+    std::vector<std::string> sets_of(const ranges &set) const
+    {
+        if (close != nullptr) {
+            return {set_text(set, false)};
+        }
+        const written_set w = written(set);
+        return {w.plain, w.escaped};
+    }
 
     bool is_universal(uint32_t state) const
     {
@@ -186,20 +208,19 @@ class automaton_writer {
                 add(literal_from(set[0].low, to));
                 continue;
             }
-            if (is_universal(to)) {
+            if (close == nullptr && is_universal(to)) {
                 add(out.add_begun(set));
                 continue;
             }
             const std::string next = write(to);
-            const written_set w = written(set);
-            for (const std::string &part : {w.plain, w.escaped}) {
+            for (const std::string &part : sets_of(set)) {
                 if (!part.empty()) {
                     add(part + " " + next);
                 }
             }
         }
         if (a.states[state].is_end) {
-            add("\"\\\"\"");
+            add(grammar_literal(end()));
         }
         return body;
     }
@@ -218,9 +239,9 @@ class automaton_writer {
         }
         const automaton::state &s = a.states[to];
         if (s.is_end && s.ways.empty()) {
-            return grammar_literal(json_escaped(text) + "\"");
+            return grammar_literal(spelled(text) + end());
         }
-        return grammar_literal(json_escaped(text)) + " " + write(to);
+        return grammar_literal(spelled(text)) + " " + write(to);
     }
 };
 
@@ -291,7 +312,12 @@ std::string rules::add_begun(const std::vector<grammar_range> &set)
 
 std::string rules::add_texts(const automaton &texts)
 {
-    return automaton_writer(*this, texts).write(0);
+    return automaton_writer(*this, texts, nullptr).write(0);
+}
+
+std::string rules::add_bare_texts(const automaton &texts, const std::string &close)
+{
+    return automaton_writer(*this, texts, &close).write(0);
 }
 
 /* A power of ten of them. */

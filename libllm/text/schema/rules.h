@@ -31,6 +31,9 @@ class rules {
     /* Returns the rule of any text within a JSON string that begins with one of these characters. */
     std::string add_begun(const std::vector<grammar_range> &set);
 
+    /* One of these texts as it is, without quotes and escapes, and then `close`. */
+    std::string add_bare_texts(const automaton &texts, const std::string &close);
+
     /* Returns `unit` (one element of GBNF) repeated; "" for no times. `most` is SIZE_MAX where there is no limit. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 

@@ -85,6 +85,31 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
     return true;
 }
 
+std::optional<automaton> writer::texts_of(const node &n)
+{
+    automaton all;
+    const std::vector<shape> each = n.empty() ? std::vector<shape>(1) : shapes.shapes_of(n); /* a copy */
+    for (const shape &s : each) {
+        automaton part;
+        if (s.values.has_value()) {
+            std::vector<std::string> texts;
+            for (const schema_json *one : *s.values) {
+                if (one->is_string() && !is_excluded(s, *one) && shapes.is_valid(*one, n)) {
+                    texts.push_back(one->get<std::string>());
+                }
+            }
+            part = automaton_of_texts(texts, budget);
+        } else if ((s.types & json_type::STRING) != 0 && !conditions_of(s, n, &part)) {
+            if (s.length_least == 0 && s.length_most == SIZE_MAX) {
+                return std::nullopt;
+            }
+            part = automaton_of_length(s.length_least, s.length_most);
+        }
+        all = automaton_of(automaton_operation::EITHER, all, part, budget);
+    }
+    return all;
+}
+
 std::string writer::text(const shape &s, const node &n)
 {
     if (s.length_least > s.length_most) {

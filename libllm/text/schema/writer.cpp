@@ -343,34 +343,17 @@ bool writer::plan_members(const shape &s, object_plan *plan)
     return true;
 }
 
-/* Removes the names that propertyNames forbids. */
-void writer::narrow_names(const shape &s, const node &n, automaton *names)
+/* To what propertyNames says. */
+void writer::narrow_names(const shape &s, automaton *names)
 {
     for (const condition &c : s.names) {
-        automaton all;
-        const std::vector<shape> texts = shapes.shapes_of(node_of({c}));
-        for (const shape &one : texts) {
-            automaton part = automaton_of_any();
-            if (one.values.has_value()) {
-                std::vector<std::string> known_names;
-                for (const schema_json *value : *one.values) {
-                    if (value->is_string() && shapes.is_valid(*value, {c})) {
-                        known_names.push_back(value->get<std::string>());
-                    }
-                }
-                part = automaton_of_texts(known_names, budget);
-            } else if ((one.types & json_type::STRING) == 0) {
-                continue;
-            } else if (!conditions_of(one, n, &part)) {
-                part = automaton_of_length(one.length_least, one.length_most);
-            }
-            all = automaton_of(automaton_operation::EITHER, all, part, budget);
+        if (const std::optional<automaton> all = texts_of(node_of({c}))) {
+            *names = automaton_of(automaton_operation::BOTH, *names, *all, budget);
         }
-        *names = automaton_of(automaton_operation::BOTH, *names, all, budget);
     }
 }
 
-void writer::add_other(const shape &s, const name_class &one, bool are_known, object_plan *plan)
+node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;
     for (const schema_json *source : s.object_sources) {
@@ -386,10 +369,7 @@ void writer::add_other(const shape &s, const name_class &one, bool are_known, ob
             conditions.push_back({&(*source)["additionalProperties"]});
         }
     }
-    const std::string element = value(node_of(std::move(conditions)));
-    if (!element.empty()) {
-        plan->others.push_back(out.add_texts(one.names) + " ws \":\" ws " + element + " ws");
-    }
+    return node_of(std::move(conditions));
 }
 
 std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
@@ -415,13 +395,10 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* Plans the members that no source declares. Their names are split by the patterns that they meet. */
-void writer::plan_others(const shape &s, const node &n, object_plan *plan)
+/* The names are told apart by the patterns that they meet. */
+std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
+                                                      const std::vector<std::string> &declared)
 {
-    std::vector<std::string> declared;
-    for (const object_plan::member &member : plan->members) {
-        declared.push_back(member.name);
-    }
     std::vector<std::string> expressions;
     bool are_known = true, is_closed = false;
     for (const schema_json *source : s.object_sources) {
@@ -440,22 +417,24 @@ void writer::plan_others(const shape &s, const node &n, object_plan *plan)
             }
         }
     }
+    std::vector<undeclared> found;
     if (is_closed) {
-        return;
+        return found;
     }
-    const automaton undeclared = automaton_of_other_texts(declared, budget);
+    const automaton others = automaton_of_other_texts(declared, budget);
     try {
-        automaton all = undeclared;
-        narrow_names(s, n, &all);
+        automaton all = others;
+        narrow_names(s, &all);
         for (const name_class &one : classes_of(std::move(all), are_known ? expressions : std::vector<std::string>())) {
             if (!one.names.is_empty()) {
-                add_other(s, one, are_known, plan);
+                found.push_back({one.names, undeclared_value(s, one, are_known)});
             }
         }
     } catch (const grammar_beyond &e) {
         shapes.give_up(*n.front().schema, e.what());
-        plan->others.push_back(out.add_texts(undeclared) + " ws \":\" ws value ws");
+        found.assign(1, {others, {}});
     }
+    return found;
 }
 
 /* From the name of the member `at`, or of one behind it, to the end. "": there is no way. */
@@ -533,7 +512,16 @@ std::string writer::object(const shape &s, const node &n)
         s.members_most == SIZE_MAX) {
         return "object";
     }
-    plan_others(s, n, &plan);
+    std::vector<std::string> declared;
+    for (const object_plan::member &member : plan.members) {
+        declared.push_back(member.name);
+    }
+    for (const undeclared &one : undeclared_of(s, n, declared)) {
+        const std::string element = value(one.value);
+        if (!element.empty()) {
+            plan.others.push_back(out.add_texts(one.names) + " ws \":\" ws " + element + " ws");
+        }
+    }
     size_t n_required = 0, n_possible = 0;
     for (size_t i = 0; i < plan.members.size(); i++) {
         n_required += plan.members[i].is_required;

@@ -3,6 +3,7 @@
 #define LLM_SCHEMA_WRITER_H
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,17 @@ class writer {
 
     /* Returns one element of GBNF; "", if no value meets the node. */
     std::string value(const node &conditions);
+
+    /* The texts that meet the node; nullopt: any text. Throws grammar_beyond. */
+    std::optional<automaton> texts_of(const node &n);
+
+    /* Names of members that no schema of the shape declares, and meet the same patterns; and what their values meet. */
+    struct undeclared {
+        automaton names;
+        node value;
+    };
+    /* `n`: a node with this shape. */
+    std::vector<undeclared> undeclared_of(const shape &s, const node &n, const std::vector<std::string> &declared);
 
   private:
     /* How an object is written: rules are made per member and per number of members before it. */
@@ -82,10 +94,9 @@ class writer {
 
     std::string object(const shape &s, const node &n);
     bool plan_members(const shape &s, object_plan *plan);
-    void plan_others(const shape &s, const node &n, object_plan *plan);
-    void add_other(const shape &s, const name_class &one, bool are_known, object_plan *plan);
+    static node undeclared_value(const shape &s, const name_class &one, bool are_known);
     std::vector<name_class> classes_of(automaton all, const std::vector<std::string> &expressions);
-    void narrow_names(const shape &s, const node &n, automaton *names);
+    void narrow_names(const shape &s, automaton *names);
     std::string names_from(object_plan &plan, size_t at, size_t n_written);
     std::string rest_from(object_plan &plan, size_t at, size_t n_written);
 };

@@ -1,0 +1,127 @@
+"""Arguments that a template writes between marks of their own are kept to the schema.
+
+Texts too, in any order, and under any name that the schema allows."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+
+import pytest
+
+from tests.real_templates.conftest import Open
+from tests.real_templates.driver import Json, Model
+from tests.real_templates.templates import TEMPLATES, Template
+from tests.real_templates.test_masks import names
+from tests.real_templates.test_round_trip import NO_ROUND_TRIP, arguments_of_only_call, past_answer
+
+# Families whose parser has a node for each argument.
+SEPARATE = (
+    *("deepseek-v3.2", "glm", "hunyuan", "k2-horizon", "kimi-k3", "laguna", "lfm2", "ling3", "minicpm5", "minimax-m2"),
+    *("minimax-m3", "muse", "qwen3-coder", "seed-oss", "spark"),
+)
+CALLED = [one for one in TEMPLATES if one.family in SEPARATE and one.name not in NO_ROUND_TRIP]
+# The template refuses a parameter without a type.
+NEED_TYPES = {"seed-oss": ("enum without type", "const", "alternatives")}
+# Families without a mark between a name and its value.
+ONLY_DECLARED = {"lfm2": "Python's names are the declared ones"}
+
+NOTE: Json = {"type": "function", "function": {"name": "note", "description": "Notes."}}
+USER: Json = {"role": "user", "content": "Hello"}
+INTEGER: Json = {"type": "integer"}
+TEXTS: dict[str, tuple[Json, list[str], list[str]]] = {  # schema, valid texts, others
+    "enum": ({"type": "string", "enum": ["C", "F", "a b"]}, ["C", "F", "a b"], ["", "X", "Cx", "a"]),
+    "enum without type": ({"enum": ["C", "F"]}, ["C", "F"], ["X"]),
+    "const": ({"const": "on"}, ["on"], ["off"]),
+    "pattern": ({"type": "string", "pattern": "^[a-z]{3}$"}, ["abc"], ["ab", "abcd", "ABC"]),
+    "lengths": ({"type": "string", "minLength": 2, "maxLength": 3}, ["ab", "abc", "é🙂"], ["a", "abcd"]),
+    "format": ({"type": "string", "format": "date"}, ["2026-01-31"], ["31.1.2026"]),
+    "excluded": ({"type": "string", "not": {"enum": ["no"]}}, ["yes", "non", "n"], ["no"]),
+    "alternatives": (
+        {"anyOf": [{"const": "auto"}, {"pattern": "^#[0-9]+$", "type": "string"}]},
+        ["auto", "#12"],
+        ["12"],
+    ),
+}
+
+
+def tool(parameters: Json) -> Json:
+    return {**NOTE, "function": {**NOTE["function"], "parameters": parameters}}
+
+
+def is_allowed(model: Model, template: Template, parameters: Json, arguments: Json) -> bool:
+    """By the mask; then it is read back, too."""
+    syntax, answer = past_answer(model, template, arguments, tool=tool(parameters))
+    said = model.walk(model.render({"messages": [USER], "tools": [tool(parameters)]}).constraint, text=answer)
+    if said.refused_at is not None:
+        return False
+    assert said.is_complete and said.holds, said.text
+    assert arguments_of_only_call(model.parse(syntax, answer, pieces=[2])) == arguments, answer
+    return True
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=names)
+def test_the_table_has_all_families_with_separate_arguments(template: Template, opened: Open) -> None:
+    prompt = opened(template).render(
+        {"messages": [USER], "tools": [tool({"properties": {"n": INTEGER}, "required": ["n"]})]}
+    )
+    tags = {node.get("tag") for node in json.loads(json.loads(prompt.syntax)["parser"])["parsers"]}
+    assert ("tool-arg" in tags) == (template.family in SEPARATE)
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("template", CALLED, ids=names)
+def test_texts_are_kept_to_their_schema(template: Template, kind: str, opened: Open) -> None:
+    if kind in NEED_TYPES.get(template.family, ()):
+        return
+    schema, valid, others = TEXTS[kind]
+    parameters = {"type": "object", "properties": {"unit": schema}, "required": ["unit"]}
+    allowed = [text for text in valid + others if is_allowed(opened(template), template, parameters, {"unit": text})]
+    assert allowed == valid
+
+
+@pytest.mark.parametrize("template", CALLED, ids=names)
+def test_arguments_come_in_any_order(template: Template, opened: Open) -> None:
+    properties = {"a": INTEGER, "b": {"type": "string"}, "c": {"type": "string", "enum": ["x", "y"]}}
+    parameters = {"type": "object", "properties": properties, "required": ["a", "b"], "additionalProperties": False}
+    values: Json = {"a": 1, "b": "text", "c": "y"}
+    for order in (*permutations("abc"), ("a", "b"), ("b", "a")):
+        assert is_allowed(opened(template), template, parameters, {name: values[name] for name in order}), order
+    for order in (("a",), ("b", "c"), ("c",)):
+        assert not is_allowed(opened(template), template, parameters, {name: values[name] for name in order}), order
+
+
+@pytest.mark.parametrize("template", CALLED, ids=names)
+def test_many_arguments_come_with_the_required_ones_in_order(template: Template, opened: Open) -> None:
+    required = [f"r{n}" for n in range(9)]
+    properties = dict.fromkeys([*required, "o", "p"], INTEGER)
+    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    for order in (required, ["o", *required, "p"], [*required[:4], "p", "o", *required[4:]]):
+        assert is_allowed(opened(template), template, parameters, {name: 1 for name in order}), order
+    assert not is_allowed(opened(template), template, parameters, {name: 1 for name in required[1:]})
+
+
+FREE: dict[str, tuple[Json, Json, Json | None]] = {  # schema, valid arguments, others
+    "no schema": ({}, {"s": "a b", "n": 3}, None),
+    "no properties": ({"type": "object", "properties": {}}, {"s": "a b", "part": 2.5}, None),
+    "only additionalProperties": ({"type": "object", "additionalProperties": INTEGER}, {"x-1": 3, "z": 4}, {"x": "a"}),
+    "texts": ({"additionalProperties": {"enum": ["on", "off"]}}, {"x": "on", "y": "off"}, {"x": "o"}),
+    "open": ({"properties": {"a": INTEGER}, "required": ["a"]}, {"z": "text", "a": 1, "y": 2}, {"a": "text"}),
+    "closed": ({"properties": {"a": INTEGER}, "additionalProperties": False}, {"a": 1}, {"a": 1, "z": 2}),
+    "patterns": (
+        {"patternProperties": {"^n": INTEGER}, "additionalProperties": {"enum": ["on"]}},
+        {"n1": 1, "x": "on"},
+        {"n1": "on"},
+    ),
+    "names": ({"propertyNames": {"pattern": "^[a-z]+$"}, "additionalProperties": INTEGER}, {"abc": 1}, {"A": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", FREE)
+@pytest.mark.parametrize("template", CALLED, ids=names)
+def test_arguments_that_are_not_declared(template: Template, kind: str, opened: Open) -> None:
+    schema, valid, other = FREE[kind]
+    if template.family in ONLY_DECLARED and kind != "closed":
+        return
+    assert is_allowed(opened(template), template, schema, valid)
+    assert other is None or not is_allowed(opened(template), template, schema, other)
