@@ -193,6 +193,50 @@ class widening {
     bool has_values;
 };
 
+/* ---- thinking ------------------------------------------------------------------------------------------------------ */
+
+/* The part is a mark that ends thinking. */
+bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std::string> &ends)
+{
+    const std::vector<std::string> literals = graph.literals(part);
+    return !literals.empty() && std::all_of(literals.begin(), literals.end(), [&](const std::string &one) {
+        return std::find(ends.begin(), ends.end(), without_blanks(one)) != ends.end();
+    });
+}
+
+/* A sequence with reasoning and the mark that ends it: the begin of a call ends it, too. */
+void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)
+{
+    std::vector<size_t> parts = graph->is(sequence, "sequence") ? graph->children(sequence) : std::vector<size_t>();
+    const auto thought =
+        std::find_if(parts.begin(), parts.end(), [&](size_t part) { return graph->is_tagged(part, tags::REASONING); });
+    if (thought == parts.end()) {
+        return;
+    }
+    const size_t text = graph->at(*thought).at("child").get<size_t>();
+    if (!graph->is(text, "until")) {
+        return;
+    }
+    std::vector<std::string> ends = graph->at(text).at("delimiters").get<std::vector<std::string>>();
+    const auto mark =
+        std::find_if(thought, parts.end(), [&](size_t part) { return ends_thinking(*graph, part, ends); });
+    if (mark == parts.end()) {
+        return;
+    }
+    if (!graph->is(*mark, "repetition")) { /* one that may be missing needs nothing in its place */
+        std::vector<size_t> calls;
+        for (const std::string &head : heads) {
+            calls.push_back(graph->literal(head));
+        }
+        const size_t call = graph->add({{"type", "and"}, {"child", graph->choice(calls)}});
+        *(thought + 1) = graph->choice({graph->sequence({thought + 1, mark + 1}), call});
+        parts.erase(thought + 2, mark + 1);
+        graph->at(sequence)["children"] = parts;
+    }
+    ends.insert(ends.end(), heads.begin(), heads.end());
+    graph->at(text)["delimiters"] = ends;
+}
+
 /* ---- marks --------------------------------------------------------------------------------------------------------- */
 
 void add_marks(const std::vector<std::string> &literals, std::vector<std::string> *out)
@@ -241,7 +285,8 @@ call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, c
 
 } // namespace
 
-std::string call_parser_for_reading(common_chat_format format, const std::string &parser)
+std::string call_parser_for_reading(common_chat_format format, const std::string &parser,
+                                    const std::vector<std::string> &heads)
 {
     if (parser.empty()) {
         return parser;
@@ -255,6 +300,9 @@ std::string call_parser_for_reading(common_chat_format format, const std::string
         for (const size_t call : calls) {
             wide.widen(call);
         }
+    }
+    for (size_t id = 0, n = graph.size(); id < n && !heads.empty(); id++) {
+        end_thinking_with_calls(&graph, id, heads);
     }
     common_json out = graph.json();
     out["closing_marks"] = marks.closing;

@@ -14,8 +14,10 @@
 
 /* The same parser for reading only, with the marks around its calls. Values may be written as Python writes them; parameters come in any order, none is
  * required, others than the schema's are read, too; and where a parameter has marks of its own, a value that is neither
- * JSON nor Python is a string. Gemma 4 and MiniMax M3 have values of their own, which stay as they are. */
-std::string call_parser_for_reading(common_chat_format format, const std::string &parser);
+ * JSON nor Python is a string. Gemma 4 and MiniMax M3 have values of their own, which stay as they are. Each of `heads` begins a
+ * call where the answer is still thinking. */
+std::string call_parser_for_reading(common_chat_format format, const std::string &parser,
+                                    const std::vector<std::string> &heads);
 
 constexpr size_t CALL_MARK_BYTES_MIN = 3; /* brackets are no marks */
 

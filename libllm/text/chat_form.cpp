@@ -190,10 +190,25 @@ std::string with_named_format(const std::string &parser)
     return all.dump();
 }
 
-void describe(const common_chat_params &params, chat_form *out)
+/* Where a mark of llama.cpp's opens any call, that ends thinking already. */
+std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
+                                        const call_head &head)
+{
+    const bool is_needed =
+        head.is_known() && params.grammar_lazy && params.supports_thinking &&
+        std::none_of(params.thinking_end_tags.begin(), params.thinking_end_tags.end(),
+                     [&](const std::string &end) { return head.before.compare(0, end.size(), end) == 0; });
+    std::vector<std::string> out;
+    for (const common_json &tool : is_needed ? tools : common_json::array()) {
+        out.push_back(head.before + tool.at("function").at("name").get<std::string>() + head.after);
+    }
+    return out;
+}
+
+void describe(const common_chat_params &params, const std::vector<std::string> &heads, chat_form *out)
 {
     out->format = params.format;
-    out->parser = call_parser_for_reading(params.format, with_named_format(parser_written(params.parser)));
+    out->parser = call_parser_for_reading(params.format, with_named_format(parser_written(params.parser)), heads);
     out->opening = params.generation_prompt;
     out->preserved = params.preserved_tokens;
     for (const std::string &stop : params.additional_stops) {
@@ -211,6 +226,7 @@ void describe(const common_chat_params &params, chat_form *out)
                 out->thinking_ends.push_back(mark);
             }
         }
+        out->thinking_ends.insert(out->thinking_ends.end(), heads.begin(), heads.end());
     }
 }
 
@@ -339,6 +355,26 @@ void count_opening_once(const common_chat_template &tmpl, const autoparser::gene
     }
 }
 
+void offer_tool(autoparser::generation_params *params)
+{
+    params->tools = common_json::parse(R"([{"type":"function","function":{"name":"t","parameters":{}}}])");
+    params->tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
+}
+
+/* Nothing is known of it where the template refuses a short conversation with a call. */
+call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &analysis,
+                        autoparser::generation_params params)
+{
+    try {
+        offer_tool(&params);
+        return call_head_of(tmpl, params, apply(tmpl, analysis, params));
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        return {};
+    }
+}
+
 enum class own_parser { NONE, WORKS, FAILS };
 
 /* Whether llama.cpp has a parser of its own for this family, and that can make out the template: there are some that refuse
@@ -347,8 +383,7 @@ own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generatio
 {
     for (const bool has_tools : {false, true}) {
         if (has_tools) {
-            params.tools = common_json::parse(R"([{"type":"function","function":{"name":"t","parameters":{}}}])");
-            params.tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
+            offer_tool(&params);
         }
         try {
             const bool is_there = common_chat_try_specialized_template(tmpl, params).has_value();
@@ -397,6 +432,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
     out.is_special = own == own_parser::WORKS;
     out.knows_calls = out.describes_tools = out.is_special;
     if (out.is_special) {
+        out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
         return out;
     }
     if (own == own_parser::FAILS) { /* families that nothing else can make out */
@@ -409,6 +445,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
     if (!out.knows_calls) {
         use_own_calls(&out.found);
     }
+    out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
     return out;
 }
 
@@ -453,7 +490,7 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
             return std::nullopt;
         }
     }
-    describe(found, &out);
+    describe(found, heads_of_calls(found, params.tools, analysis.head), &out);
     out.reopening = without_thinking(out.opening, out.thinking_start);
     const bool is_wrapped = analysis.is_special || analysis.found.content.is_always_wrapped();
     if (!calls && out.thinking_ends.empty() && !is_wrapped) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/model.h"
+#include "text/call_head.h"
 
 /* The text that is an argument of a tool, as a JSON string. */
 struct chat_argument {
@@ -76,6 +77,7 @@ struct chat_analysis {
     bool is_special = false;      /* llama.cpp has a parser for just this family */
     bool knows_calls = false;     /* the template writes calls and their results */
     bool describes_tools = false; /* and tells the model which there are */
+    call_head head;               /* of calls as the template writes them */
     autoparser::autoparser found;
 };
 

@@ -7,7 +7,7 @@ namespace {
 using json = nlohmann::json;
 
 constexpr size_t SEQUENCE_MAX = 256; /* tokens of one sequence about thinking */
-constexpr size_t MARKS_MAX = 64, MARK_BYTES_MAX = 256;
+constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
 constexpr size_t PRESERVED_MAX = 1024;
 

@@ -51,7 +51,7 @@ def test_every_mark_of_llama_cpp_ends_thinking(template: Template, opened: Open)
     else:
         ends = model.upstream(MESSAGES, tools=[TOOL]).thinking_ends
     prompt = rendered(model)
-    assert set(prompt.thinking["ends"]) == {end.strip() for end in ends}
+    assert {end for end in prompt.thinking["ends"] if "get_weather" not in end} == {end.strip() for end in ends}
     assert prompt.thinking["forced"].strip() == ends[0].strip()
 
 
@@ -100,3 +100,45 @@ def test_a_budget_ends_a_thought_at_a_character_and_outside_of_marks(template: T
         assert end in text and prompt.thinking["forced"].startswith(text) and walk.text.count(end) == 1
         before = walk.raw[: walk.forced[0][0]]
         assert not any(before.endswith(end[:n].encode()) for n in range(1, len(end))), walk.text
+
+
+# Where nothing tells a call from a thought.
+NO_HEAD = {
+    "LFM2-8B-A1B": "the template does not write calls of the past",
+    "LFM2.5-Instruct": "the template does not write calls of the past",
+    "llm-jp-llm-jp-4.1-8b-thinking": "a thought is a message, which a call cannot interrupt",
+    "openai-gpt-oss-120b": "a thought is a message, which a call cannot interrupt",
+}
+# llama.cpp's parser of the family ends thinking at any mark of a call.
+ANY_MARK_ENDS = ("cohere2-moe", "kimi-k2")
+WITHOUT_A_MARK = [template for template in THINKING if template.calls]
+
+
+@pytest.mark.parametrize("template", WITHOUT_A_MARK, ids=names)
+def test_a_call_of_a_known_tool_ends_thinking(template: Template, opened: Open) -> None:
+    """The model never closes its thinking. A mention of the mark, or of another tool, is a thought."""
+    model = opened(template)
+    prompt = rendered(model)
+    if call_marks(template, model):
+        return  # any call ends it
+    heads = [end for end in prompt.thinking["ends"] if "get_weather" in end]
+    assert bool(heads) == (template.name not in NO_HEAD), prompt.thinking
+    if not model.parse(prompt.syntax, thought(prompt)).reasoning:
+        return  # the prompt has closed thinking
+    for head in heads:
+        call = call_text(template, model, head)
+        mentions = f"{head.replace('get_weather', 'get_time')} or {head[:-2]}. "
+        said = thought(prompt) + (mentions if template.family not in ANY_MARK_ENDS else "") + call
+        walk = model.walk(prompt.constraint, text=said)
+        assert walk.holds and walk.refused_at is None and walk.is_complete, walk
+        whole = model.parse(prompt.syntax, walk.raw)
+        assert [call.values() for call in whole.calls] == [{"city": "Rome"}], (walk.text, whole)
+        assert (
+            whole.content == ""
+            and whole.reasoning.strip()
+            == said[: -len(call)]
+            .removeprefix(prompt.thinking["start"] if not prompt.thinking["is_open"] else "")
+            .strip()
+        )
+        for size in (1, 3, 7):
+            assert model.parse(prompt.syntax, walk.raw, pieces=[size]) == whole
