@@ -15,6 +15,7 @@
 #include "text/grammar.h"
 #include "text/grammar_text.h"
 #include "text/grammar_walk.h"
+#include "text/parser_graph.h"
 #include "text/parser_text.h"
 #include "text/tool_schema.h"
 
@@ -164,30 +165,34 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     return out;
 }
 
-/* gpt-oss may name the format of an answer, whether a client asked for one or not: <|channel|>final <|constrain|>json<|message|>.
- * llama.cpp reads the name only with response_format, and then no calls. */
+/* gpt-oss and LLM-jp may name the format of an answer, whether a client asked for one or not:
+ * <|channel|>final <|constrain|>json<|message|>. llama.cpp reads the name only with response_format, and then no calls. */
 std::string with_named_format(const std::string &parser)
 {
-    const std::string channel = "<|channel|>final", message = "<|message|>";
-    if (parser.find(channel + message) == std::string::npos) {
+    const std::string channel = "<|channel|>", final = "final", message = "<|message|>";
+    if (parser.find(channel) == std::string::npos) {
         return parser;
     }
-    common_json all = common_json::parse(parser);
-    common_json &parsers = all["parsers"];
-    for (size_t i = 0, n = parsers.size(); i < n; i++) {
-        if (parsers[i].value("literal", "") != channel + message) {
-            continue;
+    parser_graph graph(common_json::parse(parser));
+    const auto is_literal = [&](size_t id, const std::string &text) {
+        return graph.is(id, "literal") && graph.at(id).value("literal", "") == text;
+    };
+    const size_t n = graph.size();
+    const size_t name = graph.add({{"type", "until"}, {"delimiters", std::vector<std::string>{message}}});
+    for (size_t id = 0; id < n; id++) {
+        if (is_literal(id, channel + final + message)) {
+            graph.at(id) = graph.at(graph.sequence({graph.literal(channel + final), name, graph.literal(message)}));
+        } else if (graph.is(id, "sequence")) {
+            std::vector<size_t> parts = graph.children(id);
+            for (size_t i = 0; i + 1 < parts.size(); i++) {
+                if (is_literal(parts[i], final) && is_literal(parts[i + 1], message)) {
+                    parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1, name);
+                }
+            }
+            graph.at(id)["children"] = parts;
         }
-        common_json sequence = common_json::parse(R"({"type": "sequence", "children": []})");
-        for (const char *part : {R"({"type": "literal", "literal": "<|channel|>final"})",
-                                 R"({"type": "until", "delimiters": ["<|message|>"]})",
-                                 R"({"type": "literal", "literal": "<|message|>"})"}) {
-            sequence["children"].push_back(static_cast<int64_t>(parsers.size()));
-            parsers.push_back(common_json::parse(part));
-        }
-        parsers[i] = sequence;
     }
-    return all.dump();
+    return graph.json().dump();
 }
 
 /* Where a mark of llama.cpp's opens any call, that ends thinking already. */

@@ -135,6 +135,7 @@ TEMPLATES = (
     Template("inclusionai-ling-3.0-flash", "ling3", Ends("<|role_end|>"), thinks=True),
     Template("llama-cpp-deepseek-r1", "deepseek-r1", _DEEPSEEK, thinks=True),
     Template("llama-cpp-rwkv-world", "rwkv", _SENTENCE, calls=False, thinks=True),
+    Template("llm-jp-llm-jp-4.1-8b-thinking", "gpt-oss", Ends("<|return|>", "<|call|>"), thinks=True),
     Template("meetkai-functionary-medium-v3.1", "functionary-3.1", _LLAMA),
     Template("meta-llama-Llama-3.1-8B-Instruct", "llama", _LLAMA),
     Template("meta-llama-Llama-3.2-3B-Instruct", "llama", _LLAMA),
@@ -166,8 +167,6 @@ PROMPTS_ONLY = (
     Template("meetkai-functionary-medium-v3.2", "functionary-3.2", _LLAMA),
     # Translates one text: llama.cpp's parser of the family knows no tools.
     Template("google-translategemma-4b-it", "translategemma", Ends("<end_of_turn>", bos="<bos>"), calls=False),
-    # Known gap: a structured answer is not read without the frame of its channel.
-    Template("llm-jp-llm-jp-4.1-8b-thinking", "gpt-oss", Ends("<|return|>", "<|call|>"), thinks=True),
 )
 
 BY_NAME = {template.name: template for template in TEMPLATES}
