@@ -237,10 +237,13 @@ bool answer_form::may_be_text(const std::string &begun, bool is_behind_text) con
 {
     bool is_part = false;
     for (const std::string &marker : markers) {
-        if (!marker.empty() && begun.compare(0, marker.size(), marker) == 0) {
-            return false;
+        const size_t n = std::min(marker.size(), begun.size());
+        if (n > 0 && begun.compare(0, n, marker, 0, n) == 0) {
+            if (n == marker.size() || n >= CALL_MARK_BYTES_MIN) {
+                return false;
+            }
+            is_part = true;
         }
-        is_part = is_part || marker.compare(0, begun.size(), begun) == 0;
     }
     return is_part || is_behind_text;
 }

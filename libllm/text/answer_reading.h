@@ -58,7 +58,7 @@ class answer_form {
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* nothing is missing */
-    /* Of what has begun as something else: a part of a marker need not become one. */
+    /* Whether an answer that a limit cut may end with `begun` as text. A sign or two of a marker are more often text. */
     bool may_be_text(const std::string &begun, bool is_behind_text) const;
     answer_mark mark_at(const std::string &text) const;
     bool ends_with_closing_mark(const std::string &text) const; /* but for blanks */
