@@ -28,7 +28,7 @@ STATED = {
     "mirostat": 2,
     "mirostat_tau": 3.5,
     "mirostat_eta": 0.375,
-    "sequence": "temperature;top_k;nonsense;xtc",
+    "sequence": "Temp;top-k;nonsense;nucleus;typ;minp;top_n_sigma;XTC",
 }
 
 
@@ -49,7 +49,7 @@ async def test_it_is_taken_from_the_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert recommended == SamplingDefaults(
         temperature=0.25, top_k=7, top_p=0.5, min_p=0.125, xtc_probability=0.75, xtc_threshold=0.0625, mirostat=2,
         penalty_last_n=33, repeat_penalty=1.5, mirostat_tau=3.5, mirostat_eta=0.375,
-        samplers=sampler_order("", ["temperature", "top_k", "xtc"]),
+        samplers=sampler_order("", ["temperature", "top_k", "top_p", "typ_p", "min_p", "top_n_sigma", "xtc"]),
     )  # fmt: skip
     sent = sampling_of(SamplingAsked(mirostat=0, samplers=4), recommended, 256)
     assert (sent.mirostat, sent.samplers, sent.temperature, sent.dry_penalty_last_n) == (0, 4, 0.25, 64)

@@ -15,6 +15,7 @@
 
 #include "model/llama/crash.h"
 #include "model/llama/file.h"
+#include "model/llama/sampler_names.h"
 
 namespace {
 
@@ -149,24 +150,6 @@ int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
     return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
 }
 
-/* "top_k;temperature": names that nobody knows are left out, as there. */
-uint64_t samplers_of(const std::string &names)
-{
-    uint64_t order = 0;
-    int n = 0;
-    for (size_t at = 0; at < names.size() && n < 16;) {
-        const size_t end = std::min(names.find(';', at), names.size());
-        const std::string name = names.substr(at, end - at);
-        for (int sampler = LLM_SAMPLER_NONE + 1; sampler < LLM_SAMPLER_N; sampler++) {
-            if (name == llm_word(LLM_SAMPLERS, sampler)) {
-                order |= static_cast<uint64_t>(sampler) << (4 * n++);
-            }
-        }
-        at = end + 1;
-    }
-    return order;
-}
-
 /* What the file recommends; NaN, or -1 for the integers, where it says nothing. */
 llm_sampling sampling_default(const model_llama *m)
 {
@@ -182,7 +165,7 @@ llm_sampling sampling_default(const model_llama *m)
     s.mirostat = metadata_int(m, LLAMA_MODEL_META_KEY_SAMPLING_MIROSTAT);
     s.mirostat_tau = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_MIROSTAT_TAU);
     s.mirostat_eta = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_MIROSTAT_ETA);
-    s.samplers = samplers_of(metadata(m, llama_model_meta_key_str(LLAMA_MODEL_META_KEY_SAMPLING_SEQUENCE)));
+    s.samplers = sampler_order_of(metadata(m, llama_model_meta_key_str(LLAMA_MODEL_META_KEY_SAMPLING_SEQUENCE)));
     return s;
 }
 
