@@ -18,14 +18,15 @@ from llmd.http import metrics
 from llmd.http.parameters import parameters_of
 from llmd.process import config_reader
 from llmd.process.config_table import OPTIONS
+from tests.schemas import __main__ as schemas
 from tools import reference
 from tools.verbs import Verb, verbs
 
 ROOT = reference.ROOT
 NAMES = {name for requests in reference.DIALECTS.values() for kind in requests.values() for name in parameters_of(kind)}
 BY_HAND = ["transcript"]
-FOREIGN_FLAGS = {"--now", "--provider", "--auth-type", "--force-reinstall", "--no-deps"}
-"""Of systemctl, pip, and of clients that the pages tell how to start."""
+FOREIGN_FLAGS = {"--now", "--shm-size", "--provider", "--auth-type", "--force-reinstall", "--no-deps"}
+"""Of systemctl, containers, pip, and of clients that the pages tell how to start."""
 LINKING = (
     *reference.PAGES,
     ROOT / "ARCHITECTURE.md",
@@ -144,7 +145,7 @@ def test_every_measurement_is_told() -> None:
 @pytest.mark.parametrize("path", reference.PAGES, ids=relative)
 def test_flags_and_variables_exist(path: Path) -> None:
     parsers = [config_reader.parser(), ctl.parser(), *(verb.parser for verb in verbs())]
-    parsers += [bench.parser(name, bench.scenario(name)) for name in bench.NAMES]
+    parsers += [bench.parser(name, bench.scenario(name)) for name in bench.NAMES] + [schemas.arguments()]
     known = {flag for parser in parsers for action in parser._actions for flag in action.option_strings}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text())) <= known | FOREIGN_FLAGS
     variables = set(re.findall(r"\bLLMD_[A-Z_]+\b", path.read_text()))

@@ -22,7 +22,7 @@ from tests.schemas.driver import Judge, program
 REFUSALS_SHOWN = 12
 
 
-def arguments() -> argparse.Namespace:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./build.sh schemas", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument(
@@ -45,7 +45,7 @@ def arguments() -> argparse.Namespace:
         "--worst", type=int, default=20, metavar="N", help="how many of the worst are listed (default: 20)"
     )
     parser.add_argument("--records", type=Path, metavar="FILE", help="what was found of each schema, one JSON a line")
-    return parser.parse_args()
+    return parser
 
 
 def records(
@@ -98,7 +98,7 @@ def report(results: tally.Results, n_worst: int) -> str:
 
 
 def main() -> int:
-    asked = arguments()
+    asked = arguments().parse_args()
     driver = Judge([str(program()), *([asked.vocabulary] if asked.vocabulary else [])])
     oracle = Judge([asked.oracle, str(Path(__file__).with_name("oracle.py"))]) if asked.oracle else None
     results = run(asked, driver, oracle)
