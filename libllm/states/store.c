@@ -250,7 +250,9 @@ bool store_complaint(store *s, char *out, size_t n_bytes)
 uint64_t store_free_bytes(const store *s)
 {
     struct statvfs disk;
-    return statvfs(s->files.directory, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize : 0;
+    /* Some FUSE file systems report no blocks at all: that means unknown, not full. */
+    const bool is_known = statvfs(s->files.directory, &disk) == 0 && disk.f_blocks > 0;
+    return is_known ? (uint64_t)disk.f_bavail * disk.f_frsize : UINT64_MAX / 2;
 }
 
 void store_scan(store *s, void (*found)(void *context, session_file *file, const state_facts *state), void *context)

@@ -105,7 +105,7 @@ void store_wait(store *s);           /* until nothing is queued or in work */
 void store_complain(store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool store_complaint(store *s, char *out, size_t n_bytes);
 
-/* Of the disk. The opener's thread. */
+/* Free bytes on the disk of the state directory; UINT64_MAX / 2 if its file system does not say. The opener's thread. */
 uint64_t store_free_bytes(const store *s);
 
 /* Reads all session files in the directory, which `found` may take the tokens of, and the heads of their states; the ones
