@@ -65,7 +65,11 @@ class Stream:
             parts = await answering.parts()
             if answering.is_over:
                 break
-            await self._write(writer.events(parts) or (b"" if parts else writer.framing.keep_alive))
+            # Parts need not make bytes: Ollama's dialect sends a tool call when it is complete.
+            is_nudged, answering.is_nudged = answering.is_nudged, False
+            data = writer.events(parts) if parts or is_nudged else b""
+            if data or is_nudged:
+                await self._write(data or writer.framing.keep_alive)
         if answering.error is not None:
             self._request[FACTS].error = answering.error
         await self._write(writer.events(parts) + writer.ending())

@@ -71,6 +71,8 @@ class Answering:
         self._observe = observe
         self._asked = asked = ready.asked
         self._bell = Bell(served.engine.loop)
+        self.is_nudged = False
+        """The stream has to send something, and says here that it has."""
         in_thread = partial(served.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
         """One for each answer; none: answers are text."""
@@ -186,7 +188,7 @@ class Answering:
                     text = generation.taken()
                     return [TextPart(index, text)] if text else []
             found = await self._found()
-            if found or not has_news:  # a parser may hold back what has come
+            if found or not has_news or self.is_nudged:  # a parser may hold back what has come
                 return found
 
     async def _found(self) -> list[Part]:
@@ -252,7 +254,8 @@ class Answering:
     # --- the side of who delivers it ---------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """Wakes who waits for parts, with or without any."""
+        """Makes `parts` return at once, with or without any, and asks the stream to send something in either case."""
+        self.is_nudged = True
         self._bell.ring()
 
     def cancel(self, reason: CancelReason) -> None:
