@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from aiohttp import web
@@ -61,8 +62,12 @@ def _keep(request: web.Request, asked: ResponseAsked) -> Keep | None:
     if not asked.response.store:
         return None
 
+    loop = asyncio.get_running_loop()
+
     def keep(id: str, told: bytes) -> None:
+        """A text thread writes some answers, and only the event loop may change the store. It does so before it sends
+        the answer."""
         response = StoredResponse(id, owner, asked.asked.key.id, told, asked.input, asked.before)
-        store.keep(response, state.n_owners)
+        loop.call_soon_threadsafe(store.keep, response, state.n_owners)
 
     return keep
