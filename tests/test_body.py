@@ -77,7 +77,7 @@ def refusal(kind: type[Any], document: str) -> ApiError:
          '{"messages":[],"tools":[{"type":"custom","custom":{"name":"a","format":{"type":"x"}}}]}', "invalid_value",
          "tools[0].custom.format.type", "tools[0].custom.format.type: 'x' is not one of text, grammar."),
         (OllamaChatRequest, '{"think":"sometimes"}', "invalid_value", "think",
-         "think: 'sometimes' is not one of low, medium, high, true, false."),
+         "think: 'sometimes' is not one of low, medium, high, max, true, false."),
         (OllamaChatRequest, '{"format":"xml"}', "invalid_value", "format", "format: 'xml' is not json, or an object."),
         (OutputFormat, '{"type":"x","schema":{}}', "invalid_value", "type", "type: 'x' is not json_schema."),
         (dict[str, Literal["a", "b"]], '{"x":"c"}', "invalid_value", "x", "x: 'c' is not one of a, b."),

@@ -124,7 +124,7 @@ async def test_a_named_tool_is_called(client: anthropic.AsyncAnthropic) -> None:
         max_tokens=1000,
         messages=[{"role": "user", "content": "hello"}],
         tools=[look, READ],
-        tool_choice={"type": "tool", "name": "look"},
+        tool_choice={"type": "tool", "name": "look", "disable_parallel_tool_use": True},
         thinking={"type": "disabled"},
         extra_body={"temperature": 0},
     )

@@ -11,7 +11,7 @@ import pytest
 
 from llmd.core.sampling import SAMPLERS, USUAL_SAMPLERS, sampler_names, sampler_order
 from llmd.core.sampling_table import SamplingDefaults
-from llmd.engine.wire import Sampling
+from llmd.engine.wire import Generate, Sampling
 from tests.conftest import Serve
 from tests.serving import Daemon, Json, chat
 from tools.tiny_models.__main__ import make
@@ -49,9 +49,9 @@ def pushed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[Sampling]:
     found: list[Sampling] = []
     generate = daemon.state.engine.generate
 
-    def noted(*args: Any, **kwargs: Any) -> int:
-        found.append(kwargs["sampling"])
-        return generate(*args, **kwargs)
+    def noted(listener: Any, command: Generate) -> int:
+        found.append(command.sampling)
+        return generate(listener, command)
 
     monkeypatch.setattr(daemon.state.engine, "generate", noted)
     return found
