@@ -270,7 +270,7 @@ setup_native() {
 }
 
 setup_exact() {
-    native_build exact exact "package logits_probe test_model_llama test_model_llama_mixed"
+    native_build exact exact "package logits_probe test_model_llama test_model_llama_mixed test_model_llama_state"
     native_install exact exact
 }
 
