@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
 import stat
+import threading
 from array import array
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from llmd.answers import database as answers_database
@@ -175,19 +176,48 @@ async def test_rows_that_change_while_others_are_written_are_written_once(
     database.close()
 
 
+async def test_the_event_loop_does_not_open_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    real = answers_database._opened
+
+    def opened(path: Path) -> sqlite3.Connection:
+        threads.append(threading.current_thread())
+        return real(path)
+
+    monkeypatch.setattr(answers_database, "_opened", opened)
+    async with serving(config(tmp_path)):
+        pass
+    assert threads and threading.current_thread() not in threads
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
 async def test_no_flipped_byte_is_believed(path: Path, flip: int) -> None:
-    """Whatever is read is what was written, or nothing."""
+    """Every row that is read is as it was written; flips of unused bytes cost no row."""
     written = await filled(path)
     data = all_bytes(path.parent)
+    n_whole = 0
     for at in range(0, len(data), 61):
         damage(path, data, at, flip)
         found = restored(path)
         assert set(found.keys()) <= set(written.keys())
         assert all(found.find(*key) == written.find(*key) for key in found.keys())
+        n_whole += len(found.keys()) == len(written.keys())
+    assert n_whole
+
+
+async def test_a_flipped_byte_of_a_row_costs_that_row_alone(path: Path) -> None:
+    written = await filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT owner, name, part, body FROM row WHERE name != ''").fetchall()
+    data = all_bytes(path.parent)
+    assert {(owner, name, part) for owner, name, part, _ in rows} == set(written.keys())
+    for *key, body in rows:
+        for at in range(data.index(body), data.index(body) + len(body)):
+            damage(path, data, at, 0x01)
+            assert set(restored(path).keys()) == set(written.keys()) - {tuple(key)}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +226,7 @@ async def test_no_flipped_byte_is_believed(path: Path, flip: int) -> None:
         (digest(1), Answer(tokens(N_VOCAB), ""), "a token that the model does not have"),
         (digest(1), Answer(tokens(3, -1), ""), "a token that the model does not have"),
         (digest(1), Answer(b"\0\0\0", ""), "ends inside a token"),
-        (b"short", Answer(tokens(1), ""), "a digest is not one"),
+        (b"short", Answer(tokens(1), ""), "a digest has 5 bytes, not 16"),
         (digest(1), [1], "Expected"),
         (b"", "sideways", "Invalid enum"),
     ],
@@ -206,7 +236,7 @@ def test_what_no_daemon_writes_is_refused(
 ) -> None:
     """Though the checksum is right; and it does not stay."""
     database = Database(path, MODEL)
-    database.write([((ANSWER, 0, "s", key), msgspec.msgpack.encode(body))])
+    database.write([((ANSWER, 0, "s", key), body)])
     database.close()
     assert restored(path).keys() == []
     record = next(record for record in caplog.records if "were refused" in record.message)
@@ -293,6 +323,36 @@ async def test_a_full_disk_costs_a_line_and_what_did_not_fit_is_tried_again(
     await database.flushed()
     database.close()
     assert restored(path).find(0, "s", digest(1)) == large
+
+
+async def test_a_disk_that_refuses_rows_is_tried_again_at_times(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a timer and by whoever waits for the rows; not with each change, which would have all of them tried."""
+    caplog.set_level("INFO", "llmd.history")
+    memory, database = followed(path)
+    tried: list[int] = []
+
+    def refuse(self: Database, rows: list[tuple[Key, object]]) -> None:
+        tried.append(len(rows))
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(Database, "write", refuse)
+        await database.flushed()
+        for number in range(20):
+            memory.keep(0, "s", digest(number), Answer(tokens(number), ""))
+            await asyncio.to_thread(list)
+        assert tried == [1]
+        await database.flushed()
+        assert tried == [1, 20]
+        patches.setattr(limits, "DATABASE_RETRY_S", 0.0)
+        await database.flushed()
+    while "answers are written again" not in caplog.text:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert caplog.text.count("cannot be written") == 1
+    database.close()
+    assert contents(restored(path)) == contents(memory)
 
 
 async def test_the_bounds_hold_while_restoring(path: Path) -> None:

@@ -185,7 +185,7 @@ async def test_what_is_no_response_is_refused(path: Path, row: list[Any], caplog
     """Though the checksum is right; and the others are read."""
     await kept(path, response("good"))
     database = Database(path, MODEL)
-    database.write([((RESPONSE, 1, "r", b""), msgspec.msgpack.encode(row))])
+    database.write([((RESPONSE, 1, "r", b""), row)])
     database.close()
     assert there(restored(path), 1, "r", "good") == ["good"]
     assert "a stored response was refused" in caplog.text

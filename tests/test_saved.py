@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sqlite3
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llmd.answers.database import SAVED, Database
+from llmd.answers.database import SAVED, Database, Key
 from llmd.answers.memory import Answer, StoredSession
 from llmd.answers.stored import SavedAnswers
 from llmd.engine import native
@@ -194,6 +195,20 @@ async def test_a_session_is_only_replaced_when_that_is_asked_for(tmp_path: Path)
         assert loaded.json["tokens"] == (await daemon.ask("GET", "/v1/sessions/a")).json["tokens"]
 
 
+async def test_a_database_that_cannot_be_read_costs_the_answers_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(self: Database, key: Key) -> bytes | None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        await Conversation(daemon, "a").ask("what is to be kept")
+        await save(daemon, "a", "label")
+        monkeypatch.setattr(Database, "row", refuse)
+        assert (await daemon.ask("POST", "/v1/sessions/b/load", {"name": "label"})).status == 200
+    assert "answers of a saved session were refused" in caplog.text
+
+
 # --- the files -------------------------------------------------------------------------------------------------------
 
 
@@ -221,7 +236,7 @@ async def test_what_no_daemon_saves_is_refused(database: Database) -> None:
     answers = SavedAnswers(database, N_VOCAB)
     await answers.write(7, "label", saved_session(token=N_VOCAB))
     assert answers.read(7, "label") is None
-    database.write([((SAVED, 7, "label", b""), b"nonsense")])
+    database.write([((SAVED, 7, "label", b""), "nonsense")])
     assert answers.read(7, "label") is None
 
 

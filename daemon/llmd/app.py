@@ -89,16 +89,18 @@ async def open_model(state: State, wanted: Beginning, responses: ResponseStore) 
 
 
 async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> None:
-    """Makes the daemon whole, with what the one before it kept in the state directory."""
+    """Completes the state with what the previous daemon left in the state directory."""
+    answers, directory, fingerprint = AnswerMemory(), state.config.state_dir, engine.info.fingerprint
+    database: Database | None = None
     try:
-        answers = AnswerMemory()
-        directory = state.config.state_dir
-        database = Database(path_of(directory, engine.info.fingerprint), engine.info.fingerprint) if directory else None
-        if database is not None:
+        if directory is not None:
+            database = await asyncio.to_thread(Database, path_of(directory, fingerprint), fingerprint)
             await asyncio.to_thread(restore, database, engine, answers, responses, state.n_owners)
             stored.follow(answers, database)
             store_file.follow(responses, database)
     except BaseException:
+        if database is not None:
+            await asyncio.to_thread(database.close)
         await engine.close()
         raise
     state.opened = Opened(
@@ -131,14 +133,14 @@ def runner_of(app: web.Application) -> web.AppRunner:
 
 
 def restore(database: Database, engine: Engine, answers: AnswerMemory, responses: ResponseStore, n_owners: int) -> None:
-    """With what the daemon before this one had."""
+    """Fills memory and store with what the previous daemon wrote. Blocks."""
     saved = [(one.owner, one.label) for one in engine.saved()]
     try:
         stored.restore(answers, database, engine.info.n_vocab)
         store_file.restore(responses, database, n_owners)
         SavedAnswers(database, engine.info.n_vocab).sweep(saved)
     except sqlite3.Error as error:
-        log.warning("answers of the daemon before this one cannot be read", extra=fields(reason=str(error)))
+        log.warning("answers of the previous daemon cannot be read", extra=fields(reason=str(error)))
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -177,8 +179,7 @@ async def save(state: State) -> None:
     try:
         await state.engine.stop()
         if state.database is not None:
-            await state.database.flushed()
-            await asyncio.to_thread(state.database.close)
+            await state.database.finish()
     finally:
         telling.cancel()
 

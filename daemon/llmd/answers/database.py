@@ -1,9 +1,9 @@
-"""What outlives the daemon of answers and responses: one SQLite database beside the sessions of the same model.
+"""The SQLite database of answers and responses, in the directory that has the sessions of the same model.
 
 The daemon writes it while it serves: whatever ends the process, the next start finds what was written. The event loop
-names the rows that have changed and never waits; one thread writes all that have changed since it last did. Deleted
-rows are overwritten on the disk. A disk that takes nothing costs these rows, with a line in the log, and nothing else.
-libllm holds the directory locked while the database is open.
+names the rows that have changed and never waits; a thread encodes and writes all that have changed since the last
+write. Deleted rows are overwritten on the disk. A disk that refuses them costs these rows, with a line in the log, and
+nothing else. libllm holds the directory locked while the database is open.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+import msgspec
+
+from ..core import limits
 from ..process.logs import fields
 
 log = logging.getLogger("llmd.history")
@@ -29,9 +32,9 @@ _VERSION = 1
 _CHECKSUM_BYTES = 16
 _MODE = 0o600
 _DIRECTORY_CHARS = 16
-"""Of the fingerprint, as libllm names the directory of a model's sessions (engine.c)."""
-# Without EXCLUSIVE, WAL would share memory with other processes. NORMAL loses nothing to a kill, and the last rows to a
-# power cut.
+"""libllm names the directory of a model's sessions by so many characters of the fingerprint (engine.c)."""
+# Without EXCLUSIVE, WAL would share memory with other processes. With NORMAL a kill costs no row, and a power cut only
+# the last ones.
 _SETTINGS = ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
 _TABLE = (
     "CREATE TABLE row (kind TEXT, owner INTEGER, name TEXT, part BLOB, body BLOB, UNIQUE (kind, owner, name, part))"
@@ -39,16 +42,19 @@ _TABLE = (
 _PUT = "INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?, ?)"
 _DELETE = "DELETE FROM row WHERE kind = ? AND owner = ? AND name = ? AND part = ?"
 _SELECT = "SELECT kind, owner, name, part, body FROM row WHERE kind = ? ORDER BY rowid"
+_SELECT_KEYS = "SELECT kind, owner, name, part FROM row WHERE kind = ?"
 _SELECT_ONE = "SELECT body FROM row WHERE kind = ? AND owner = ? AND name = ? AND part = ?"
 
+_encode = msgspec.msgpack.encode
+
 Key = tuple[str, int, str, bytes]
-"""Kind, owner, name, and which part of what has the name."""
-Body = Callable[[], bytes | None]
-"""As it is when it is written; None: it is not there any more."""
+"""Kind, owner, name, and part: a session has one row for each answer."""
+Body = Callable[[], object | None]
+"""Returns the row's value as it is now, which must never change; None: the row is to be deleted."""
 
 
 class RefusedError(Exception):
-    """The file is no database of this daemon's."""
+    """The file is not a database of this daemon."""
 
 
 def path_of(state_dir: Path, fingerprint: str) -> Path:
@@ -56,14 +62,18 @@ def path_of(state_dir: Path, fingerprint: str) -> Path:
 
 
 class Database:
-    """Of one model's state directory. `changed` and `flushed` belong to the event loop; the other calls block."""
+    """The database of one model. `changed`, `flushed` and `finish` belong to the event loop; all other calls block."""
 
     def __init__(self, path: Path, fingerprint: str) -> None:
-        """Makes it, if it is not there. Blocks."""
+        """Creates the file if there is none."""
         self._path = path
         self._fingerprint = fingerprint.encode()
         self._waiting: dict[Key, Body] = {}
         self._writing: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        """Set while the disk refuses rows: changes then wait for it, and do not have all rows tried again each time."""
+        self._is_refused = False
+        """The disk refused the last write, and the log says so."""
         try:
             self._connection = _opened(path)
         except (OSError, sqlite3.Error) as error:
@@ -73,15 +83,30 @@ class Database:
     # --- the event loop ----------------------------------------------------------------------------------------------
 
     def changed(self, key: Key, body: Body) -> None:
-        """This row is to be written."""
+        """Has this row written soon."""
         self._waiting[key] = body
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write())
+        if self._retry is None:
+            self._begin()
 
     async def flushed(self) -> None:
-        """Returns when all that has changed is written, or cannot be."""
+        """Returns when all changed rows are written, or the disk has refused them once more."""
+        self._begin()
         if self._writing is not None:
             await asyncio.wait([self._writing])
+
+    async def finish(self) -> None:
+        """Writes what has changed and closes the database."""
+        await self.flushed()
+        if self._retry is not None:
+            self._retry.cancel()
+        await asyncio.to_thread(self.close)
+
+    def _begin(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._waiting and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
         while self._waiting:
@@ -90,25 +115,31 @@ class Database:
             try:
                 await asyncio.to_thread(self.write, rows)
             except sqlite3.Error as error:
-                log.warning("answers cannot be written", extra=fields(path=self._path, reason=str(error)))
-                self._waiting = waiting | self._waiting  # with the next change
+                if not self._is_refused:
+                    log.warning("answers cannot be written", extra=fields(path=self._path, reason=str(error)))
+                self._is_refused = True
+                self._waiting = waiting | self._waiting
+                self._retry = asyncio.get_running_loop().call_later(limits.DATABASE_RETRY_S, self._begin)
                 return
+            if self._is_refused:
+                log.info("answers are written again", extra=fields(path=self._path))
+            self._is_refused = False
 
     # --- threads -----------------------------------------------------------------------------------------------------
 
-    def write(self, rows: Collection[tuple[Key, bytes | None]]) -> None:
-        """All or none. Raises sqlite3.Error."""
+    def write(self, rows: Collection[tuple[Key, object | None]]) -> None:
+        """Writes all rows or none. Raises sqlite3.Error."""
         with self._connection:
             self._connection.execute("BEGIN")
             self._connection.executemany(_DELETE, (key for key, body in rows if body is None))
-            puts = ((*key, self._sealed(key, body)) for key, body in rows if body is not None)
+            puts = ((*key, self._sealed(key, _encode(body))) for key, body in rows if body is not None)
             self._connection.executemany(_PUT, puts)
         if any(body is None or key[0] == SAVED for key, body in rows):
-            # The log still has what was deleted, and would lose what was saved if the power failed.
+            # Until then the WAL file still has the deleted rows, and a power cut would cost the saved ones.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def rows(self, kind: str) -> Iterator[tuple[Key, bytes]]:
-        """Those of this kind, in the order in which they were written. Raises sqlite3.Error."""
+        """Returns the rows of this kind in the order in which they were written. Raises sqlite3.Error."""
         for *key, sealed in self._connection.execute(_SELECT, (kind,)):
             found: Key = (key[0], key[1], key[2], key[3])
             if (body := self._unsealed(found, sealed)) is not None:
@@ -120,15 +151,15 @@ class Database:
         return self._unsealed(key, found[0]) if found is not None else None
 
     def keep_only(self, kind: str, keys: Collection[Key]) -> None:
-        """Removes the other rows of this kind. Raises sqlite3.Error."""
-        found = {(key[0], key[1], key[2], key[3]) for *key, _ in self._connection.execute(_SELECT, (kind,))}
+        """Deletes the other rows of this kind. Raises sqlite3.Error."""
+        found: set[Key] = set(self._connection.execute(_SELECT_KEYS, (kind,)))
         self.write([(key, None) for key in found - set(keys)])
 
     def close(self) -> None:
         self._connection.close()
 
     def _sealed(self, key: Key, body: bytes) -> bytes:
-        """Only this model's daemon reads it, under this key."""
+        """Puts a checksum before the body, which is right only with this model and this key."""
         whole = repr((self._fingerprint, key)).encode() + body
         return hashlib.blake2b(whole, digest_size=_CHECKSUM_BYTES).digest() + body
 

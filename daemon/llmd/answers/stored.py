@@ -1,9 +1,10 @@
-"""Answers as rows of the database: those of named sessions from one daemon to the next, those of a saved session while
-it is saved. A session whose rows are lost works: its answers are tokenized again, as the template has them."""
+"""Answers as rows of the database: those of named sessions outlive the daemon, those of a saved session stay until it
+is removed. A session whose rows are lost still works: its answers are tokenized again, as the template writes them."""
 
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Iterable
 from functools import partial
 
@@ -16,29 +17,23 @@ from .memory import DIGEST_BYTES, TOKEN_BYTES, Answer, AnswerMemory, StoredSessi
 
 log = logging.getLogger("llmd.history")
 
-_encode = msgspec.msgpack.encode
 _answer = msgspec.msgpack.Decoder(Answer)
 _mode = msgspec.msgpack.Decoder(HistoryMode)
 _saved = msgspec.msgpack.Decoder(StoredSession)
 
 
 def follow(memory: AnswerMemory, database: Database) -> None:
-    """From here on the database has what the memory has."""
+    """Has every later change of the memory written to the database."""
 
     def on_change(owner: int, session: str, digest: bytes) -> None:
-        database.changed((ANSWER, owner, session, digest), partial(_body, memory, owner, session, digest))
+        find = partial(memory.find, owner, session, digest) if digest else partial(memory.mode, owner, session)
+        database.changed((ANSWER, owner, session, digest), find)
 
     memory.on_change = on_change
 
 
-def _body(memory: AnswerMemory, owner: int, session: str, digest: bytes) -> bytes | None:
-    """Where there is no digest, the mode."""
-    found = memory.find(owner, session, digest) if digest else memory.mode(owner, session)
-    return _encode(found) if found is not None else None
-
-
 def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
-    """What the daemon before this one had. Blocks."""
+    """Fills the memory with what the previous daemon wrote. Blocks. Raises sqlite3.Error."""
     refused: list[str] = []
     for (_, owner, name, digest), body in list(database.rows(ANSWER)):
         try:
@@ -54,9 +49,9 @@ def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
 
 
 def _checked(digest: bytes, answer: Answer, n_vocab: int) -> Answer:
-    """Raises ValueError: no daemon of this model wrote it."""
+    """Raises ValueError if no daemon of this model can have written the answer."""
     if len(digest) != DIGEST_BYTES:
-        raise ValueError("a digest is not one")
+        raise ValueError(f"a digest has {len(digest)} bytes, not {DIGEST_BYTES}")
     if len(answer.tokens) % TOKEN_BYTES:
         raise ValueError("an answer ends inside a token")
     tokens = memoryview(answer.tokens).cast("i")
@@ -66,32 +61,32 @@ def _checked(digest: bytes, answer: Answer, n_vocab: int) -> Answer:
 
 
 class SavedAnswers:
-    """Those of saved sessions, by owner and label."""
+    """The answers of saved sessions, by owner and label."""
 
     def __init__(self, database: Database, n_vocab: int) -> None:
         self._database = database
         self._n_vocab = n_vocab
 
     async def write(self, owner: int, label: str, saved: StoredSession | None) -> None:
-        """What this label had is replaced, by nothing where the session has none."""
-        body = _encode(saved) if saved is not None else None
-        self._database.changed((SAVED, owner, label, b""), lambda: body)
+        """Replaces what the label had; None removes it."""
+        self._database.changed((SAVED, owner, label, b""), lambda: saved)
         await self._database.flushed()
 
     def read(self, owner: int, label: str) -> StoredSession | None:
-        """Blocks."""
-        body = self._database.row((SAVED, owner, label, b""))
-        if body is None:
-            return None
+        """Returns None if there is none, or the row cannot be read: the session is loaded without them. Blocks."""
         try:
+            body = self._database.row((SAVED, owner, label, b""))
+            if body is None:
+                return None
             saved = _saved.decode(body)
             for digest, answer in saved.answers.items():
                 _checked(digest, answer, self._n_vocab)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
             log.warning("answers of a saved session were refused", extra=fields(label=label, reason=str(error)))
             return None
         return saved
 
     def sweep(self, labels: Iterable[tuple[int, str]]) -> None:
-        """Removes what belongs to no label: a crash may come between the two. Blocks."""
+        """Removes answers without a saved session, as a crash between the two removals leaves them. Blocks. Raises
+        sqlite3.Error."""
         self._database.keep_only(SAVED, [(SAVED, owner, label, b"") for owner, label in labels])

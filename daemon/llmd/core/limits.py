@@ -160,8 +160,9 @@ SHARED_TOKENS_SHOWN_MIN = 64
 DIVERGENCE_PREFILLED_MIN = 256
 """A turn that prefilled at least this many tokens is reported with the place where it left its session's branches."""
 CLIENT_CHARS_MAX = 32
-LAST_WORDS_CHARS_MAX = 40
 """Longest program name that is kept from a User-Agent."""
+LAST_WORDS_CHARS_MAX = 40
+"""Characters of the last user message that session listings show."""
 DIVERGENCE_TOKENS_KEPT = 16
 """Tokens kept on each side of the point where the histories of a turn diverged."""
 USER_BOUNDARIES_MAX = 4
@@ -185,6 +186,8 @@ COMPLAINT_POLL_S = 1.0
 """How often the engine is asked whether a session's file caused trouble."""
 COMMAND_RETRY_S = 0.005
 """A command that found the ring full is pushed again after this."""
+DATABASE_RETRY_S = 10.0
+"""Rows of answers and responses that the disk refused are written again after this."""
 STALLED_AFTER_S = 30.0
 """Without a finished step for so long, the daemon is not ready."""
 STOP_GRACE_S = 5.0

@@ -17,21 +17,16 @@ _decoder = msgspec.msgpack.Decoder(StoredResponse)
 
 
 def follow(store: ResponseStore, database: Database) -> None:
-    """From here on the database has what the store has."""
+    """Has every later change of the store written to the database."""
 
     def on_change(owner: int, id: str) -> None:
-        database.changed((RESPONSE, owner, id, b""), partial(_body, store, owner, id))
+        database.changed((RESPONSE, owner, id, b""), partial(store.find, owner, id))
 
     store.on_change = on_change
 
 
-def _body(store: ResponseStore, owner: int, id: str) -> bytes | None:
-    found = store.find(owner, id)
-    return msgspec.msgpack.encode(found) if found is not None else None
-
-
 def restore(store: ResponseStore, database: Database, n_owners: int) -> None:
-    """What the daemon before this one had. Blocks."""
+    """Fills the store with what the previous daemon wrote. Blocks. Raises sqlite3.Error."""
     for (_, _, id, _), body in list(database.rows(RESPONSE)):
         try:
             response = _decoder.decode(body)
