@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from llmd.http.access import (
     check_host,
     check_origin,
     host_name,
+    keys_of,
     owner_of,
     read_keys,
     salt_of,
@@ -144,16 +146,35 @@ def test_the_number_of_a_key_without_a_name_tells_nothing_about_the_key(tmp_path
     assert salt_of(tmp_path) == salt and [path.name for path in tmp_path.iterdir()] == ["key-salt"]
     (tmp_path / "other").mkdir()
     salts = [salt, salt_of(tmp_path / "other"), salt_of(None), b""]
+    (tmp_path / "key-salt").write_bytes(b"")
+    assert len(salt_of(tmp_path)) == 32, "a crash before the salt was written leaves no salt"
     assert salt_of(None) == salts[2], "the same when keys are read again"
     path = key_file(tmp_path, "short\nlong ann\n")
-    rings = [read_keys(path, one) for one in salts]
+    rings = [read_keys(path, partial(bytes, one)) for one in salts]
     assert len({ring.owner_named("key-1") for ring in rings}) == 4
     assert len({ring.owner_named("ann") for ring in rings}) == 1
     (tmp_path / "key-salt").write_bytes(b"short")
     with pytest.raises(KeyFileError, match="key-salt is damaged"):
         salt_of(tmp_path)
-    with pytest.raises(KeyFileError, match="cannot be made or read"):
+    with pytest.raises(KeyFileError, match="cannot create or read"):
         salt_of(tmp_path / "nowhere")
+
+
+def test_only_a_key_without_a_name_needs_the_salt(tmp_path: Path) -> None:
+    path = key_file(tmp_path, "long ann\nother bob\n")
+    assert keys_of(path, tmp_path / "nowhere").n_owners == 2
+    with pytest.raises(KeyFileError, match="key-salt"):
+        keys_of(key_file(tmp_path, "long ann\nbare\n"), tmp_path / "nowhere")
+
+
+def test_the_salt_needs_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File systems without hard links, such as exFAT."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    assert len(salt_of(tmp_path)) == 32
 
 
 def test_names_and_numbers_of_owners(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Who may ask: API keys, and the Host and Origin headers that tell a program from a hijacked browser. No I/O but the
-key file's, and that of the salt."""
+"""Access rules: API keys, and the Host and Origin headers that tell a program from a hijacked browser. Reads the key
+file, and reads or creates the salt; no other I/O."""
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import hashlib
 import hmac
 import ipaddress
@@ -11,9 +11,9 @@ import os
 import re
 import secrets
 import stat
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ..core import limits
@@ -29,7 +29,7 @@ class KeyFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose request it is. Sessions of different owners never meet."""
+    """The owner of a request. No owner sees or reuses sessions of another one."""
 
     owner: int
     name: str
@@ -39,17 +39,17 @@ class Caller:
 LOCAL = Caller(owner=0, name="local", is_admin=True)
 """The unix socket: its permissions are the access control."""
 OWN_USER = Caller(LOCAL.owner, LOCAL.name, is_admin=False)
-"""Without keys, TCP connections of the user that the daemon runs as: with the sessions of the unix socket, but without
-its rights over those of others, which a proxy of this user's would pass on."""
+"""TCP connections, without keys, of the user that the daemon runs as. They have the sessions of the unix socket, but
+not its rights over the sessions of others: a proxy of this user would pass those rights on."""
 ANYBODY = Caller(owner=limits.UINT32_MAX, name="anybody", is_admin=False)
-"""Without keys, TCP connections of which the kernel does not know the user."""
+"""TCP connections, without keys, whose user the kernel does not know."""
 _ROOT_OWNER = limits.UINT32_MAX - 1
-"""Root's number as a user is taken, by LOCAL."""
+"""Root's owner number: 0, its user id, is that of LOCAL."""
 _USER_PREFIX = "uid-"
 
 
 def caller_of(user: int | None) -> Caller:
-    """Without keys, each user of this machine is an owner, by the number that the user has."""
+    """Without keys each user of this machine is an owner: the user id is the owner's number."""
     if user == os.geteuid():
         return OWN_USER
     if user is None or user >= _ROOT_OWNER:
@@ -90,18 +90,18 @@ class KeyRing:
 
     @property
     def n_owners(self) -> int:
-        """Whose keys there are. The unix socket's own is no party beside them: it administers."""
+        """Number of owners that have keys. The unix socket's does not count: it administers."""
         return max(1, len({key.caller.owner for key in self._keys}))
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def guessable(self) -> list[str]:
-        """Whose keys are so short that a patient stranger finds them."""
+        """Names of keys so short that a patient stranger could guess them."""
         return [key.caller.name for key in self._keys if key.n_chars < limits.KEY_CHARS_MIN_ADVISED]
 
     def name_of(self, owner: int) -> str | None:
-        """None: nobody who may come now has this number; a key that was taken out of the file had."""
+        """Returns None for a number that no key has any more."""
         return self._names.get(owner) or (_user_named(owner) if self.is_open else None)
 
     def owner_named(self, name: str) -> int | None:
@@ -125,7 +125,7 @@ class KeyRing:
 # --- the key file ----------------------------------------------------------------------------------------------------
 
 _SPACE = re.compile(r"[ \t]+")
-_KEY = re.compile(r"[!-~]+")  # what every client sends in a header in the same bytes
+_KEY = re.compile(r"[!-~]+")  # clients send other characters in different bytes
 _RESERVED_NAMES = (LOCAL.name, ANYBODY.name)
 
 
@@ -134,45 +134,58 @@ _SALT_BYTES = 32
 _SALT_OF_PROCESS = secrets.token_bytes(_SALT_BYTES)
 
 
-def owner_of(name: str | None, key: str, salt: bytes = b"") -> int:
-    """A stable number above 0. It comes from the name, so that another key under the same name keeps its sessions, and
-    from the key where there is no name. Listings and files show the number: without the salt, nobody can try keys on
-    it."""
+Salt = Callable[[], bytes]
+"""Returns the salt; called only for a key without a name. Raises KeyFileError."""
+
+
+def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
+    """A stable number above 0. It is made from the name, so that another key under the same name keeps its sessions, or
+    from the key if it has no name. Listings and files show the number: without the salt, nobody can try keys on it."""
     if name is not None:
         digest = hashlib.sha256(f"name {name}".encode()).digest()
     else:
-        digest = hmac.digest(salt, key.encode(), "sha256")
+        digest = hmac.digest(salt(), key.encode(), "sha256")
     return int.from_bytes(digest[:4], "little") or 1
 
 
 def salt_of(state_dir: Path | None) -> bytes:
-    """Random, and the same for as long as the state directory is there. Raises KeyFileError."""
+    """A random number that lasts as long as the state directory. Raises KeyFileError."""
     if state_dir is None:
         return _SALT_OF_PROCESS
     path = state_dir / _SALT_FILE
     try:
-        if not path.exists():
-            with tempfile.NamedTemporaryFile(dir=state_dir) as file:  # for this user alone
-                file.write(secrets.token_bytes(_SALT_BYTES))
+        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # another daemon may have the same directory
+            salt = file.read()
+            if not salt:
+                salt = secrets.token_bytes(_SALT_BYTES)
+                file.write(salt)
                 file.flush()
                 os.fsync(file.fileno())
-                with contextlib.suppress(FileExistsError):  # another daemon's, of this directory
-                    os.link(file.name, path)
-        salt = path.read_bytes()
+                _sync(state_dir)
     except OSError as error:
-        raise KeyFileError(f"--state-dir: {path} cannot be made or read: {error.strerror}") from None
+        raise KeyFileError(f"--state-dir: cannot create or read {path}: {error.strerror}") from None
     if len(salt) != _SALT_BYTES:
         raise KeyFileError(f"--state-dir: {path} is damaged; remove it, and keys without a name begin anew")
     return salt
 
 
+def _sync(directory: Path) -> None:
+    """Without it a power cut could lose the name of a new file, and the next start would draw another salt."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def keys_of(path: Path | None, state_dir: Path | None) -> KeyRing:
-    """None: everybody may come. Raises KeyFileError."""
-    return read_keys(path, salt_of(state_dir)) if path is not None else KeyRing()
+    """Returns an empty ring, which lets everybody in, if `path` is None. Raises KeyFileError."""
+    return read_keys(path, cache(lambda: salt_of(state_dir))) if path is not None else KeyRing()
 
 
-def read_keys(path: Path, salt: bytes = b"") -> KeyRing:
-    """Lines of `KEY [NAME] [admin]`; a # at the beginning of a line or after a space begins a comment. Raises
+def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
+    """Reads lines of `KEY [NAME] [admin]`; a # at the beginning of a line or after a space begins a comment. Raises
     KeyFileError."""
     keys: dict[bytes, Key] = {}
     names: dict[int, str] = {}
@@ -197,7 +210,7 @@ def _open_nonblocking(path: str, flags: int) -> int:
 
 
 def _text_of(path: Path) -> str:
-    """Asked and read through one descriptor, so that nobody can put another file in its place in between."""
+    """Checks and reads the file through one descriptor, so that nobody can replace it in between."""
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             found = os.fstat(file.fileno())
@@ -221,13 +234,13 @@ def _text_of(path: Path) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """Without the comment: a # inside a word belongs to it, keys have them."""
+    """Splits a line and drops its comment. A # inside a word is part of it: keys may have one."""
     words = [word for word in _SPACE.split(line.removesuffix("\r")) if word]
     comment = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
     return words[:comment]
 
 
-def _key(where: str, number: int, words: list[str], salt: bytes) -> Key:
+def _key(where: str, number: int, words: list[str], salt: Salt) -> Key:
     secret, *rest = words
     is_admin = ADMIN_WORD in rest
     names = [word for word in rest if word != ADMIN_WORD]
@@ -254,7 +267,7 @@ def _check_name(where: str, name: str) -> None:
 
 
 def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict[str, int]) -> None:
-    """Names and numbers of owners tell them apart, each by itself."""
+    """Refuses two owners with one number, or with one name."""
     other = names.setdefault(caller.owner, caller.name)
     if other != caller.name:
         raise KeyFileError(
@@ -269,15 +282,16 @@ def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict
 # --- browsers --------------------------------------------------------------------------------------------------------
 
 _HOST_OF_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
-"""What Docker and Podman call their machine from within. Public DNS has no .internal: no page's name can be one."""
+"""Names that Docker and Podman give the host inside a container. Public DNS has no .internal, so no web page has such a
+name."""
 
 
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
-    """A web page whose name was rebound to this machine sends that name: only names of our own are answered."""
+    """Refuses the names of web pages: one whose name was rebound to this machine (DNS rebinding) sends its own name."""
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
         return
-    raise ApiError("forbidden_host", f"Host {shown(host)} is no name of this server; --allowed-hosts can allow it.")
+    raise ApiError("forbidden_host", f"Host {shown(host)} is not a name of this server; --allowed-hosts can allow it.")
 
 
 def host_name(host: str) -> str:
@@ -299,7 +313,8 @@ def _is_own_name(name: str) -> bool:
 
 
 def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...]) -> bool:
-    """True when the page is another site's that was allowed, and needs CORS headers; raises ApiError for others."""
+    """Returns True for a page of another site that is allowed and needs CORS headers. Raises ApiError for pages of
+    other sites."""
     if origin is None:
         return False
     if origin.partition("://")[2].lower() == (host or "").lower() and origin != "null":
@@ -312,5 +327,5 @@ def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...])
 
 
 def _origin(text: str) -> str:
-    """As browsers send it, who write scheme and host in lower case and no slash; people may not."""
+    """Normalizes an origin to what browsers send: scheme and host in lower case, no slash at the end."""
     return text.strip().lower().rstrip("/")
