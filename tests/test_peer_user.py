@@ -90,6 +90,18 @@ def test_the_user_of_a_connection(
 
 
 @needs_root
+def test_a_kernel_that_knows_no_user_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without its module tcp_diag."""
+    PeerUsers().close()
+    assert not caplog.records
+    monkeypatch.setattr(PeerUsers, "_ask", lambda *_: None)
+    PeerUsers().close()
+    [record] = caplog.records
+    assert "does not report which user connects (it may lack tcp_diag)" in record.getMessage()
+
+
 def test_a_program_of_another_user(users: PeerUsers, sockets: ExitStack) -> None:
     """Its user is who made the socket, whoever that has become since."""
     listening = listener(sockets, "127.0.0.1")

@@ -1,4 +1,4 @@
-"""Which user of this machine holds the other end of a TCP connection: the kernel knows it (sock_diag(7)).
+"""Finds the user of this machine that holds the other end of a TCP connection: the kernel knows it (sock_diag(7)).
 
 One netlink message asks for the one socket whose addresses are ours, turned round. The kernel answers while it takes
 the message (40 us), however many sockets there are; /proc/net/tcp would list them all. Owned by the event loop.
@@ -13,7 +13,7 @@ import struct
 log = logging.getLogger("llmd.http")
 
 _Name = tuple[object, ...]
-"""Of a socket: address, port, and what IPv6 has beside."""
+"""The name of a socket: address, port, and for IPv6 flow and scope."""
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -30,13 +30,14 @@ _NO_COOKIE = b"\xff" * 8
 _ADDRESS_BYTES = 16
 _ANSWER_BYTES_MAX = 4096
 _LOOPBACK_INTERFACE = 1
-"""Finds a socket that is bound to it, and one that is bound to no interface. Linux always numbers it so."""
+"""With it the kernel finds a socket that is bound to this interface, or to none. Linux always gives it this number."""
 _CONNECTED = frozenset((1, 4, 5, 8, 9, 11))
-"""States (tcp_states.h) that a socket which some program holds can have after it was connected: ESTABLISHED, FIN_WAIT1,
-FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING. Of others the kernel names root as the user, or they are somebody else's
-socket that listens on the client's port."""
+"""States (tcp_states.h) of a connected socket that some program still holds: ESTABLISHED, FIN_WAIT1, FIN_WAIT2,
+CLOSE_WAIT, LAST_ACK, CLOSING. In other states the kernel names root as the user, or the socket is another program's
+that listens on the client's port."""
 _OVERFLOW_UID = 65534
-"""Stands for every user that this process's user namespace does not have."""
+"""The user id of all users that this process's user namespace does not have."""
+_CHECK_S_MAX = 0.5
 
 
 class PeerUsers:
@@ -48,15 +49,19 @@ class PeerUsers:
         try:
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
             self._netlink.setblocking(False)
+            trouble = "" if self._knows_ourselves() else "it may lack tcp_diag"
         except OSError as error:
-            log.warning("the kernel does not tell which user connects (%s): all users share sessions", error.strerror)
+            trouble = error.strerror or str(error)
+        if trouble:
+            log.warning("the kernel does not report which user connects (%s): all users share sessions", trouble)
 
     def close(self) -> None:
         if self._netlink is not None:
             self._netlink.close()
 
     def user_of(self, connection: socket.socket) -> int | None:
-        """The user id. None: the kernel does not know, as of another machine or network namespace.
+        """The user id, or None if the kernel does not know it: the client is on another machine, or in another network
+        namespace.
 
         While the connection lives no other socket can have its client's address and port. So it is looked at once more
         after the answer: a client that resets its connection could leave its port to another user.
@@ -69,6 +74,14 @@ class PeerUsers:
             return user if connection.getpeername() == peer else None
         except OSError:
             return None
+
+    def _knows_ourselves(self) -> bool:
+        """Whether the kernel names the user of a connection between two sockets of ours. Without its module tcp_diag it
+        gives the same answer for every connection as for one that does not exist."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(_CHECK_S_MAX)
+            with socket.create_connection(listener.getsockname(), _CHECK_S_MAX), listener.accept()[0] as accepted:
+                return self.user_of(accepted) is not None
 
     def _ask(self, netlink: socket.socket, family: int, client: _Name, own: _Name) -> int | None:
         self._n_asked = (self._n_asked + 1) & 0xFFFF_FFFF
@@ -99,7 +112,7 @@ def _address(family: int, name: _Name) -> bytes:
 
 
 def _user_in(answer: bytes) -> int | None:
-    """A socket without an inode is one that its program has closed: older kernels name root as its user."""
+    """Returns None for a socket without an inode: its program has closed it, and older kernels then name root."""
     _, state, *_, user, inode = _ANSWER.unpack_from(answer, _HEAD.size)
     is_held = state in _CONNECTED and inode != 0
     return int(user) if is_held and user != _OVERFLOW_UID else None
