@@ -391,6 +391,7 @@ async def test_explain_tells_where_a_new_branch_left_its_session(daemon: Daemon)
     assert (first["reason"], first["divergence"]) == ("new", None)
     assert second["reason"] == "shared" and second["prefilled_tokens"] > limits.DIVERGENCE_PREFILLED_MIN
     assert second["reason_text"].startswith("Another branch of this session")
+    assert (await daemon.ask("GET", "/v1/sessions/s")).json["last"]["reason_text"] == second["reason_text"]
     parted = second["divergence"]
     assert parted["at"] == second["reused_tokens"] and "You are a helper." in parted["before"]
     assert parted["resident"].startswith("alpha") and parted["prompt"].startswith("beta")

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from ..core import limits
 from ..core.shares import who_must_go
-from ..engine.native import OUTCOME_WORDS, REASON_WORDS, STATE_WORDS, Outcome, Page
+from ..engine.native import OUTCOME_WORDS, REASON_TEXTS, REASON_WORDS, STATE_WORDS, Outcome, Page
 from .divergence import DivergedTokens, Sight, sight_of
 from .user_starts import UserMessages
 
 _NEW, _SHARED = REASON_WORDS.index("new"), REASON_WORDS.index("shared")
 _BUSY = frozenset(STATE_WORDS.index(word) for word in ("prefill", "decode"))
+_FROM_OWN = "Another branch of this session held the longest common prefix and was copied."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +36,15 @@ class Turn:
 
 
 def reason_shown(reason: int, n_prompt: int, n_reused: int) -> int:
-    """Two prompts of one model share a few tokens by their template alone: a session that began with no more than
-    those from elsewhere is new to whoever asks why."""
+    """Any two prompts of one model share a few tokens by their template: a session that took no more than those from
+    elsewhere is reported as new."""
     is_little = n_reused < min(limits.SHARED_TOKENS_SHOWN_MIN, n_prompt / 10)
     return _NEW if reason == _SHARED and is_little else reason
+
+
+def reason_text(reason: int, *, is_from_own: bool) -> str:
+    """The sentence for a reason. A copy (`shared`) is of another session, or of a branch of the same one."""
+    return _FROM_OWN if reason == _SHARED and is_from_own else REASON_TEXTS[reason]
 
 
 def scratch_id(place: int) -> str:
@@ -144,6 +150,12 @@ class TurnLog:
         """The oldest first."""
         found = self._sessions.get((owner, name))
         return list(found.turns) if found is not None else []
+
+    def is_from_own(self, owner: int, name: str, place: int, n_prompt: int, n_reused: int) -> bool:
+        """Whether the last request of this place began with a copy of another branch of its own session. False as long
+        as the request runs: it is not known yet. Any thread."""
+        last = next((turn for turn in reversed(self.story(owner, name)) if turn.place == place), None)
+        return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)
 
     def client(self, owner: int, name: str) -> str | None:
         """Any thread."""

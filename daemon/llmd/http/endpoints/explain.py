@@ -5,15 +5,13 @@ from __future__ import annotations
 from aiohttp import web
 
 from ...engine.engine import Engine
-from ...engine.native import REASON_TEXTS, REASON_WORDS
+from ...engine.native import REASON_WORDS
 from ...turns.divergence import DivergedTokens
-from ...turns.log import Turn, reason_shown
+from ...turns.log import Turn, reason_shown, reason_text
 from ..body import respond
 from ..context import STATE
 from .sessions import find_any
 from .wire.explain import Divergence, ExplainedTurn, Explanation
-
-_FROM_OWN = "Another branch of this session held the longest common prefix and was copied."
 
 
 async def explain_session(request: web.Request) -> web.Response:
@@ -24,12 +22,11 @@ async def explain_session(request: web.Request) -> web.Response:
 
 def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
     reason = None if turn.reason is None else reason_shown(turn.reason, turn.n_prompt, turn.n_reused)
-    text = None if reason is None else _text(reason, is_from_own=turn.is_from_own)
     return ExplainedTurn(
         at_ms=turn.at_ms,
         slot=turn.place,
         reason=REASON_WORDS[reason] if reason is not None else None,
-        reason_text=text,
+        reason_text=reason_text(reason, is_from_own=turn.is_from_own) if reason is not None else None,
         outcome=turn.outcome,
         prompt_tokens=turn.n_prompt,
         reused_tokens=turn.n_reused,
@@ -37,10 +34,6 @@ def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
         generated_tokens=turn.n_generated,
         divergence=_divergence(engine, turn.divergence) if turn.divergence is not None else None,
     )
-
-
-def _text(reason: int, *, is_from_own: bool) -> str:
-    return _FROM_OWN if REASON_WORDS[reason] == "shared" and is_from_own else REASON_TEXTS[reason]
 
 
 def _divergence(engine: Engine, found: DivergedTokens) -> Divergence:

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from ...core import limits, session_key
 from ...core.errors import ApiError, code_of_status, shown
-from ...engine.native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
+from ...engine.native import REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
 from ...engine.wire import Reply
-from ...turns.log import reason_shown, scratch_id
+from ...turns.log import reason_shown, reason_text, scratch_id
 from ..access import Caller
 from ..body import respond
 from ..context import FACTS, STATE, State
@@ -173,7 +173,7 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
 
 
 def _session(state: State, id: str, views: list[SessionView]) -> Session:
-    timelines = [_timeline(view) for view in views]
+    timelines = [_timeline(state, id, view) for view in views]
     latest = timelines[0]
     return Session(
         id=id,
@@ -209,15 +209,17 @@ def _empty(state: State, owner: int, name: str) -> Session:
     )  # fmt: skip
 
 
-def _timeline(view: SessionView) -> Timeline:
+def _timeline(state: State, id: str, view: SessionView) -> Timeline:
     last = None
     if view.n_requests:
-        reason = reason_shown(view.reason, view.n_last_prompt, view.n_last_reused)
+        n_prompt, n_reused = view.n_last_prompt, view.n_last_reused
+        reason = reason_shown(view.reason, n_prompt, n_reused)
+        is_from_own = state.turns.is_from_own(view.owner, id, view.place, n_prompt, n_reused)
         last = LastStart(
             reason=REASON_WORDS[reason],
-            reason_text=REASON_TEXTS[reason],
-            prompt_tokens=view.n_last_prompt,
-            reused_tokens=view.n_last_reused,
+            reason_text=reason_text(reason, is_from_own=is_from_own),
+            prompt_tokens=n_prompt,
+            reused_tokens=n_reused,
             diverged_at=view.diverged_at if view.diverged_at >= 0 else None,
         )
     return Timeline(
