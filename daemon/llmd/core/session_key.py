@@ -58,6 +58,8 @@ class SessionKey:
         return self.source in _HINTS
 
 
+Session = tuple[SessionKey, str]
+"""A session, and the id of the one that it begins as a fork of."""
 SCRATCH = SessionKey("", "scratch")
 
 

@@ -11,12 +11,10 @@ import msgspec
 from ..core.asked import Asked, ChatPrompt, Constraint, RawPrompt, ToolChoice
 from ..core.errors import ApiError
 from ..core.sampling import breakers_of, stops_of
-from ..core.session_key import SessionKey, parent_of, resolve
+from ..core.session_key import Session, parent_of, resolve
 from .sampling import sampling_of
 
 Headers = Collection[tuple[str, str]]
-Session = tuple[SessionKey, str]
-"""A session, and the one that it begins as a fork of."""
 SWITCHES = {"enabled": True, "disabled": False}
 """Types of thinking; any other leaves it to the template."""
 

@@ -18,9 +18,11 @@ from ..core import limits
 from ..core.asked import Asked, ChatPrompt, RawPrompt
 from ..core.errors import ApiError, ContextLengthError
 from ..core.parts import End, LogProbabilities
-from ..core.session_key import SessionKey
+from ..core.session_key import Session, SessionKey
+from ..engine.text import Prompt
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
 from ..pipeline.embedding import Embedded, EmbeddingAsked, embedded
+from ..pipeline.prompt import rendered
 from ..pipeline.served import Sender
 from .body import Answer, read_as, respond
 from .context import FACTS, STATE, Facts, State
@@ -32,6 +34,8 @@ from .writer import Writer, Writing
 T = TypeVar("T")
 
 SESSION_HEADER = "X-LLM-Session-Id"
+_WORDS = re.compile(rf"\S[\s\S]{{0,{4 * limits.LAST_WORDS_CHARS_MAX}}}")
+"""The beginning of a text after its blanks: found without a copy of the text, which may have megabytes."""
 _EMBEDDING = "ask POST /v1/embeddings, /embedding or /api/embed"
 
 Reader = Callable[[web.Request], Awaitable[tuple[Asked, Writing] | web.Response]]
@@ -71,6 +75,24 @@ def reader(kind: type[T], make: Callable[[T, web.Request], tuple[Asked, Writing]
         return respond(found) if isinstance(found, msgspec.Struct) else found
 
     return read
+
+
+async def looked_at(
+    request: web.Request,
+    kind: type[T],
+    read: Callable[[T], tuple[Session, ChatPrompt]],
+    *,
+    has_to_fit: bool = True,
+    is_shown: bool = False,
+) -> Prompt:
+    """Renders a conversation that is not answered and changes nothing. The flags are those of `rendered`; awaited within
+    `in_time`."""
+    (key, parent), conversation = await read_as(request, kind, read)
+    found = await rendered(
+        request.app[STATE].served, conversation, key, parent, sender_of(request), is_look=True, has_to_fit=has_to_fit,
+        is_shown=is_shown,
+    )  # fmt: skip
+    return found.prompt
 
 
 async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:
@@ -124,9 +146,9 @@ def _last_words(prompt: ChatPrompt | RawPrompt) -> str:
     """The beginning of the last user message, on one line, without what could turn a terminal's text round."""
     if isinstance(prompt, RawPrompt):
         return ""
-    said = next((one.content for one in reversed(prompt.messages) if one.role == "user" and one.content.strip()), "")
-    begun = said.lstrip()[: 4 * limits.LAST_WORDS_CHARS_MAX]
-    printable = "".join(sign if sign.isprintable() else " " for sign in begun)
+    texts = (_WORDS.search(one.content) for one in reversed(prompt.messages) if one.role == "user")
+    begun = next(filter(None, texts), None)
+    printable = "".join(sign if sign.isprintable() else " " for sign in begun[0]) if begun is not None else ""
     return " ".join(printable.split())[: limits.LAST_WORDS_CHARS_MAX]
 
 

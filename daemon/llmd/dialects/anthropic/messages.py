@@ -6,14 +6,12 @@ from functools import partial
 
 from aiohttp import web
 
-from ...core.asked import Asked
-from ...http import body
-from ...http.answer import answer, reader, sender_of
+from ...core.asked import Asked, ChatPrompt
+from ...core.session_key import Session
+from ...http.answer import answer, looked_at, reader
 from ...http.body import respond
-from ...http.context import STATE
 from ...http.deadline import in_time
 from ...http.writer import Writing
-from ...pipeline.prompt import rendered
 from .reader import asked_of, conversation_of, session_of
 from .wire import CountTokensRequest, MessagesRequest, TokenCount
 from .writer import MessageWriter
@@ -29,14 +27,11 @@ async def create_message(request: web.Request) -> web.StreamResponse:
 
 
 async def count_message_tokens(request: web.Request) -> web.Response:
-    """Of a prompt that does not fit the context, too."""
-    state, headers = request.app[STATE], request.headers.items()
+    """Counts a prompt that does not fit the context, too."""
+    headers = request.headers.items()
+
+    def read(wanted: CountTokensRequest) -> tuple[Session, ChatPrompt]:
+        return session_of(wanted, headers), conversation_of(wanted)
+
     async with in_time(request):
-        (key, parent), conversation = await body.read_as(
-            request,
-            CountTokensRequest,
-            lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
-        )
-        sender = sender_of(request)
-        found = await rendered(state.served, conversation, key, parent, sender, is_look=True, has_to_fit=False)
-        return respond(TokenCount(found.prompt.n_tokens))
+        return respond(TokenCount((await looked_at(request, CountTokensRequest, read, has_to_fit=False)).n_tokens))

@@ -11,10 +11,11 @@ from ...core import limits
 from ...core.asked import Asked, ChatPrompt, Constraint, Tool, ToolChoice
 from ...core.errors import ApiError, shown
 from ...core.sampling import stops_of
+from ...core.session_key import Session
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from .. import reading
 from ..conversation import only_server_tools
-from ..reading import SWITCHES, Headers, Session, generation, schema_constraint, thinking_variables
+from ..reading import SWITCHES, Headers, generation, schema_constraint, thinking_variables
 from .deferred import ToldTools, told_tools
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest

@@ -8,15 +8,15 @@ from functools import partial
 
 from aiohttp import web
 
-from ...core.asked import Asked
+from ...core.asked import Asked, ChatPrompt
+from ...core.session_key import Session
 from ...http import body
-from ...http.answer import answer, embed, reader, sender_of
+from ...http.answer import answer, embed, looked_at, reader
 from ...http.context import FACTS, STATE
 from ...http.deadline import in_time
 from ...http.endpoints.wire.text import RenderedTemplate
 from ...http.writer import Writing
 from ...pipeline.embedding import Embedded, EmbeddingAsked
-from ...pipeline.prompt import rendered
 from ..embedding_input import asked_of, listed
 from .chat_writer import ChatWriter
 from .reader import chat_of, completion_of, conversation_of, session_of, written_as
@@ -67,15 +67,12 @@ def _packed(vector: bytes) -> str:
 
 async def apply_template(request: web.Request) -> web.Response:
     state, headers, owner = request.app[STATE], request.headers.items(), request[FACTS].caller.owner
+
+    def read(wanted: ChatCompletionRequest) -> tuple[Session, ChatPrompt]:
+        return session_of(wanted, headers), conversation_of(wanted)
+
     async with in_time(request):
-        (key, parent), conversation = await body.read_as(
-            request,
-            ChatCompletionRequest,
-            lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
-        )
-        sender = sender_of(request)
-        found = await rendered(state.served, conversation, key, parent, sender, is_look=True, is_shown=True)
-        text = found.prompt.text
+        text = (await looked_at(request, ChatCompletionRequest, read, is_shown=True)).text
         return await state.engine.in_thread(
             owner, len(text), lambda: body.respond(RenderedTemplate(text.decode(errors="replace")))
         )

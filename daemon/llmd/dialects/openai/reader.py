@@ -9,8 +9,9 @@ from ...core import limits
 from ...core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
 from ...core.errors import ApiError
 from ...core.sampling import max_tokens_of, min_tokens_of
+from ...core.session_key import Session
 from .. import reading
-from ..reading import Headers, Session, generation
+from ..reading import Headers, generation
 from .messages import messages_of
 from .structure import constraint_of
 from .telling import logprobs_of_chat, logprobs_of_completion, told_of, writing_of
