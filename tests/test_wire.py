@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from llmd.core.errors import ApiError
+from llmd.core.sampling_table import SAMPLING
 from llmd.engine import beginning, wire
 from llmd.engine.beginning import Beginning
 from llmd.engine.engine import Engine
@@ -73,6 +74,7 @@ async def test_nothing_is_opened_that_would_be_misunderstood(monkeypatch: pytest
 def test_sampling_is_the_table() -> None:
     names = [name for name, _ in ffi.typeof("llm_sampling").fields]
     assert [field.name for field in SAMPLING_FIELDS] == names == list(Sampling.__struct_fields__)
+    assert sorted(row.name for row in SAMPLING) == sorted(names)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(Sampling())) == {}  # a default need not be said
     assert Sampling().penalty_last_n == 64 and Sampling().top_p == 1.0 and Sampling().seed is None
     with pytest.raises(TypeError, match="top_q"):
@@ -119,12 +121,12 @@ class Heard:
         return "".join(event.text for event in self.texts)
 
 
-def generate(engine: Engine, **asked: Any) -> tuple[Heard, int]:
+def generate(engine: Engine, after: int = 0, **asked: Any) -> tuple[Heard, int]:
     heard = Heard()
     sampling = asked.pop("sampling", Sampling())
     flags = asked.pop("flags", GenerateFlag(0)) | GenerateFlag.IGNORE_END
     command = Generate(request=0, owner=0, prompt=PROMPT.tokens, max_tokens=30, sampling=sampling, flags=flags, **asked)
-    return heard, engine.generate(heard, command)
+    return heard, engine.generate(heard, command, after)
 
 
 async def heard_out(*all_heard: Heard) -> None:

@@ -156,12 +156,13 @@ class Engine:
     def live(self) -> list[Listener]:
         return list(self._listeners.values())
 
-    def generate(self, listener: Listener, command: Generate) -> int:
-        """Starts a generation and returns its request number. Raises ApiError when it cannot even be queued."""
+    def generate(self, listener: Listener, command: Generate, after: int = 0) -> int:
+        """Starts a generation and returns its request number. `after`: the request whose prompt it shares and waits
+        for; 0: none. Raises ApiError when it cannot even be queued."""
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError("overloaded", f"The server is working on {len(self._listeners)} requests; try again.")
         request = self._next_request()
-        self._push_or_refuse(msgspec.structs.replace(command, request=request))
+        self._push_or_refuse(msgspec.structs.replace(command, request=request, after=after))
         self._listeners[request] = listener
         self._idle.clear()
         return request

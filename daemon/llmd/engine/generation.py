@@ -20,8 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import msgspec
-
 from ..core import limits
 from ..core.errors import ApiError, code_of_status
 from ..core.parts import EndReason
@@ -158,8 +156,7 @@ class Generation:
         self._said: list[str] | None = [] if is_remembered else None
         if work.prompt.n_tokens > engine.info.n_ctx:
             raise self._length_error()
-        first = after._request if after is not None else 0
-        self._request: int = engine.generate(self, msgspec.structs.replace(work.command, after=first))
+        self._request: int = engine.generate(self, work.command, after._request if after is not None else 0)
 
     # --- the engine's side -------------------------------------------------------------------------------------------
 
