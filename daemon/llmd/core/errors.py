@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -178,6 +179,17 @@ def context_length_error(n_ctx: int, n_prompt: int, param: str, n_ctx_train: int
         f"({n_prompt} in the prompt, at least 1 for the answer). {advice_on_length(n_ctx, n_ctx_train, kv_bytes)}",
         param,
     )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def check_range(param: str, value: Number, low: float, high: float) -> Number:
+    """Returns the value. Raises ApiError naming the client's parameter, its value and its range; NaN is in none."""
+    if not low <= value <= high:
+        bounds = " and ".join(f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (low, high))
+        raise ApiError("invalid_value", f"{param}: {shown(value)} is not between {bounds}.", param)
+    return value
 
 
 def shown(value: object) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 from . import limits
-from .errors import ApiError, shown
+from .errors import ApiError, check_range, shown
 from .room import utf8_bytes
 from .sampling_table import BY_NAME, SamplingAsked
 
@@ -35,9 +34,7 @@ def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingA
         if value is None:
             continue
         row = BY_NAME[name]
-        if not row.low <= value <= row.high:
-            raise _out_of_range(param, value, row.low, row.high)
-        found.setdefault(name, value)
+        found.setdefault(name, check_range(param, value, row.low, row.high))
     return SamplingAsked(**found)
 
 
@@ -96,10 +93,6 @@ def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_
             raise ApiError("invalid_value", message, param)
 
 
-def _out_of_range(name: str, value: float, low: float, high: float) -> ApiError:
-    return ApiError("invalid_value", f"{name}: {shown(value)} is not between {low:g} and {high:g}.", name)
-
-
 def max_tokens_of(name: str, value: int) -> int:
     """Longest answer; 0 means as long as the context allows."""
     if value == -1:
@@ -137,10 +130,8 @@ def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
     if len(biases) > limits.LOGIT_BIASES_MAX:
         maximum = limits.LOGIT_BIASES_MAX
         raise ApiError("invalid_value", f"logit_bias: {len(biases)} tokens; at most {maximum} are taken.", "logit_bias")
-    low, high = LOGIT_BIAS_RANGE
     for token, bias in biases.items():
         param = f"logit_bias.{token}"
         if not 0 <= token < n_vocab:
             raise ApiError("invalid_value", f"{param}: the vocabulary has tokens 0 to {n_vocab - 1}.", param)
-        if math.isnan(bias) or not low <= bias <= high:
-            raise _out_of_range(param, bias, low, high)
+        check_range(param, bias, *LOGIT_BIAS_RANGE)

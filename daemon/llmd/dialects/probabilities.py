@@ -7,16 +7,13 @@ from collections.abc import Iterable
 import msgspec
 
 from ..core import limits
-from ..core.errors import ApiError, shown
+from ..core.errors import ApiError, check_range
 from ..core.parts import LogProbabilities, TokenProbability
 
 
 def likely_of(param: str, value: int | None) -> int:
-    """How many of the likeliest tokens are to be told. Raises ApiError."""
-    if value is None or 0 <= value <= limits.LIKELIEST_MAX:
-        return value or 0
-    message = f"{param}: {shown(value)} is not between 0 and {limits.LIKELIEST_MAX}."
-    raise ApiError("invalid_value", message, param)
+    """Returns how many of the most likely tokens are reported beside each token. Raises ApiError."""
+    return check_range(param, value or 0, 0, limits.LIKELIEST_MAX)
 
 
 def logprobs_of(logprobs: bool | None, top_logprobs: int | None) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import limits
 from ...core.asked import Asked
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, check_range
 from ..probabilities import likely_of, logprobs_of
 from .wire.request import GenerationRequest
 
@@ -42,8 +42,8 @@ def writing_of(wanted: GenerationRequest, asked: Asked, *, has_usage: bool, has_
 
 def _several(wanted: GenerationRequest, n_prompts: int, is_stream: bool) -> tuple[int, int]:
     """How many are told of each prompt, and of how many tried ones; 0: of all."""
-    n_answers = 1 if wanted.n is None else _number("n", wanted.n, 1, limits.ANSWERS_MAX)
-    n_tried = n_answers if wanted.best_of is None else _number("best_of", wanted.best_of, 1, limits.ANSWERS_MAX)
+    n_answers = 1 if wanted.n is None else check_range("n", wanted.n, 1, limits.ANSWERS_MAX)
+    n_tried = n_answers if wanted.best_of is None else check_range("best_of", wanted.best_of, 1, limits.ANSWERS_MAX)
     if n_tried < n_answers:
         raise ApiError("invalid_value", f"best_of: {n_tried} is less than n, which is {n_answers}.", "best_of")
     if n_tried > n_answers and is_stream:
@@ -54,12 +54,6 @@ def _several(wanted: GenerationRequest, n_prompts: int, is_stream: bool) -> tupl
         message = f"{param}: {n_prompts} prompts with {n_tried} answers each; at most {limits.ANSWERS_MAX} are given."
         raise ApiError("invalid_value", message, param)
     return n_answers, n_tried if n_tried > n_answers else 0
-
-
-def _number(param: str, value: int, least: int, most: int) -> int:
-    if not least <= value <= most:
-        raise ApiError("invalid_value", f"{param}: {shown(value)} is not between {least} and {most}.", param)
-    return value
 
 
 # --- log probabilities -----------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import limits
-from ...core.errors import ApiError, shown
+from ...core.errors import check_range
 from ..reading import SWITCHES, thinking_variables
 from .wire import request as wire
 
@@ -28,8 +28,7 @@ def thinking_tokens_max_of(wanted: wire.ChatCompletionRequest) -> int | None:
         ("reasoning.max_tokens", reasoning.max_tokens),
     )
     for param, value in given:
-        if value is not None and not -1 <= value <= limits.THINKING_TOKENS_MAX:
-            most = limits.THINKING_TOKENS_MAX
-            raise ApiError("invalid_value", f"{param}: {shown(value)} is not between -1 and {most}.", param)
+        if value is not None:
+            check_range(param, value, -1, limits.THINKING_TOKENS_MAX)
     budget = next((value for _, value in given if value is not None), -1)
     return None if budget == -1 else budget
