@@ -16,8 +16,8 @@ def test_words_are_words() -> None:
     tables = {
         "status": (native.STATUS_WORDS, native.STATUS_TEXTS),
         "reason": (native.REASON_WORDS, native.REASON_TEXTS),
-        "outcome": (native.OUTCOME_WORDS, native.OUTCOME_TEXTS),
-        "state": (native.STATE_WORDS, native.STATE_TEXTS),
+        "outcome": native.vocabulary(native.lib.LLM_OUTCOMES, native.lib.LLM_OUTCOME_N),
+        "state": native.vocabulary(native.lib.LLM_STATES, native.lib.LLM_STATE_N),
     }
     for words, texts in tables.values():
         assert len(set(words)) == len(words) == len(texts)

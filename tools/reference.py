@@ -90,7 +90,7 @@ def request_parameters(requests: Requests) -> str:
     rows = [
         (one, endpoints)
         for one, endpoints in with_endpoints(requests)
-        if one.treatment == "supported" and one.note not in _SAMPLING_NOTES
+        if one.treatment == "supported" and one.name not in _SAMPLING_NAMES
     ]
     table = markdown(
         ("parameter", "endpoint", "meaning"),
@@ -126,21 +126,21 @@ def _names(requests: Requests, treatment: str) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-_SAMPLING_NOTES = {row.note for row in SAMPLING if row.note}
+_SAMPLING_ROWS = tuple(row for row in SAMPLING if row.note)
+"""The numbers. `samplers` has no note: in a request it is a list of names, with a note of its own."""
+_SAMPLING_NAMES = {row.spoken or row.name for row in _SAMPLING_ROWS}
 
 
 def sampling_table() -> str:
-    return markdown(("parameter", "range", "default", "dialects", "meaning"), map(_sampling_row, SAMPLING[:-1]))
+    return markdown(("parameter", "range", "default", "dialects", "meaning"), map(_sampling_row, _SAMPLING_ROWS))
 
 
 def _sampling_row(row: SamplingParameter) -> tuple[str, ...]:
-    """The last row of the table, `samplers`, is no number in a request."""
-    dialects = ["completions", "llama.cpp"]
-    for names, dialect in ((OF_OLLAMA, "Ollama"), (OF_RESPONSES, "responses"), (OF_ANTHROPIC, "messages")):
-        dialects += [dialect] if row.name in names else []
+    others = (("Ollama", OF_OLLAMA), ("responses", OF_RESPONSES), ("messages", OF_ANTHROPIC))
+    dialects = ["completions", "llama.cpp", *(dialect for dialect, names in others if row.name in names)]
+    is_every = all(row.name in names for _, names in others)
     told = f"{row.low:g} or more" if row.high > limits.UINT32_MAX // 512 else f"{row.low:g} to {row.high:g}"
     default = "" if row.default is None else f"{row.default:g}"
-    is_every = len(dialects) == 5
     return (
         f"`{row.spoken or row.name}`",
         "an integer" if row.default is None else told,

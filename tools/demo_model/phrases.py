@@ -29,14 +29,6 @@ def expand(rng: Random, template: str) -> str:
         template = template[: match.start()] + choice + template[match.end() :]
 
 
-def count_variants(template: str) -> int:
-    """How many texts a template without nested alternatives stands for."""
-    total = 1
-    for match in _CHOICE.finditer(template):
-        total *= match.group(1).count("|") + 1
-    return total
-
-
 def join_lower(prefix: str, sentence: str) -> str:
     """Put words before a sentence, which then no longer begins with a capital."""
     keep = sentence.startswith(("I ", "I'", "{"))

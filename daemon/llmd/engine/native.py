@@ -112,23 +112,21 @@ class GenerateFlag(enum.IntFlag):
     RETURN_CONSUMED = lib.LLM_GENERATE_RETURN_CONSUMED
 
 
-def _table(word: Callable[[int, int], Any], vocabulary: int, count: int) -> tuple[str, ...]:
-    return tuple(text_of(word(vocabulary, number)) for number in range(count))
+def vocabulary(number: int, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words and the sentences of one table of llm_words.h."""
+    words = (text_of(lib.llm_word(number, value)) for value in range(count))
+    texts = (text_of(lib.llm_sentence(number, value)) for value in range(count))
+    return tuple(words), tuple(texts)
 
 
-STATUS_WORDS = _table(lib.llm_word, lib.LLM_STATUSES, lib.LLM_STATUS_N)
-STATUS_TEXTS = _table(lib.llm_sentence, lib.LLM_STATUSES, lib.LLM_STATUS_N)
-REASON_WORDS = _table(lib.llm_word, lib.LLM_REASONS, lib.LLM_REASON_N)
-REASON_TEXTS = _table(lib.llm_sentence, lib.LLM_REASONS, lib.LLM_REASON_N)
-OUTCOME_WORDS = _table(lib.llm_word, lib.LLM_OUTCOMES, lib.LLM_OUTCOME_N)
-OUTCOME_TEXTS = _table(lib.llm_sentence, lib.LLM_OUTCOMES, lib.LLM_OUTCOME_N)
-STATE_WORDS = _table(lib.llm_word, lib.LLM_STATES, lib.LLM_STATE_N)
-STATE_TEXTS = _table(lib.llm_sentence, lib.LLM_STATES, lib.LLM_STATE_N)
-MEMORY_WORDS = _table(lib.llm_word, lib.LLM_MEMORIES, lib.LLM_MEMORY_N)
-POLICY_WORDS = _table(lib.llm_word, lib.LLM_POLICIES, lib.LLM_POLICY_N)
-SAMPLER_WORDS = _table(lib.llm_word, lib.LLM_SAMPLERS, lib.LLM_SAMPLER_N)
-JSON_WORDS = _table(lib.llm_word, lib.LLM_JSON_VERDICTS, lib.LLM_JSON_N)
-JSON_TEXTS = _table(lib.llm_sentence, lib.LLM_JSON_VERDICTS, lib.LLM_JSON_N)
+STATUS_WORDS, STATUS_TEXTS = vocabulary(lib.LLM_STATUSES, lib.LLM_STATUS_N)
+REASON_WORDS, REASON_TEXTS = vocabulary(lib.LLM_REASONS, lib.LLM_REASON_N)
+OUTCOME_WORDS, _ = vocabulary(lib.LLM_OUTCOMES, lib.LLM_OUTCOME_N)
+STATE_WORDS, _ = vocabulary(lib.LLM_STATES, lib.LLM_STATE_N)
+MEMORY_WORDS, _ = vocabulary(lib.LLM_MEMORIES, lib.LLM_MEMORY_N)
+POLICY_WORDS, _ = vocabulary(lib.LLM_POLICIES, lib.LLM_POLICY_N)
+SAMPLER_WORDS, _ = vocabulary(lib.LLM_SAMPLERS, lib.LLM_SAMPLER_N)
+JSON_WORDS, JSON_TEXTS = vocabulary(lib.LLM_JSON_VERDICTS, lib.LLM_JSON_N)
 
 
 @dataclass(frozen=True, slots=True)
