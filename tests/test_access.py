@@ -115,8 +115,8 @@ def test_the_form_of_a_line(tmp_path: Path, text: str, found: list[tuple[str, st
         (f"{'x' * limits.KEY_FILE_BYTES_MAX}\n", "has more than 1048576 bytes"),
         ("\n".join(f"key-{n} ann" for n in range(limits.KEYS_MAX + 1)), "line 1025: there are more than 1024 keys"),
         ("a 12\n", "line 1: the name 12 has only digits"),
-        ("a local\n", "line 1: local is the name of those who come without a key"),
-        ("a anybody\n", "line 1: anybody is the name"),
+        ("a local\n", "line 1: local is reserved for clients without a key"),
+        ("a anybody\n", "line 1: anybody is reserved"),
         ("a n573\nb n74615\n", "line 2: n74615 and n573 have the number"),
         ("a key-2\nb\n", "line 2: two owners are called key-2"),
     ],
@@ -294,7 +294,7 @@ async def test_an_admin_sees_all_and_must_name_the_owner(locked: Daemon) -> None
     assert (await locked.ask("DELETE", path, headers=bearer(ROOT))).status == 200
     assert (await locked.ask("GET", "/v1/sessions/same", headers=bearer(ROOT))).json["owner"] == bob
     refused = await locked.ask("GET", "/v1/sessions/same?owner=x", headers=bearer(ROOT))
-    assert refused.status == 400 and "'x' is no owner's name" in refused.error["message"]
+    assert refused.status == 400 and "'x' is neither an owner's name nor a number" in refused.error["message"]
 
 
 async def test_names_of_owners_are_for_those_who_may_know_them(locked: Daemon) -> None:

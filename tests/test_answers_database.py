@@ -284,7 +284,7 @@ def a_pipe(path: Path) -> None:
         (another_s, "it holds something else"),
         (garbage, "not a database"),
         (cut, "malformed"),
-        (a_pipe, "no regular file"),
+        (a_pipe, "not a regular file"),
     ],
 )
 async def test_refused_files_are_set_aside(

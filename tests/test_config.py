@@ -210,8 +210,9 @@ def test_a_name_that_is_none_gets_the_nearest(tmp_path: Path) -> None:
 def test_a_variable_that_is_no_option_is_remarked_on() -> None:
     environment = dict.fromkeys(["LLMD_PROT", "LLMD_PORT", "LLMD_JOBS", "PORT", "LLMD_ZZZ", "llmd_port"], "1")
     assert config_reader.remarks(environment) == [
-        "the environment has LLMD_PROT, which is no option (did you mean LLMD_PORT?); the options are in: llmd --help",
-        "the environment has LLMD_ZZZ, which is no option; the options are in: llmd --help",
+        "the environment has LLMD_PROT, which is not an option (did you mean LLMD_PORT?); the options are in: "
+        "llmd --help",
+        "the environment has LLMD_ZZZ, which is not an option; the options are in: llmd --help",
     ]
 
 

@@ -222,7 +222,7 @@ def test_a_daemon_that_still_loads_its_model(tmp_path: Path, capsys: pytest.Capt
 
 def test_what_is_no_socket(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ctl.main(["--socket", str(tmp_path), "models"]) == EXIT_ABSENT
-    assert "is no socket" in capsys.readouterr().err
+    assert "is not a socket" in capsys.readouterr().err
     assert ctl.main(["--socket", f"/tmp/{'x' * 120}", "models"]) == EXIT_ABSENT
     assert "cannot be connected to: AF_UNIX path too long" in capsys.readouterr().err
 

@@ -98,12 +98,12 @@ def test_a_reset_that_is_refused_forgets_nothing(daemon: FakeDaemon) -> None:
 
 def test_what_is_no_session_id_is_refused_at_once(daemon: FakeDaemon) -> None:
     done = llmctl(daemon, "chat", "--session", "a", lines="/session b c\none\n")
-    assert "'b c' is no session id" in done.stderr and "[session b c]" not in done.stderr
+    assert "'b c' is not a valid session id" in done.stderr and "[session b c]" not in done.stderr
     assert [request["session_id"] for request in asked(daemon)] == ["a"]
     for name in ("b c", "", "é"):
         done = llmctl(daemon, "chat", "--session", name, lines="one\n")
         assert (done.returncode, done.stdout) == (EXIT_USAGE, "")
-        assert "is no session id" in done.stderr
+        assert "is not a valid session id" in done.stderr
     assert len(asked(daemon)) == 1
 
 

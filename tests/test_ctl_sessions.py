@@ -138,7 +138,7 @@ def test_a_beginning_of_several_ids_names_none(daemon: FakeDaemon, capsys: pytes
     daemon.route("GET /v1/sessions", {"data": [session(id="ab1"), session(id="ab2")], "places": PLACES})
     daemon.route("POST /v1/sessions/ab/park", _nobody)
     assert run(daemon, "sessions", "park", "ab") == EXIT_NOT_FOUND
-    assert "several begin so: ab1, ab2." in capsys.readouterr().err
+    assert "several ids begin with it: ab1, ab2." in capsys.readouterr().err
 
 
 def test_what_destroys_wants_the_whole_id(daemon: FakeDaemon) -> None:

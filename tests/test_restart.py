@@ -324,7 +324,7 @@ def test_a_killed_daemon(start: Start) -> None:
     first.popen.send_signal(signal.SIGKILL)
     first.popen.wait()
     second = start("--model", "sim:hybrid")
-    [line] = [line for line in second.log if line["message"].startswith("the daemon before this one was killed")]
+    [line] = [line for line in second.log if line["message"].startswith("the previous daemon was killed")]
     assert line["level"] == "warning"
     found = second.ask("GET", "/v1/sessions/desk")[1]
     assert (found["state"], found["tokens"]) == ("parked", held)

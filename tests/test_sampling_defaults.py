@@ -49,9 +49,9 @@ def pushed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[Sampling]:
     found: list[Sampling] = []
     generate = daemon.state.engine.generate
 
-    def noted(listener: Any, command: Generate) -> int:
+    def noted(listener: Any, command: Generate, after: int) -> int:
         found.append(command.sampling)
-        return generate(listener, command)
+        return generate(listener, command, after)
 
     monkeypatch.setattr(daemon.state.engine, "generate", noted)
     return found

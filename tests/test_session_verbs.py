@@ -498,7 +498,7 @@ async def test_a_bad_label_is_called_a_name(daemon: Daemon, verb: str, name: str
     await daemon.chat(session_id="a")
     answer = await post(daemon, "a", verb, {"name": name})
     assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "invalid_value", "name")
-    assert "is no name for a saved session" in answer.error["message"] and len(answer.error["message"]) < 300
+    assert "is not a valid name for a saved session" in answer.error["message"] and len(answer.error["message"]) < 300
 
 
 async def test_who_loses_the_session_to_a_fork_hears_of_it(serve: Serve) -> None:

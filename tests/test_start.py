@@ -539,7 +539,7 @@ def test_a_state_directory_that_is_a_file_is_said_to_be_one(start: Start, tmp_pa
     (tmp_path / "state").write_text("")
     for path in (tmp_path / "state", tmp_path / "state" / "deeper"):
         status, errors = start.fails("--state-dir", str(path))
-        why = f"{tmp_path / 'state'} is there and is no directory"
+        why = f"{tmp_path / 'state'} exists and is not a directory"
         assert (status, errors) == (1, f"llmd: --state-dir: cannot make {path}: {why}; {OTHER}")
 
 

@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _told(error: BaseException) -> int:
-    """Says why the process ends. Returns its exit status."""
+    """Prints why the process ends, and returns its exit status."""
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT  # there was nothing yet to stop in order
     if isinstance(error, (StartError, ListenError, ImportError)):
@@ -63,8 +63,8 @@ def _told(error: BaseException) -> int:
 
 
 def _open_standard_streams() -> None:
-    """A stream that the caller closed would have its number taken by the model or a socket, and log lines written to
-    it."""
+    """Opens the standard streams that the caller has closed: their numbers would go to the model or a socket, and log
+    lines would be written there."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -91,14 +91,14 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
     public = listeners.public_addresses()
     if public and config.api_key_file is None and not config.open:
         raise StartError(
-            f"other machines can reach {' '.join(public)}, and without keys whoever does may use the model: set "
+            f"other machines can reach {' '.join(public)}, and without keys all of them may use the model: set "
             "--api-key-file, or --open on to allow it, or listen on 127.0.0.1",
             EXIT_USAGE,
         )
 
 
 def _load_and_serve(config: Config, listeners: Listeners, beginning: Beginning, keys: KeyRing) -> None:
-    """Returns when the engine has been closed. Whatever comes to an end before, well or not, ends the process here: the
+    """Returns when the engine has been closed. Any earlier end, with an error or without, ends the process here: the
     interpreter would wait for the thread that loads the model."""
     from .engine.opening import EngineError
 
@@ -128,7 +128,7 @@ def _make_state_dir(config: Config) -> None:
         make_private(directory)
     except OSError as error:
         is_taken = isinstance(error, FileExistsError)
-        why = f"{error.filename} is there and is no directory" if is_taken else error.strerror
+        why = f"{error.filename} exists and is not a directory" if is_taken else error.strerror
         raise StartError(f"--state-dir: cannot make {directory}: {why}; {_OTHER_DIRECTORY}") from None
     if not os.access(directory, os.W_OK | os.X_OK):
         raise StartError(f"--state-dir: {directory} cannot be written to by this user; {_OTHER_DIRECTORY}")
@@ -138,7 +138,8 @@ _OTHER_DIRECTORY = "choose another, or none to keep sessions in memory only"
 
 
 async def _serve(config: Config, listeners: Listeners, beginning: Beginning, keys: KeyRing) -> bool:
-    """Answers, opens, serves until a signal, stops in order. False: the signal came while the model was loading."""
+    """Listens, loads the model, serves until a signal, stops in order. Returns False if the signal came while it
+    loaded."""
     from aiohttp import web
 
     from .app import OPENING, create_app, runner_of, stop_serving
@@ -166,7 +167,7 @@ async def _serve(config: Config, listeners: Listeners, beginning: Beginning, key
 
 
 def _can_open(model: str) -> bool:
-    """A file that is not there is known at once, one that is no model only when it is read."""
+    """Whether the file exists: that is known at once. Whether it is a model is known only when it is read."""
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError:
@@ -175,7 +176,7 @@ def _can_open(model: str) -> bool:
 
 
 async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Returns when the model is there, or when it need not be any more. Raises EngineError."""
+    """Returns when the model is loaded, or a signal has come. Raises EngineError."""
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -184,8 +185,8 @@ async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
 
 
 def _prepared(config: Config) -> tuple[Beginning, KeyRing]:
-    """What begins to load the model, and whom to serve, when all is well that the configuration names. Loads the native
-    library; only here, so that --help works without it."""
+    """Returns the loader of the model and the keys, after checking the files that the configuration names. The native
+    library is imported only here, so that --help works without it."""
     try:
         from .engine.beginning import Named
 
@@ -210,7 +211,7 @@ _OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "ch
 
 
 def _blamed(config: Config, field: str, message: str) -> StartError:
-    """With the option that it is about, and its value unless the message has it."""
+    """Adds the option that the message is about, and its value unless the message has it."""
     if field not in _OPTIONS:
         return StartError(message)
     name = _OPTIONS[field]
@@ -258,7 +259,7 @@ class _Signals:
 
 
 def _has_terminal() -> bool:
-    """A controlling one: it is gone by the time that its SIGHUP comes."""
+    """Whether there is a controlling terminal: it is gone by the time that its SIGHUP comes."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -267,7 +268,7 @@ def _has_terminal() -> bool:
 
 
 def _announce(state: State, listeners: Listeners) -> None:
-    """What is served, where, and how to try it."""
+    """Logs the model and the addresses, and how to try them."""
     info = state.engine.info
     log.info(
         "serving",
@@ -300,7 +301,8 @@ def _announce(state: State, listeners: Listeners) -> None:
 
 
 def _warn_of_short_context(state: State) -> None:
-    """Nobody asked for it, and agents fill it. That a GPU's default is shorter is documented."""
+    """Warns of a context shorter than the model's that nobody chose: agents fill it. That a GPU's default is shorter is
+    documented."""
     info = state.engine.info
     is_told = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
     if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and is_told:
@@ -310,7 +312,7 @@ def _warn_of_short_context(state: State) -> None:
 
 
 def _warn_of_host_weights(state: State) -> None:
-    """Nobody asked for it."""
+    """Warns of weights in host memory that nobody chose."""
     info = state.engine.info
     if info.host_bytes and state.config.gpu_layers < 0:
         log.warning(

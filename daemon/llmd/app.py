@@ -44,8 +44,8 @@ OPENING = web.AppKey("opening", asyncio.Task[None])
 
 
 def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None) -> web.Application:
-    """The application. Starting it begins to load the model, unless that has begun; until it has ended, only probes are
-    answered."""
+    """Returns the application. Starting it begins to load the model, unless that has begun already; until the model is
+    loaded, only probes are answered."""
     app = web.Application(middlewares=[boundary])
     wanted = beginning or Named(config)
     warn_of_guessable(keys)
@@ -78,8 +78,8 @@ def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None
 
 
 async def open_model(state: State, wanted: Beginning, responses: ResponseStore) -> None:
-    """Cancelled while it loads, it leaves the thread that loads: nothing can stop that but the end of the process.
-    Later it ends first, so that what it has taken from the state directory goes back there with the stop."""
+    """Loads the model. If it is cancelled meanwhile, the loading thread goes on: only the end of the process stops it.
+    A later cancellation waits: what was taken from the state directory must go back there with the stop."""
     engine = await Engine.open(wanted)
     taking = asyncio.create_task(take_kept(state, engine, responses))
     try:
@@ -117,7 +117,7 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
-    """What serves the application: handlers of clients that have gone are cancelled."""
+    """Returns the server of the application. It cancels the handlers of clients that have gone."""
     return Runner(
         app,
         shutdown_timeout=limits.STOP_GRACE_S,
@@ -154,8 +154,8 @@ def warn_of_guessable(keys: KeyRing) -> None:
 
 
 def reload_keys(state: State) -> None:
-    """The key file as it is now: who has lost a key is refused from the next request on. A file that cannot be used
-    changes nothing."""
+    """Reads the key file again. A key that is no longer in it is refused from the next request on. A file that cannot
+    be used changes nothing."""
     path = state.config.api_key_file
     if path is None:
         log.info("there is nothing to reload: no --api-key-file is set")
@@ -174,7 +174,7 @@ def reload_keys(state: State) -> None:
 
 
 async def save(state: State) -> None:
-    """Ends serving; sessions go to the state directory, as answers and responses have already."""
+    """Ends serving and writes sessions to the state directory; answers and responses are there already."""
     telling = asyncio.create_task(tell_saving(state))
     try:
         await state.engine.stop()
@@ -185,7 +185,7 @@ async def save(state: State) -> None:
 
 
 async def tell_saving(state: State) -> None:
-    """systemd waits as long as something is still being done: the engine counts all that it does."""
+    """Makes systemd wait as long as the engine's counters change, which count all that it does."""
     before: dict[str, int] = {}
     while True:
         counters = state.engine.page.counters()
@@ -196,7 +196,7 @@ async def tell_saving(state: State) -> None:
 
 
 async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
-    """How far the model is, then the watchdog as long as the decode thread makes progress."""
+    """Reports how much of the model is loaded, then feeds the watchdog as long as the decode thread makes progress."""
     loaded = -1
     while not opening.done():
         before, loaded = loaded, state.loading.per_mille()

@@ -1,4 +1,4 @@
-"""What the daemon knows of sessions beside the engine, their answers and turns, follows what becomes of them.
+"""Keeps the answers and turns of sessions in step with the engine's sessions.
 
 The engine tells in the order in which things happened, so that what is known is never of a session that another
 one has replaced; and it tells whether or not the client that asked for it still waits. Owned by the event loop.
@@ -36,7 +36,7 @@ class SessionFollower:
                 self.answers.rename(owner, command.session, command.new_session)
 
     def on_forgotten(self, owner: int, session: str) -> None:
-        """One that has come back already goes on with what it said."""
+        """Forgets the session, unless it is in use again: then it keeps its answers."""
         if not self.is_in_use(owner, session):
             self._forget(owner, session)
 

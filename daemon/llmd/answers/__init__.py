@@ -1,1 +1,1 @@
-"""Which tokens an answer was made of, so that the next prompt goes on after them."""
+"""The tokens that each answer was made of, so that the next prompt continues them."""

@@ -178,7 +178,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         os.close(descriptor)
         if not is_file:
-            raise RefusedError("it is no regular file")
+            raise RefusedError("it is not a regular file")
         return _connected(path)
     except (RefusedError, sqlite3.DatabaseError, UnicodeError) as error:  # sqlite3 decodes names in its messages
         if isinstance(error, sqlite3.OperationalError):

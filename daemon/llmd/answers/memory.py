@@ -32,7 +32,7 @@ from ..engine.json_scan import ARGUMENTS, decoder_of
 TOKEN_BYTES = 4
 DIGEST_BYTES = 16
 _LAST_TOKENS = 32
-"""Of an answer, for the renderer: more than any word that a template writes behind one, and models write, too."""
+"""Last tokens of an answer that the renderer gets: more than any end mark that both templates and models write."""
 _THINK, _THOUGHT = "<think>", "</think>"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -41,12 +41,12 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest_of(previous: bytes, message: PlainMessage) -> bytes:
-    """Of a conversation that goes on with this message; b"" before the first."""
+    """The digest of a conversation that continues with this message. `previous`: b"" before the first message."""
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=DIGEST_BYTES).digest()
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """Of the conversation up to and including each message. Of deferred tools the messages tell."""
+    """The digest of the conversation up to and including each message. Deferred tools are named in messages."""
     told = [tool for tool in tools if not tool.is_deferred]
     return list(accumulate(messages, digest_of, initial=_digest(told) if told else b""))[1:]
 
@@ -73,7 +73,7 @@ def _without_reasoning(text: str) -> str:
 
 
 def _arguments(call: PlainToolCall) -> Any:
-    """What is no JSON, or more of it than any tool's arguments have, is compared as text."""
+    """Text that is not JSON, or larger than any tool's arguments, is compared as text."""
     arguments = call.arguments
     try:
         return _plain(decoder_of(Any).decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
@@ -82,7 +82,8 @@ def _arguments(call: PlainToolCall) -> Any:
 
 
 def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
-    """JavaScript writes 1.0 as 1. Raises RecursionError below that many levels, wherever the stack is."""
+    """Turns 1.0 into 1, as JavaScript writes it. Raises RecursionError below that many levels, however deep the
+    stack."""
     if levels < 0:
         raise RecursionError
     if isinstance(value, float) and value.is_integer():
@@ -98,18 +99,18 @@ def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
 
 
 class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What has to be known of a prompt by those that go on after it."""
+    """Facts of a prompt for the prompts that continue it."""
 
     variables: bytes = b""
     """Digest of the template's variables."""
     n_head: int = 0
-    """As Prompt has it."""
+    """The same as Prompt.n_head."""
     user_starts: dict[int, int] = {}
     """Number of a user's message, from 1, to the tokens before it; the latest few."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What took the place of one assistant message, and of what stands before it. Also a row of the database."""
+    """The tokens of one assistant message and of the messages before it. Also a row of the database."""
 
     tokens: bytes
     """int32 little-endian: the prompt, behind the tokens of `since`, then what was generated and is resident."""
@@ -144,24 +145,24 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a request goes on after: all up to and including one of its messages."""
+    """The part of a request that is taken from an earlier answer: all up to and including one of its messages."""
 
     message: int
     digest: bytes
-    """Of the conversation up to it."""
+    """Digest of the conversation up to that message."""
     tokens: bytes
     rest: str
-    """As Answer has it."""
+    """The same as Answer.rest."""
     facts: PromptFacts
 
     def rendered(self) -> dict[str, Any]:
-        """As llm_chat_render takes it."""
+        """The member `after` of a request to llm_chat_render."""
         last = memoryview(self.tokens).cast("i")[-_LAST_TOKENS:].tolist()
         return {"message": self.message, "rest": self.rest, "last": last}
 
 
 class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is saved of one session under a label."""
+    """The answers of one session, saved under a label."""
 
     mode: HistoryMode | None
     answers: dict[bytes, Answer]
@@ -176,7 +177,7 @@ class SessionAnswers:
     answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
     n_bytes: int = 0
     mode: HistoryMode | None = None
-    """What the client last asked for."""
+    """The history mode that the client chose last."""
 
 
 class AnswerMemory:
@@ -193,18 +194,18 @@ class AnswerMemory:
         self._owner_bytes: Counter[int] = Counter()
         self.n_bytes = 0
         self.n_dropped = 0
-        """Answers, for bytes_max."""
+        """Answers dropped because of bytes_max."""
         self.on_change: Callable[[int, str, bytes], None] = lambda owner, session, digest: None
-        """Hears of each answer of a named session that comes, changes or goes; b"": of the mode."""
+        """Called for each answer of a named session that is added, changed or removed; b"" stands for the mode."""
 
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
-        """It holds until another one is asked for; None: nothing was."""
+        """Sets the mode until the client chooses another one; None changes nothing."""
         if session and mode is not None and self.mode(owner, session) != mode:
             self._of(owner, session).mode = mode
             self._tell(owner, session, b"")
 
     def mode(self, owner: int, session: str) -> HistoryMode | None:
-        """What was asked for last."""
+        """Returns the mode that the client chose last."""
         said = self._sessions.get((owner, session))
         return said.mode if said is not None else None
 
@@ -226,11 +227,11 @@ class AnswerMemory:
         return None
 
     def visit(self, owner: int, session: str) -> SessionAnswers:
-        """The session as it is now, for an answer that comes later."""
+        """Returns the session as it is now, for an answer that comes later."""
         return self._of(owner, session)
 
     def keep_for(self, visited: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
-        """As `keep`, under the name that the session has by now; nothing if it was forgotten since the visit.
+        """Keeps the answer under the name that the session has by now, or drops it if the session was forgotten.
 
         `past`: the tokens that its prompt went on after. If other tokens have taken their place since, or none, the
         answer has them itself.
@@ -264,7 +265,7 @@ class AnswerMemory:
             self._tell(owner, session, b"", *said.answers)
 
     def copy(self, owner: int, session: str, new_session: str) -> None:
-        """A fork knows what its parent said."""
+        """Gives a fork the answers of its parent."""
         said = self._sessions.get((owner, session))
         self.forget(owner, new_session)
         if said is None:
@@ -290,7 +291,7 @@ class AnswerMemory:
                 self._tell(owner, name, b"", *said.answers)
 
     def keys(self) -> list[tuple[int, str, bytes]]:
-        """Of all that named sessions have, as `on_change` tells it."""
+        """Returns owner, session and digest of everything that named sessions hold, as `on_change` gets them."""
         return [
             (owner, name, digest)
             for (owner, name), said in self._sessions.items()
@@ -303,14 +304,14 @@ class AnswerMemory:
         return said.answers.get(digest) if said is not None else None
 
     def saved(self, owner: int, session: str) -> StoredSession | None:
-        """All that it has; None: nothing."""
+        """Returns all that the session holds; None if it holds nothing."""
         said = self._sessions.get((owner, session))
         if said is None or not (said.answers or said.mode is not None):
             return None
         return StoredSession(said.mode, dict(said.answers))
 
     def restore(self, owner: int, name: str, saved: StoredSession) -> None:
-        """As if it had been used just now; the bounds hold."""
+        """Adds the answers as if they had been used just now; the bounds hold."""
         self.choose(owner, name, saved.mode)
         for digest, answer in saved.answers.items():
             self.keep(owner, name, digest, answer)
@@ -333,7 +334,7 @@ class AnswerMemory:
             self._tell(said.owner, said.name, digest)
 
     def _retire(self, said: SessionAnswers, digest: bytes) -> None:
-        """The answers that went on after it take its tokens over."""
+        """Removes an answer; the answers that continue it take over its tokens."""
         gone = said.answers[digest]
         self._drop(said, digest)
         for later, answer in said.answers.items():
@@ -345,7 +346,7 @@ class AnswerMemory:
                 self._tell(said.owner, said.name, later)
 
     def _drop_oldest(self) -> None:
-        """With all that goes on after it."""
+        """Drops an answer and all answers that continue it."""
         [(owner, n_bytes)] = self._owner_bytes.most_common(1)
         said = self._sessions.get((owner, ""))
         if said is None or said.n_bytes <= n_bytes // 2:
@@ -362,7 +363,7 @@ class AnswerMemory:
             del self._sessions[said.owner, said.name]
 
     def _count(self, said: SessionAnswers, n_bytes: int) -> None:
-        """More or less of them."""
+        """Adds to the counts of bytes; `n_bytes` may be negative."""
         said.n_bytes += n_bytes
         self.n_bytes += n_bytes
         self._owner_bytes[said.owner] += n_bytes

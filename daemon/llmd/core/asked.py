@@ -1,4 +1,4 @@
-"""What a client asks for, in no dialect's words: a dialect's reader makes it, the pipeline answers it.
+"""A request, independent of dialects: a dialect's reader makes it, the pipeline answers it.
 
 Types only. Names are ours; where the client has to be told about one of its fields, `param` is what it called it.
 """
@@ -32,15 +32,15 @@ class PlainMessage(msgspec.Struct, frozen=True):
     tool_calls: tuple[PlainToolCall, ...] = ()
     name: str | None = None
     tool_call_id: str | None = None
-    """Of a tool's result: the call that it answers."""
+    """The call that a tool's result answers."""
     reasoning: str | None = None
     marks: tuple[int, ...] = ()
-    """Behind so many characters of its content the client expects other prompts to go on differently; its length:
-    behind all of the message."""
+    """Numbers of characters of the content after which the client expects other prompts to differ; the content's length
+    means the end of the message."""
 
 
 class ArgumentForm(msgspec.Struct, frozen=True):
-    """Of the text that one argument of a tool is. Where a model writes arguments as JSON, calls keep to it."""
+    """The form of a tool's one argument, a text. It is enforced if the model writes arguments as JSON."""
 
     argument: str
     kind: Literal["lark_string", "regex_string"]
@@ -53,10 +53,10 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     description: str
     parameters: dict[str, Any]
-    """As JSON schema."""
+    """A JSON schema."""
     form: ArgumentForm | None = None
     is_deferred: bool = False
-    """The template is not told of it: a message is."""
+    """Described in a message instead of in the template's list of tools."""
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
-    """Only these may be called; none named: any."""
+    """Names of the tools that may be called; empty: all."""
 
 
 class ChatPrompt(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class ChatPrompt(msgspec.Struct, frozen=True):
 
     messages: list[PlainMessage]
     variables: dict[str, Any] = {}
-    """Of the template."""
+    """Variables of the template."""
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     has_parallel_calls: bool | None = None
@@ -91,7 +91,7 @@ class ChatPrompt(msgspec.Struct, frozen=True):
 
 
 class NearbyText(msgspec.Struct, frozen=True):
-    """What may help to fill in the middle of another text."""
+    """A text that may help to fill in the middle of another one."""
 
     name: str
     text: str
@@ -101,19 +101,19 @@ class RawPrompt(msgspec.Struct, frozen=True):
     """A prompt without a template."""
 
     given: str | list[int]
-    """Text, or token ids."""
+    """A text, or token ids."""
     parse_special: bool = True
     """Whether control words in a text become control tokens."""
     add_special: bool = True
     """Whether a text is given the tokens that the model wants around one."""
     suffix: str = ""
-    """What comes after the answer: the model fills in the middle."""
+    """Text after the answer: the model fills in the middle."""
     is_infill: bool = False
     """The middle is filled in even if nothing comes after it."""
     nearby: tuple[NearbyText, ...] = ()
     """In front of a prompt for filling in, the most important last."""
     begun: str = ""
-    """What has been filled in already."""
+    """Text that has been filled in already."""
     param: str = "prompt"
     suffix_param: str = "suffix"
 
@@ -127,7 +127,7 @@ class Constraint(msgspec.Struct, frozen=True):
     """The schema or the list of texts as JSON, the grammar in GBNF, or the expression."""
     param: str = "response_format"
     is_strict: bool = True
-    """What of a schema cannot be kept to is refused; else the answer may be more than it allows."""
+    """Refuse a schema that cannot be enforced whole; otherwise parts that cannot be enforced are ignored."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,16 +136,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     prompt: ChatPrompt | RawPrompt
     key: SessionKey
     more_prompts: tuple[RawPrompt, ...] = ()
-    """Answered as well, each by as many answers, which come after those to `prompt`."""
+    """Further prompts. Each gets as many answers, which come after those to `prompt`."""
     parent: str = ""
     """If the session does not exist yet, it begins as a fork of this one."""
     n_answers: int = 1
-    """To each prompt."""
+    """Answers to each prompt."""
     n_tried: int = 0
-    """So many are generated for each prompt, and the likeliest ones told; 0: all are. Not of a stream."""
+    """Answers generated for each prompt, of which the most likely ones are returned; 0: all are. Never in a stream."""
     is_stream: bool = False
     max_tokens: int = 0
-    """Of each answer; 0: as many as the context holds."""
+    """Longest answer; 0: as many tokens as the context holds."""
     sampling: SamplingAsked = SamplingAsked()
     logit_bias: dict[int, float] = {}
     stop: list[str] = []
@@ -157,27 +157,27 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Texts that end a repetition for DRY; None: as usual."""
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
-    """After so many the model is made to end its thinking."""
+    """The model is made to end its reasoning after so many tokens."""
     includes_stop: bool = False
     """The stop string that ended the answer is a part of it."""
     ignore_end: bool = False
     """The answer goes on until its length."""
     n_logprobs: int | None = None
-    """How many of the likeliest tokens are told beside each chosen one; None: no log probabilities."""
+    """How many of the most likely tokens are reported with each chosen one; None: no log probabilities."""
     returns_tokens: bool = False
-    """Parts come with the ids of their tokens, behind those of the prompt."""
+    """Report the ids of the prompt's tokens, then those of each part."""
     returns_counts: bool = False
-    """Parts come with what was used by then."""
+    """Report the tokens used after each part."""
     returns_progress: bool = False
-    """While the prompt is consumed, parts tell how far."""
+    """Report the progress of the prefill."""
     echoes: bool = False
     """The answer begins with the prompt's text."""
     is_cold: bool = False
-    """Nothing that is resident is reused."""
+    """Reuse no resident tokens."""
     is_mute: bool = False
-    """The prompt is read, for the sake of the next one, and nothing is answered."""
+    """Prefill the prompt for the next request, and generate no answer."""
 
     @property
     def has_answer_stops(self) -> bool:
-        """Texts of `stop` end the answer, and what is thought before it is told apart from it."""
+        """Whether texts of `stop` end an answer whose reasoning is separate from it."""
         return bool(self.stop) and isinstance(self.prompt, ChatPrompt) and self.prompt.is_reasoning_apart

@@ -142,7 +142,7 @@ class ApiError(Exception):
 
 
 class ContextLengthError(ApiError):
-    """What was asked for does not fit: the sentence that agents recognise has other words in each dialect."""
+    """The request does not fit the context. Agents recognise the sentence, which differs between dialects."""
 
     def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:
         """`n_tokens`: at least so many were asked for, one of them for the answer."""
@@ -158,7 +158,8 @@ def code_of_status(word: str) -> str:
 
 
 def advice_on_length(n_ctx: int, n_ctx_train: int, kv_bytes: int = 0) -> str:
-    """Who asked can shorten the prompt; who serves may be able to do more. `kv_bytes` pay for no longer session."""
+    """Tells the client to shorten the prompt, and the operator which option allows more. `kv_bytes`: the size of a KV
+    cache that holds no longer session; 0: it is not the reason."""
     if n_ctx_train <= n_ctx:
         agents = f". Agents want {limits.AGENT_CONTEXT_TOKENS} or more" if n_ctx < limits.AGENT_CONTEXT_TOKENS else ""
         return f"Please shorten the prompt: the model was trained for no more tokens{agents}."
@@ -193,7 +194,7 @@ def check_range(param: str, value: Number, low: float, high: float) -> Number:
 
 
 def shown(value: object) -> str:
-    """A client's value as an error message may quote it. Looks at no more of it than that takes."""
+    """Quotes a client's value for an error message. Reads no more of it than is shown."""
     limit = limits.USER_FIELD_SHOWN_CHARS_MAX
     if isinstance(value, str | bytes):
         text = repr(value[: limit + 1])

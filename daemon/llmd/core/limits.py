@@ -8,45 +8,46 @@ from dataclasses import dataclass
 CONNECTIONS_MAX = 1024
 """Over TCP. Above it the one that has been idle longest makes room; if none is, the newcomer is refused."""
 CONNECTIONS_PER_PEER_MAX = 256
-"""From one address that is not this machine's own (where a proxy may stand for everybody)."""
+"""Connections from one address of another machine. Connections of this machine have no such limit: a proxy may stand
+for everybody."""
 CONNECTIONS_LOCAL_MAX = 256
-"""Over the unix socket: beside the others, so that its user always gets in."""
+"""Connections over the unix socket, in addition to the others, so that its user always gets in."""
 CONNECTIONS_REFUSED_MAX = 64
 """Connections that are told why they are refused, at a time; more are just closed."""
 CONNECTION_IDLE_SPARED_S = 0.05
-"""So long a new or idle connection is not closed to make room for another: the longest that a burst of connections that
-ask nothing keeps anybody out."""
+"""Age or idle time below which a connection is not closed to make room for another: the longest that a burst of silent
+connections keeps others out."""
 DESCRIPTORS_RESERVED = 256
-"""File descriptors for everything that is no connection, where there are twice as many."""
+"""File descriptors kept for everything but connections, if the process has at least twice as many."""
 BACKLOG = 1024
-"""Connections that may wait to be accepted: who finds no room tries again after a second."""
+"""Connections that may wait to be accepted; clients beyond it try again after a second."""
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_LINE_BYTES_MAX = 8 * 1024
-"""Of the request line, and of each header."""
+"""Longest request line, and longest header."""
 HEADERS_MAX = 100
 HEAD_S_MAX = 20.0
 """From connecting, or from the first byte of a later request, to the end of its head."""
 READ_BUFFER_BYTES = 64 * 1024
-"""Of a body that nobody reads at the moment; twice as much is held."""
+"""Bytes of a body that wait to be read; up to twice as many are held."""
 BODY_SILENCE_S_MAX = 20.0
-"""Without a byte of a body."""
+"""Longest pause in a body."""
 BODY_S_MAX = 30.0
-"""For a whole body, and more as it comes: see BODY_BYTES_PER_S_MIN."""
+"""Time for a whole body; it grows with its bytes, by BODY_BYTES_PER_S_MIN."""
 BODY_BYTES_PER_S_MIN = 32 * 1024
 BODIES_BYTES_IN_FLIGHT_MAX = 1024**3
-"""Of all bodies being received."""
+"""Bytes of all bodies being received."""
 BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
 """A larger body is put together in a thread."""
 LINGER_S = 2.0
-"""How long what a refused client still sends is read and thrown away, so that it can read why."""
+"""How long the bytes of a refused client are still read and dropped, so that it can read the refusal."""
 CLOSE_S_MAX = 10.0
-"""So long the client of a closed connection may take nothing of its last bytes, before they are thrown away."""
+"""How long the client of a closed connection may read nothing before the last bytes are dropped."""
 UNREAD_S_MAX = 60.0
-"""So long a client may take nothing of an answer; --slow-reader-timeout is a stream's own."""
+"""How long a client may read nothing of an answer; a stream has --slow-reader-timeout instead."""
 HALF_CLOSED_LOOK_S_MAX = 0.5
-"""How often it is checked whether a client that sends no more has gone."""
+"""How often a half-closed client is checked for having gone."""
 PROBE_S = 5.0
-"""How often it is sent something to that end."""
+"""How often a half-closed client is sent a probe."""
 
 # What a request's JSON may hold. msgspec holds the interpreter lock while it decodes (json_scan.py): a body that meets
 # all of these limits at once is decoded in less than 50 ms, whatever the context.
@@ -54,27 +55,27 @@ JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
 """More values for each token of the context: a prompt may be a list of token ids."""
 JSON_VALUES_IN_ALL_MAX = 327_680
-"""As many as with a context of 131,072 tokens. 300,000 integers take 25 ms: a longer list can be sent as text."""
+"""The limit for a context of 131,072 tokens. 300,000 integers take 25 ms: a longer list can be sent as text."""
 JSON_CONTAINERS_MAX = 65_536
 JSON_KEYS_MAX = 65_536
 JSON_DEPTH_MAX = 256
 JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
 JSON_FLOATS_MAX = 1088
-"""Numbers that are no integers of up to 18 digits: as many as there may be biases, and some. Where a float is declared
-(logit_bias), msgspec takes up to 12 us for one; elsewhere Python reads it in 0.2 us (json_scan.py)."""
+"""Numbers other than integers of up to 18 digits: all biases and some more. msgspec takes up to 12 us for one where a
+float is declared (logit_bias); elsewhere Python reads it in 0.2 us (json_scan.py)."""
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
 # What a request may carry.
 FIELD_BYTES_MAX = 65_536
-"""JSON of one field that is not the prompt."""
+"""JSON of one field other than the prompt."""
 NEUTRAL_BYTES_MAX = 256
-"""JSON of a refused parameter that is looked at: those that ask for nothing are short."""
+"""JSON of a refused parameter that is decoded: values that ask for nothing are short."""
 IGNORED_NAMES_LOGGED_MAX = 256
 """Names of ignored parameters that are remembered as logged."""
 TOKENIZE_BYTES_MAX = 4 * 1024**2
 DETOKENIZE_TOKENS_MAX = 65_536
-"""Or as many as the context holds."""
+"""Token ids, or as many as the context holds."""
 EMBEDDING_TEXTS_MAX = 2048
 MESSAGES_MAX = 16_384
 STOP_STRINGS_MAX = 16
@@ -83,7 +84,7 @@ LOGIT_BIASES_MAX = 1024
 STOP_TOKENS_MAX = 128
 DRY_BREAKERS_MAX = 16
 CONSTRAINT_BYTES_MAX = 512 * 1024
-"""Of what libllm makes of the form that an answer must have."""
+"""Size of a compiled constraint."""
 TOOLS_MAX = 256
 TOOLS_BYTES_MAX = 1024**2
 """JSON of all tools of a request."""
@@ -93,29 +94,30 @@ TOOL_SCHEMA_DEPTH_MAX = 64
 THINKING_TOKENS_MAX = 0x7FFF_FFFF
 """The largest budget that can be asked for."""
 ANSWERS_MAX = 16
-"""Of one request: to all its prompts, those that are tried included."""
+"""Answers of one request, to all its prompts, including those of best_of that are dropped."""
 LIKELIEST_MAX = 20
-"""Tokens told beside each generated one; libllm tells no more either (llm.h)."""
+"""Most likely tokens reported with each generated one; libllm reports no more either (llm.h)."""
 LOG_PROBABILITIES_MAX = 262_144
-"""In an answer that is not streamed, all its answers and likeliest tokens together: then its length ends it."""
+"""Log probabilities of a request that is not streamed, all answers and most likely tokens together: its length ends it
+there."""
 MARKS_MAX = 4
-"""Places of a prompt that its client marked, from the last one back, at which states are kept (cache_control)."""
+"""Places marked by the client (cache_control), counted from the last one, at which checkpoints are taken."""
 MARK_NEAR_TOKENS = 8
-"""No other is kept so near to one."""
+"""Marks nearer to another one than this are left out."""
 TEMPLATE_VARIABLES_MAX = 64
-"""Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
+"""Members of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
 AGENT_CONTEXT_TOKENS = 32_768
-"""Coding agents send up to 17,000 before a word was said, and want as many for the conversation."""
+"""Coding agents begin with up to 17,000 tokens, and need as many for the conversation."""
 SESSION_ID_CHARS_MAX = 128
 USER_ID_CHARS_MAX = 4096
-"""Of metadata.user_id, to be looked into for a session's id (core/session_key.py); a longer one has none."""
+"""Longest metadata.user_id that is searched for a session's id (core/session_key.py)."""
 ARGUMENTS_DEPTH_MAX = 128
 """Levels of a tool call's arguments that are compared as values; libllm renders no more either (chat_request.cpp)."""
 ARGUMENTS_VALUES_MAX = 16_384
 ARGUMENTS_FLOATS_MAX = 512
 """Arguments with more of either are compared as text."""
 UINT32_MAX = 0xFFFF_FFFF
-"""Owners and counts of tokens, as the engine takes them."""
+"""The largest owner's number or count of tokens that the engine takes."""
 USER_FIELD_SHOWN_CHARS_MAX = 120
 """A value quoted in an error message is cut to this."""
 
@@ -140,14 +142,14 @@ DIVERGENCE_TOKENS_SHOWN = 12
 
 # Responses that can be asked for again, or continued (dialects/responses/store.py).
 RESPONSES_MAX = 4096
-"""Of all owners; one has a share of it, and of their bytes."""
+"""Stored responses of all owners; one owner has a share of this number, and of the bytes."""
 RESPONSE_BYTES_MAX = 128 * 1024**2
 RESPONSE_BYTES_OVERHEAD = 1024
-"""Counted for each response beside its texts."""
+"""Bytes counted for each response in addition to its texts."""
 RESPONSE_MESSAGE_BYTES = 256
-"""Counted for each message of its conversation, and each call in it, beside their texts."""
+"""Bytes counted for each message of its conversation and each call, in addition to their texts."""
 RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
-"""Of all items that one request refers to: a short reference may stand for a long answer, any number of times."""
+"""Bytes of all items that one request refers to: a short reference may stand for a long answer, any number of times."""
 RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
 """Input items in one answer, unless asked for otherwise."""
@@ -171,17 +173,17 @@ USER_BOUNDARIES_MAX = 4
 # Answers kept with their tokens (answers/memory.py).
 ANSWER_BYTES_MAX = 64 * 1024**2
 ANSWER_BYTES_OVERHEAD = 256
-"""Counted for each answer beside its tokens and text."""
+"""Bytes counted for each answer in addition to its tokens and text."""
 ANSWERS_PER_SESSION_MAX = 4096
 ANSWER_SESSIONS_MAX = 4096
 ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
-"""Tokens at the end of an answer that its text may lack: a stop string, a cut character."""
+"""Tokens at the end of an answer whose text may be missing: a stop string, a cut character."""
 
 # Times.
 RETRY_AFTER_S = 1
 """Advice on 429 and 503."""
 LOAD_RETRY_AFTER_S_MAX = 30
-"""The most while the model loads, where what has been read foretells the rest. Clients heed up to a minute."""
+"""Largest advice while the model loads, estimated from what has been read. Clients wait up to a minute."""
 COMPLAINT_POLL_S = 1.0
 """How often the engine is asked whether a session's file caused trouble."""
 COMMAND_RETRY_S = 0.005
@@ -213,22 +215,22 @@ TEXT_SHORT_BYTES = 16_384
 """Work on no more than that is short. Bodies up to this size are decoded on the event loop: whatever they hold takes a
 few milliseconds there."""
 PARSED_ON_LOOP_CHARS_MAX = 2048
-"""Of an answer, what comes at once and what its parser looks at again: more is parsed in a text thread."""
+"""Characters of an answer, new ones and those that its parser reads again: more are parsed in a text thread."""
 TEXT_JOBS_MAX = 256
 TEXT_JOBS_BYTES_MAX = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One that a client can meet."""
+    """A limit that a client can meet."""
 
     name: str
     most: int | str
-    """A number, or the option or fact that decides."""
+    """A number, or the option or fact that sets it."""
     unit: str
     bounds: str
     code: str
-    """Of the refusal (errors.py)."""
+    """Code of the refusal (errors.py)."""
 
 
 TABLE = (
@@ -250,7 +252,7 @@ TABLE = (
           f"{JSON_VALUES_IN_ALL_MAX}", "values", "a body's JSON", "request_too_large"),
     Limit("body.containers", JSON_CONTAINERS_MAX, "objects and lists", "a body's JSON", "request_too_large"),
     Limit("body.names", JSON_KEYS_MAX, "names in objects", "a body's JSON", "request_too_large"),
-    Limit("body.floats", JSON_FLOATS_MAX, "numbers that are no integers of up to 18 digits", "a body's JSON",
+    Limit("body.floats", JSON_FLOATS_MAX, "numbers other than integers of up to 18 digits", "a body's JSON",
           "request_too_large"),
     Limit("body.texts", JSON_TEXT_BYTES_MAX, "bytes in all texts", "a body's JSON", "request_too_large"),
     Limit("body.depth", JSON_DEPTH_MAX, "levels", "a body's JSON", "invalid_json"),
@@ -294,4 +296,4 @@ TABLE = (
           "overloaded"),
     Limit("texts.bytes", TEXT_JOBS_BYTES_MAX, "bytes", "the bodies of those; an owner has a share of it", "overloaded"),
 )  # fmt: skip
-"""In docs/limits.md and in /openapi.json."""
+"""Shown in docs/limits.md and in /openapi.json."""

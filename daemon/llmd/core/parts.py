@@ -1,5 +1,5 @@
-"""What answers are made of, in no dialect's words: the pipeline makes parts, a dialect's writer turns them
-into bytes. Types only.
+"""The parts of answers, independent of dialects: the pipeline makes them, a dialect's writer turns them into bytes.
+ Types only.
 
 Each part is of one answer of the request: `index`, from 0. Each answer ends with exactly one End, or all
 of them with the first Failed.
@@ -23,18 +23,18 @@ class TextPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
-    """What the model thought before it answered."""
+    """Reasoning of the model before its answer."""
 
     index: int
     text: str
 
 
 class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
-    """More of a call; its first piece has its name."""
+    """A piece of a tool call; the first one has the name."""
 
     index: int
     call: int
-    """Which call of the answer, from 0."""
+    """The number of the call in the answer, from 0."""
     arguments: str
     id: str | None = None
     name: str | None = None
@@ -47,32 +47,32 @@ class TokenProbability(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogProbabilities(msgspec.Struct, frozen=True, gc=False):
-    """Of the tokens of the part before it."""
+    """Log probabilities of the tokens of the part before."""
 
     index: int
     chosen: list[TokenProbability]
     likely: list[list[TokenProbability]]
-    """For each of them those that were likeliest in its place."""
+    """The most likely tokens in the place of each chosen one."""
     offsets: list[int] = []
-    """Of each, in characters of the answer's text, as it was before anything was parsed."""
+    """The beginning of each chosen token, in characters of the answer's text before parsing."""
 
 
 class TokenIds(msgspec.Struct, frozen=True, gc=False):
-    """Of the part before it, or of several parts together."""
+    """The token ids of the part before, or of several parts together."""
 
     index: int
     tokens: list[int]
 
 
 class PromptTokens(msgspec.Struct, frozen=True, gc=False):
-    """Its ids, before everything else."""
+    """The ids of the prompt's tokens, before all other parts."""
 
     index: int
     tokens: list[int]
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """Of the prompt, in tokens; before the first text."""
+    """Progress of the prefill, in tokens; before the first text."""
 
     index: int
     n_prompt: int
@@ -83,20 +83,20 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
 
 class UsedTokens(msgspec.Struct, frozen=True, gc=False):
-    """In tokens."""
+    """Numbers of tokens."""
 
     n_prompt: int
     n_cached: int
-    """Of the prompt, those that were resident."""
+    """Prompt tokens that were resident."""
     n_generated: int
     n_reasoning: int = 0
-    """Of the generated ones, those that were thought."""
+    """Generated tokens that are reasoning."""
     n_discarded: int = 0
-    """Generated for answers that are not told, beside them."""
+    """Tokens of answers that are not returned (best_of)."""
 
 
 class SoFar(msgspec.Struct, frozen=True, gc=False):
-    """What was used up to the end of the part before it."""
+    """Tokens used up to the end of the part before."""
 
     index: int
     usage: UsedTokens
@@ -106,13 +106,13 @@ class SoFar(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What happened to the session of this request. `id` is null for a request without one."""
+    """The session of this request and how it was reused. `id` is null for a request without a session."""
 
     id: str | None
     reused_prompt_tokens: int
     prefilled_prompt_tokens: int
     session_reset_reason: str | None
-    """Word of the resume decision; null when the request ended before it was taken."""
+    """Word of the resume decision; null if the request ended before it."""
     queue_ms: float
     prefill_ms: float
     decode_ms: float
@@ -121,7 +121,7 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     diverged_before: str | None = None
     diverged_after: str | None = None
     history: Literal["resident"] | None = None
-    """resident: the past is the tokens that it was made of, however the template would write it now."""
+    """resident: past answers keep the tokens that they were generated with, whatever the template writes now."""
     session_left_reason: Literal["queue_full"] | None = None
     """Why the request was answered without the session that prompt_cache_key or the like named."""
 
@@ -134,11 +134,11 @@ class End(msgspec.Struct, frozen=True):
     stop: str | None = None
     """The stop string that ended it."""
     cuts_call: bool = False
-    """A call of it is not whole: it was cut, or the model broke its form. Nobody is to run it."""
+    """A call is incomplete or malformed. Clients must not run it."""
 
     @property
     def is_cut(self) -> bool:
-        """A call of it may not be whole."""
+        """Whether a call may be incomplete."""
         return self.reason == "length" or self.cuts_call
 
 

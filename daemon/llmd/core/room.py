@@ -1,4 +1,4 @@
-"""What can never fit the context is refused by its bytes, before anything is rendered or tokenized. Pure."""
+"""Refuses text that can never fit the context by its bytes, before anything is rendered or tokenized. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from .errors import ApiError, ContextLengthError, advice_on_length, context_leng
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a prompt has at most, and how much text one token may stand for."""
+    """The most tokens that a prompt may have, and the longest text of one token."""
 
     n_ctx: int
     token_bytes_max: int
     n_ctx_train: int = 0
-    """What the model could hold."""
+    """Context that the model was trained for."""
     kv_bytes: int = 0
-    """Of the KV cache, where no more of them is why it holds less."""
+    """Size of the KV cache, if that is why a session holds less; else 0."""
 
     @property
     def n_bytes(self) -> int:
-        """A text of more can not be few enough tokens, whatever it says."""
+        """A longer text has too many tokens, whatever it says."""
         return self.n_ctx * self.token_bytes_max
 
     def check_bytes(self, n_bytes: int, param: str) -> None:
@@ -40,7 +40,7 @@ class Room:
             raise self.error(n_tokens, param)
 
     def error(self, n_tokens: int, param: str) -> ApiError:
-        """Of a prompt that has so many."""
+        """The error for a prompt of so many tokens."""
         return context_length_error(self.n_ctx, n_tokens, param, self.n_ctx_train, self.kv_bytes)
 
 

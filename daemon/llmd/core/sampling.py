@@ -11,9 +11,9 @@ from .sampling_table import BY_NAME, SamplingAsked
 
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
 USUAL_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
-"""In the usual order; libllm counts them from 1."""
+"""Samplers in the usual order; libllm numbers them from 1."""
 SAMPLERS = (*USUAL_SAMPLERS, "infill", "adaptive_p")
-"""Those after the usual ones run only if a request names them."""
+"""Samplers after the usual ones run only if a request names them."""
 LETTERS = dict(zip("edskypmxtia", SAMPLERS, strict=True))
 _OTHER_NAMES = {
     **{name.replace("_", sign): name for name in SAMPLERS for sign in ("-", "")},
@@ -39,8 +39,8 @@ def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingA
 
 
 def sampler_order(param: str, names: list[str] | str) -> int:
-    """As `SamplingAsked.samplers` has it: names, or one letter for each, as llama.cpp calls them. None of them at all
-    leaves the model's own probabilities."""
+    """Returns the value of `SamplingAsked.samplers` for names, or for one letter each, as llama.cpp has them. An empty
+    list leaves the model's own probabilities."""
     if not names:
         return _NO_SAMPLERS
     if isinstance(names, str):
@@ -58,7 +58,7 @@ def sampler_order(param: str, names: list[str] | str) -> int:
 
 
 def sampler_names(order: int) -> list[str]:
-    """Of `SamplingAsked.samplers`."""
+    """Returns the names in a value of `SamplingAsked.samplers`."""
     if order == _NO_SAMPLERS:
         return []
     found = []
@@ -83,7 +83,7 @@ def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
 
 
 def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_ids") -> None:
-    """Every dialect that has them calls them so."""
+    """Checks token ids that end an answer; every dialect uses this name."""
     if len(tokens) > limits.STOP_TOKENS_MAX:
         most = limits.STOP_TOKENS_MAX
         raise ApiError("invalid_value", f"{param}: {len(tokens)} tokens; at most {most} are taken.", param)
@@ -94,7 +94,7 @@ def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_
 
 
 def max_tokens_of(name: str, value: int) -> int:
-    """Longest answer; 0 means as long as the context allows."""
+    """Returns the longest answer in tokens; 0: as long as the context allows."""
     if value == -1:
         return 0
     if value < 1:
@@ -126,7 +126,7 @@ def stops_of(stop: str | list[str] | None, param: str = "stop") -> list[str]:
 
 
 def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
-    """Every dialect that has it calls it so."""
+    """Checks logit_bias; every dialect uses this name."""
     if len(biases) > limits.LOGIT_BIASES_MAX:
         maximum = limits.LOGIT_BIASES_MAX
         raise ApiError("invalid_value", f"logit_bias: {len(biases)} tokens; at most {maximum} are taken.", "logit_bias")

@@ -1,5 +1,5 @@
-"""How tokens are picked: one row for each parameter. The rows make what a request asks, what it gets that asks for
-nothing, the ranges, the members of requests in all dialects, and their documentation. Types only, no I/O.
+"""Sampling parameters, one row each. The rows make the types of requests and of defaults, the ranges, the members of
+requests in all dialects, and their documentation. Types only, no I/O.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ SEED_BITS = 64
 @dataclasses.dataclass(frozen=True, slots=True)
 class SamplingParameter:
     name: str
-    """As in LLM_SAMPLING_TABLE (llm.h)."""
+    """Name in LLM_SAMPLING_TABLE (llm.h)."""
     kind: type
     default: float | None
-    """Where neither the request nor the model says it; None: the engine draws one."""
+    """Used if neither the request nor the model sets a value; None: the engine draws one."""
     low: float
     high: float
     note: str = ""
     """For the documentation of requests."""
     spoken: str = ""
-    """What requests call it, if that is another name."""
+    """Name in requests, if it differs."""
 
 
 _Row = SamplingParameter
@@ -66,14 +66,14 @@ BY_NAME = {row.name: row for row in SAMPLING}
 if TYPE_CHECKING:
 
     class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):
-        """What a request asks, in its range; None: as the model recommends."""
+        """The parameters of a request, in their ranges; None: the model's recommendation."""
 
         def __init__(self, **parameters: float | None) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
 
     @dataclasses.dataclass(frozen=True, slots=True)
     class SamplingDefaults:
-        """What a request gets that asks for nothing: the model's own recommendation where it has one."""
+        """Defaults of a request: the model's own recommendations, else those of the table."""
 
         def __init__(self, **parameters: float) -> None: ...
         def __getattr__(self, name: str) -> Any: ...

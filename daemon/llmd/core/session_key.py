@@ -1,4 +1,4 @@
-"""Which session a request belongs to: a pure function from headers and body to an id and where it came from."""
+"""Finds the session of a request: a pure function from headers and body to an id and its source."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class SessionKey:
 
     @property
     def is_hint(self) -> bool:
-        """It means something else, too, to whoever sent it: better answered without a session than refused for it."""
+        """The source has another meaning for its sender, too: better answer without a session than refuse the
+        request."""
         return self.source in _HINTS
 
 
@@ -104,7 +105,8 @@ def _of_metadata(metadata: Mapping[str, object]) -> SessionKey:
 
 
 def _of_user(user: object) -> object:
-    """Claude Code's: JSON in a text with a session_id, or in older ones a text that ends with it."""
+    """Reads Claude Code's user_id: JSON in a text with a session_id, or in older versions a text that ends with the
+    id."""
     if not isinstance(user, str) or len(user) > limits.USER_ID_CHARS_MAX:
         return None
     if user.startswith("{"):
@@ -125,7 +127,7 @@ def _folded(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
-    """The session that this one begins as a copy of, if it is a subagent's; "" for none."""
+    """Returns the session that this one begins as a copy of, if it belongs to a subagent; "" if there is none."""
     folded = _folded(headers)
     parent, source = folded.get(PARENT_HEADER, ""), PARENT_HEADER
     agent = folded.get(PARENT_AGENT_HEADER)
@@ -147,7 +149,7 @@ def _required(value: str, param: str) -> str:
 def invalid(value: str, param: str) -> ApiError:
     return ApiError(
         "invalid_session_id",
-        f"{param}: {shown(value)} is no session id; it needs 1 to {limits.SESSION_ID_CHARS_MAX} printable ASCII "
+        f"{param}: {shown(value)} is not a valid session id: use 1 to {limits.SESSION_ID_CHARS_MAX} printable ASCII "
         "characters without spaces.",
         param,
     )

@@ -1,4 +1,4 @@
-"""Between owners: what one may take of what all share. The rule is libllm's (share.h), for the daemon's own limits.
+"""Fair shares between owners, by libllm's rule (share.h), for the daemon's own limits.
 
 Owned by the event loop.
 """
@@ -20,8 +20,8 @@ def share_of(limit: int, n_owners: int) -> int:
 
 
 def who_must_go(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
-    """Of sessions by owner and name, the least recently used first, where there are too many: the first one of the
-    owner who has the most, so that nobody's leave for those of a greedy other."""
+    """Picks the session to drop: the first of the owner who has the most, so that a greedy owner costs no other one.
+    `held`: sessions by owner and name, the least recently used first."""
     held = list(held)
     [(greediest, _)] = Counter(owner for owner, _ in held).most_common(1)
     return next(key for key in held if key[0] == greediest)

@@ -8,7 +8,7 @@ from .errors import ApiError, shown
 
 
 def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
-    """As the engine takes them. Raises ApiError naming the first that is not in the vocabulary."""
+    """Returns the ids as the engine takes them. Raises ApiError naming the first that is not in the vocabulary."""
     try:
         ids = array("i", tokens)
     except OverflowError:

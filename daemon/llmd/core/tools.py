@@ -35,12 +35,12 @@ def tool_of(param: str, name: str, description: str | None, parameters: dict[str
 def check_name(param: str, name: str) -> None:
     most = limits.TOOL_NAME_CHARS_MAX
     if len(name) > most or not _NAME.fullmatch(name):
-        message = f"{param}: {shown(name)} is no name of 1 to {most} letters, digits, _ - . : and / (ASCII)."
+        message = f"{param}: {shown(name)} is not a valid name: use 1 to {most} letters, digits, _ - . : and / (ASCII)."
         raise ApiError("invalid_value", message, param)
 
 
 def is_object(arguments: str) -> bool:
-    """The arguments of a call are all there: a JSON object."""
+    """Whether the arguments of a call are complete: a JSON object."""
     try:
         msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
@@ -57,7 +57,7 @@ def _fits(value: Any, levels: int) -> bool:
 
 
 def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Of several with one name the first: a call could not say which is meant."""
+    """Keeps the first of several tools with one name: a call could not tell them apart."""
     found: dict[str, Tool] = {}
     for tool in tools:
         found.setdefault(tool.name, tool)
@@ -65,7 +65,7 @@ def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolChoice:
-    """The same. Raises ApiError when what must or may be called is not there."""
+    """Returns the choice. Raises ApiError if a tool that must or may be called is missing."""
     names = {tool.name for tool in tools}
     for name in choice.names:
         if name not in names:

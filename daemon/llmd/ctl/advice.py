@@ -1,4 +1,4 @@
-"""What to do when no daemon answers."""
+"""Advice for the user when no daemon answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SENTENCES = {
     "missing": "there is no socket at {path}",
     "refused": "{path} is there, but nobody listens on it: llmd has stopped",
     "starting": "llmd at {path} is starting: it still loads its model",
-    "no_socket": "{path} is no socket",
+    "no_socket": "{path} is not a socket",
     "unreachable": "{path} cannot be connected to: {detail}",
     "forbidden": "{path} may not be used by this user",
     "silent": "llmd at {path} did not answer in time",
@@ -30,7 +30,7 @@ BUSY = """\
 give it more time:    llmctl --timeout SECONDS
 look past its loop:   llmctl sessions show ID --tokens"""
 OTHER = "use its own llmctl:   the one installed beside llmd"
-ROOT = "be who owns it:       sudo llmctl"
+ROOT = "be its owner:         sudo llmctl"
 CRASHED = "what it said last:    journalctl -u llmd -e"
 WAIT = "how far it is:        journalctl -u llmd -e, or the terminal in which it was started"
 HELP = {"silent": BUSY, "starting": WAIT, "gone": CRASHED, "segment_version": OTHER, "segment_forbidden": ROOT}
@@ -51,7 +51,7 @@ def advice(absent: DaemonAbsent) -> str:
 
 
 def permissions(path: str) -> str:
-    """Of the socket, or of the first directory that hides it."""
+    """Returns the mode and owner of the socket, or of the first directory that hides it."""
     for place in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
         try:
             found = os.stat(place)

@@ -221,7 +221,7 @@ class _Shown:
 
 
 def _refusal(refused: DaemonRefused) -> str:
-    """What the daemon said, and what a person in a chat can do about it."""
+    """Returns the daemon's refusal with advice for a chat."""
     return f"{refused} /reset begins anew." if refused.code == "context_length_exceeded" else str(refused)
 
 

@@ -1,4 +1,4 @@
-"""What every verb gets: the daemon to talk to and how to answer."""
+"""The context of a verb: the daemon's client and the way to print answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Context:
         output.answer(output.as_json(raw) if self.json else self._rendered(text))
 
     def _rendered(self, text: Callable[[], str]) -> str:
-        """An answer that has JSON's form and not the form of llmd's answers is a stranger's."""
+        """Raises DaemonAbsent if the JSON has not the form of llmd's answers: another server answered."""
         try:
             return text()
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -64,7 +64,7 @@ def _beginning_so(client: Client, given: str, refused: DaemonRefused) -> str:
         return found[0]
     if not found:
         raise refused
-    message = f"There is no session {given!r}, and several begin so: {', '.join(found)}."
+    message = f"There is no session {given!r}, and several ids begin with it: {', '.join(found)}."
     raise DaemonRefused(refused.status, {**refused.error, "message": message})
 
 

@@ -1,4 +1,4 @@
-"""What is said in the sessions of one chat: conversations that are sent whole with every turn."""
+"""The conversations of one chat program, one per session; each is sent whole with every turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Display(Protocol):
 
 @dataclass
 class ChatTurn:
-    """What one answer turned out to be, as far as it got."""
+    """One answer, as far as it has come."""
 
     reply: str = ""
     reasoning: str = ""
@@ -41,7 +41,7 @@ class ChatTurn:
     session: Json = field(default_factory=dict)
 
     def take(self, chunk: Json, display: Display | None) -> None:
-        """Adds what this chunk brings."""
+        """Adds a chunk of the stream."""
         self.usage = chunk.get("usage") or self.usage
         self.session = chunk.get("session") or self.session
         text, reasoning = "", ""
@@ -145,7 +145,7 @@ class Conversation:
     # --- between two runs --------------------------------------------------------------------------------------------
 
     def _earlier(self) -> list[Json]:
-        """What earlier chats left; the system message of this one replaces theirs."""
+        """Returns the messages of earlier chats; the system message of this one replaces theirs."""
         messages: list[Json] = []
         if self.name != self._own:
             messages = self._on_disk(lambda: conversation_files.load(self.client.socket_path, self.name)) or []
@@ -159,7 +159,7 @@ class Conversation:
         return messages
 
     def _still_said(self, messages: list[Json]) -> list[Json]:
-        """All of it, unless the session was reset. What the daemon has lost, it reads again."""
+        """Returns the messages, or none if the session was reset. What the daemon has lost, it prefills again."""
         session = self._session()
         if session is not None and _was_reset(session):
             aside = self._on_disk(lambda: conversation_files.set_aside(self.client.socket_path, self.name))
@@ -172,8 +172,8 @@ class Conversation:
         return messages
 
     def _note_foreign(self) -> None:
-        """An agent's session: what is said here begins a conversation beside the agent's, and takes one of the few
-        branches that a session has."""
+        """Notes that the session is another client's: this chat begins a conversation beside it, and takes one of the
+        few branches that a session has."""
         session = self._session() or {}
         client, n_tokens = text.scalar(session.get("client") or "another client"), session.get("tokens")
         if isinstance(n_tokens, int) and n_tokens and session.get("owner", OWN) == OWN and client != PROGRAM:
@@ -201,7 +201,7 @@ class Conversation:
             self._note_once(f"another chat goes on in session {self.name}; what was said there lies in {aside.parent}")
 
     def _on_disk(self, act: Callable[[], T]) -> T | None:
-        """A disk that fails ends no conversation."""
+        """Calls `act`. A disk that fails is noted and ends no conversation."""
         try:
             return act()
         except conversation_files.DiskFailed as error:

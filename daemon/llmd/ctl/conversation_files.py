@@ -24,7 +24,7 @@ PREVIOUS_MAX = 16
 
 
 class DiskFailed(Exception):
-    """What could not be read or written, as a sentence."""
+    """A file could not be read or written; the message is a sentence."""
 
 
 def directory() -> Path:
@@ -49,7 +49,8 @@ def load(socket_path: str, session: str) -> list[Json]:
 
 
 def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
-    """What somebody else has written there meanwhile, and is no beginning of this, was set aside under that name."""
+    """Writes the messages. Returns the name under which another program's messages were set aside, if these do not
+    continue them."""
     with _saying("is not kept"), _locked():
         return _write(_path(socket_path, session), session, socket_path, messages)
 
@@ -74,7 +75,7 @@ def rename(socket_path: str, session: str, new: str) -> Path | None:
 
 
 def copy(socket_path: str, session: str, new: str, n_turns: int | None = None) -> Path | None:
-    """The first turns of it, or all: what was said as `new` is set aside under that name."""
+    """Copies the first turns, or all. Returns the name under which the messages of `new` were set aside."""
     return _copy(_path(socket_path, session), _path(socket_path, new), new, socket_path, n_turns)
 
 
@@ -123,7 +124,7 @@ def _locked() -> Iterator[None]:
 
 
 def _read(path: Path) -> list[Json]:
-    """None of a file that is not there. Raises ValueError when it is not one of ours."""
+    """Returns no messages if there is no file. Raises ValueError if it is not one of ours."""
     try:
         found = json.loads(path.read_bytes())
         return [{"role": str(one["role"]), "content": str(one["content"])} for one in found["messages"]]
@@ -173,7 +174,7 @@ def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: i
 
 
 def _end_of(messages: list[Json], n_turns: int | None) -> int:
-    """Where the turn behind the first `n_turns` begins."""
+    """Returns the index at which the turn after the first `n_turns` begins."""
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     return len(messages) if n_turns is None or n_turns >= len(users) else users[n_turns] if n_turns else 0
 

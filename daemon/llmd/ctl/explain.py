@@ -70,7 +70,7 @@ def divergence(found: Json) -> list[str]:
 
 
 def _read_the_same(resident: str, prompt: str) -> bool:
-    """As far as both are shown; one may have more text in as many tokens."""
+    """Whether both texts are equal as far as both are shown; one may have more text in as many tokens."""
     n = min(len(resident), len(prompt))
     return n > 0 and resident[:n] == prompt[:n]
 

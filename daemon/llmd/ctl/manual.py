@@ -1,4 +1,4 @@
-"""What llmctl's --help and its man page say beside the verbs."""
+"""Texts of llmctl's --help and man page, apart from the verbs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = Section(
     (
         ("llmctl status", "is it there, is it ready, what has it done"),
         ("llmctl chat --session work", "talk; Ctrl-C stops an answer, Ctrl-D leaves"),
-        ("llmctl sessions list", "who is warm, what they hold, when they were used"),
+        ("llmctl sessions list", "sessions with their state, tokens and last use"),
         ("llmctl sessions explain work", "its last turns: what was reused, and why not more"),
         ("llmctl sessions show work --tokens", "the exact tokens in the model's memory, even while the daemon is busy"),
         ("llmctl --json sessions list | jq .", "--json, --socket and --timeout go before or after the verb"),

@@ -49,7 +49,7 @@ def _size(meta: Json) -> str:
 
 
 def _sampling(recommended: Json) -> str:
-    """As far as nearly everybody asks for it."""
+    """Returns the parameters that nearly everybody asks for."""
     names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
     return ", ".join(f"{name} {text.scalar(recommended[name])}" for name in names if name in recommended)
 

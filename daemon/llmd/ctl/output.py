@@ -69,7 +69,7 @@ def line(prompt: str) -> str:
 
 
 def finish() -> None:
-    """What argparse has written is still in the buffers."""
+    """Flushes what argparse has written."""
     answer("", end="")
     remark("", end="")
 

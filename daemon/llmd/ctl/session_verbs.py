@@ -61,7 +61,8 @@ def run_fork(context: Context) -> int:
 
 
 def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | None:
-    """As far as the fork goes. How many turns a number of tokens is, only the daemon could say: none."""
+    """Copies the conversation as far as the fork goes. Only the daemon knows how many turns a number of tokens has:
+    then none are copied."""
     at = options.at
     if at is None:
         n_turns = None

@@ -1,4 +1,4 @@
-"""What people read: aligned tables, counts, ages, and text of foreign origin made safe for a terminal."""
+"""Text for people: aligned tables, counts, ages, and foreign text made safe for a terminal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What clients speak: a folder each."""
+"""The dialects that clients speak, a folder each."""

@@ -1,4 +1,4 @@
-"""The arguments of a call where a dialect tells them as an object. Pure."""
+"""The arguments of a call, for dialects that return them as an object. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from ..core.errors import ApiError
 from ..engine.json_scan import ARGUMENTS
 
 _MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*("?)|[\[\]{},:]|true|false|null', re.DOTALL)
-"""Of a text without its end the group is empty."""
+"""The group is empty for a text without its closing quote."""
 
 
 def object_of(arguments: str, *, is_cut: bool) -> bytes | None:
-    """Its JSON, quick to decode and on one line; None: it is none. Of one that was cut, what is whole of it."""
+    """Returns the object as JSON, cheap to decode and on one line; None if it is not an object. Of one that was cut,
+    the complete members are kept."""
     found = _cleaned(arguments.strip() or "{}")
     return found if found is not None or not is_cut else _cleaned(_whole_members(arguments)) or b"{}"
 

@@ -1,4 +1,4 @@
-"""What every conversation must be, whatever its dialect calls it. Pure. All raise ApiError naming the field."""
+"""Checks of conversations that all dialects share. Pure. All raise ApiError naming the field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.errors import ApiError, shown
 T = TypeVar("T", bound=Sized)
 
 _ATTACHED = ("image", "document", "file", "audio", "video", "container_upload")
-"""What a user can add to a text."""
+"""Types of attachments."""
 
 
 def check_length(param: str, given: Sized, what: str = "messages") -> None:
@@ -22,21 +22,21 @@ def check_length(param: str, given: Sized, what: str = "messages") -> None:
 
 
 def answerable(param: str, found: T) -> T:
-    """The messages, of which there must be any."""
+    """Returns the messages. There must be at least one."""
     if not found:
         raise ApiError("invalid_value", f"{param}: there is no message to answer.", param)
     return found
 
 
 def not_shown(kind: str) -> str:
-    """What the model is told of a part that is no text, of a tool's result or of an earlier question, by the dialect's
-    word for its kind. It stays in the history: refused, it would end the conversation."""
+    """The text for a part that is not text, in a tool's result or an earlier question. `kind`: the dialect's word for
+    it. It stays in the history: a refusal would end the conversation."""
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
 
 
 def only_server_tools(param: str, kind: str) -> ApiError:
-    """The request offers no tools but those that a provider runs. Beside other tools they are ignored; alone they are
-    all that the request wants, and the client would take the answer for what they found."""
+    """The refusal of a request whose tools all run on a provider's servers. Beside other tools they are ignored; alone
+    they are all that it wants, and the client would take the answer for their result."""
     message = (
         f"{param}: {shown(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool."
     )

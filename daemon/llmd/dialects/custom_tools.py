@@ -17,11 +17,11 @@ INPUT = "input"
 
 
 class AnyText(msgspec.Struct, frozen=True, tag="text"):
-    """The text of a tool keeps to nothing."""
+    """A tool's text of any form."""
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """What it keeps to."""
+    """The grammar of a tool's text."""
 
     syntax: Literal["lark", "regex"]
     definition: Annotated[str, msgspec.Meta(min_length=1)]
@@ -48,7 +48,7 @@ def _form(given: Grammar | None) -> ArgumentForm | None:
 
 
 def custom_arguments(text: str) -> str:
-    """Of a call of a custom tool."""
+    """Returns the JSON arguments of a call with this text."""
     return msgspec.json.encode({INPUT: text}).decode()
 
 
@@ -62,26 +62,26 @@ _TELLABLE = re.compile(
       | \\u(?![dD][89abAB])[0-9a-fA-F]{4} )*""",
     re.VERBOSE,
 )
-"""Of what stands between the quotes, whole characters."""
+"""Whole characters of the text between the quotes."""
 _OPENING_CHARS_MAX = 256
-"""A call whose text has not begun by then is told in the end."""
+"""A call whose text has not begun by then is returned at the end."""
 
 
 class CustomInput:
-    """Of one call. `more` as its arguments come, then `rest`."""
+    """Extracts the text of one call. `more` while its arguments come, then `rest`."""
 
     def __init__(self) -> None:
         self._arguments: list[str] = []
         self._unread = ""
-        """What has come and was not told."""
+        """Arguments that have come and were not returned as text yet."""
         self._has_begun = False
         self._is_over = False
-        """What still comes is told by `rest`, if it has to be."""
+        """The rest is returned by `rest`, if there is any."""
         self._told: list[str] = []
 
     @property
     def arguments(self) -> str:
-        """As far as they have come."""
+        """The arguments so far."""
         return "".join(self._arguments)
 
     def more(self, arguments: str) -> str:
@@ -100,8 +100,8 @@ class CustomInput:
         return text or ""
 
     def rest(self) -> tuple[str, str]:
-        """What is still to be told, and the whole. Of arguments that were cut off, their text is what there is of it;
-        those of another form than was asked for are the text."""
+        """Returns the text that `more` has not returned yet, and the whole text. Arguments that were cut off have the
+        text so far; arguments of another form are the text themselves."""
         arguments, told = self.arguments, "".join(self._told)
         whole = _read(arguments)
         if whole is None:
@@ -122,7 +122,7 @@ class CustomInput:
 
 
 def _read(document: str) -> str | None:
-    """A text, or the argument; models write line breaks as they are, and halves of characters."""
+    """Decodes a text, or the argument; models write raw line breaks, and halves of surrogate pairs."""
     try:
         found = json.loads(document, strict=False)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What is to be embedded, as OpenAI and llama.cpp take it, and a vector as they tell it."""
+"""The input of embeddings as OpenAI and llama.cpp have it, and a vector as they return it."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Texts of which clients mark some: behind those the next prompts may differ. Pure."""
+"""Joins texts of which clients mark some: after those the next prompts may differ. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 Piece = tuple[str, bool]
-"""And whether it is marked."""
+"""A text, and whether it is marked."""
 
 
 def joined(pieces: Iterable[Piece], between: str) -> tuple[str, tuple[int, ...]]:
-    """The whole, and where in it marked ones end."""
+    """Returns the joined text, and the ends of the marked ones in it."""
     texts: list[str] = []
     marks: list[int] = []
     n_chars = 0

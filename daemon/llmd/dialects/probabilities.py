@@ -1,4 +1,4 @@
-"""Log probabilities, as several dialects ask for them and tell them. Pure."""
+"""Log probabilities in the form that several dialects share. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def likely_of(param: str, value: int | None) -> int:
 
 
 def logprobs_of(logprobs: bool | None, top_logprobs: int | None) -> int | None:
-    """The same beside each chosen one; None: no log probabilities. Raises ApiError."""
+    """Returns how many of the most likely tokens are reported with each chosen one; None: no log probabilities. Raises
+    ApiError."""
     likely = likely_of("top_logprobs", top_logprobs)
     if likely and not logprobs:
         raise ApiError("invalid_value", f"top_logprobs: {likely} without logprobs: true.", "top_logprobs")
@@ -28,7 +29,7 @@ class ProbableToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]
-    """Of which `token` may be no more than a replacement character."""
+    """The bytes of the token: `token` may show only a replacement character."""
 
 
 class ChosenToken(msgspec.Struct, frozen=True, gc=False):

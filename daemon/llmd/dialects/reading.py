@@ -1,5 +1,4 @@
-"""From the members of a request to what is asked: what the readers of all dialects share, by a dialect's own names.
-Pure. All raise ApiError naming the member."""
+"""Reads the members that requests of several dialects share. Pure. All raise ApiError naming the member."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from .sampling import sampling_of
 
 Headers = Collection[tuple[str, str]]
 SWITCHES = {"enabled": True, "disabled": False}
-"""Types of thinking; any other leaves it to the template."""
+"""Types of thinking; any other one leaves it to the template."""
 
 
 def session_of(
@@ -27,8 +26,8 @@ def session_of(
 
 
 def generation(request: msgspec.Struct, session: Session, prompt: ChatPrompt | RawPrompt, **own: Any) -> Asked:
-    """By the names that most dialects share; a member that the request's type does not have asks for nothing. `own`:
-    fields of Asked that the dialect makes itself."""
+    """Reads the members whose names most dialects share; one that the request's type does not have asks for nothing.
+    `own`: fields of Asked that the dialect reads itself."""
 
     def member(name: str) -> Any:
         return getattr(request, name, None)
@@ -47,8 +46,8 @@ def generation(request: msgspec.Struct, session: Session, prompt: ChatPrompt | R
 
 
 def thinking_variables(effort: str | None, *wishes: bool | None) -> dict[str, Any]:
-    """Template variables. `wishes`: whether to think, the plainest first; the first that is there counts, and an effort
-    of none is the last."""
+    """Returns template variables. `wishes`: whether to think, the plainest first; the first that is set counts, and an
+    effort of none comes last."""
     every = (*wishes, False if effort == "none" else None)
     wish = next((one for one in every if one is not None), None)
     variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
@@ -73,7 +72,7 @@ def choice_by_word(word: str | None) -> ToolChoice:
 
 
 def choice_among(param: str, mode: Literal["auto", "required"], names: Iterable[str]) -> ToolChoice:
-    """Of the tools in a list `param`, those that the model can call."""
+    """Returns the choice among the tools that a list `param` names and that the model can call."""
     distinct = tuple(dict.fromkeys(names))
     if not distinct:
         raise ApiError("invalid_value", f"{param}: none of them is a function or a custom tool.", param)

@@ -1,4 +1,4 @@
-"""How to pick tokens, as requests ask for it: members of their types, made from core/sampling_table.py. Pure."""
+"""Sampling parameters in requests: members of their types, made from core/sampling_table.py. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _note(row: SamplingParameter) -> msgspec.Meta:
 
 @samples(_EVERY)
 class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
-    """Of llama.cpp, and of OpenAI's completions, which have its extensions."""
+    """All sampling parameters of llama.cpp; OpenAI's completions have them as extensions."""
 
     samplers: Annotated[
         list[str] | str | None,
@@ -56,11 +56,12 @@ class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
 _NAMES = {row.spoken or row.name: row.name for row in SAMPLING} | {
     "repetition_penalty": "repeat_penalty", "typ_p": "typical_p",
 }  # fmt: skip
-"""What requests call a parameter to its name; of two for one parameter the first that has a value counts."""
+"""Names in requests to names of parameters; of two for one parameter the first that has a value counts."""
 
 
 def sampling_of(request: msgspec.Struct, prefix: str = "") -> SamplingAsked:
-    """`prefix`: of the members' names in refusals. Raises ApiError naming the member."""
+    """Reads the sampling parameters of a request. `prefix`: before names in refusals. Raises ApiError naming the
+    member."""
     return sampling_asked(_values(request, prefix))
 
 
@@ -72,5 +73,5 @@ def _values(request: msgspec.Struct, prefix: str) -> Iterator[tuple[str, str, An
 
 @cache
 def spoken_in(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Members of a request's type that say how to pick tokens, and what they are called here."""
+    """Members of a request's type that set sampling parameters, and the names of these."""
     return tuple((member, name) for member, name in _NAMES.items() if member in kind.__struct_fields__)

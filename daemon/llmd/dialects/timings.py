@@ -1,4 +1,4 @@
-"""How long a request took, as llama.cpp tells it: in tokens and milliseconds."""
+"""The timings of a request in llama.cpp's form: tokens and milliseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..core.parts import End, SoFar
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """Of the first answer."""
+    """llama.cpp's timings of the first answer."""
 
     cache_n: int
     prompt_n: int

@@ -1,4 +1,4 @@
-"""Reads an answer while it is generated: its text, what was thought, and calls of tools. One for each answer; any
+"""Parses an answer while it is generated: its text, its reasoning and its tool calls. One for each answer; any
 thread, one at a time. Short pieces take microseconds to a millisecond."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _ERROR_BYTES = 1024
 
 
 class Diff(msgspec.Struct, frozen=True, gc=False):
-    """What is new in an answer."""
+    """A change of a parsed answer."""
 
     kind: Literal["text", "reasoning", "call"]
     text: str
-    """Of a call: more of its arguments."""
+    """New text; for a call, more of its arguments."""
     call: int = 0
-    """Which call of the answer, from 0."""
+    """The number of the call in the answer, from 0."""
     name: str = ""
     """With the first piece of a call."""
     id: str = ""

@@ -26,7 +26,7 @@ _CRASH_NOTICE = (
 
 
 class Beginning:
-    """An engine on its way, in the thread that owns it from then on."""
+    """An engine that is being opened, in the thread that owns it from then on."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
@@ -44,10 +44,10 @@ class Beginning:
         self._pointer = self.thread.submit(open_engine, self._options)
 
     def _prepare(self) -> None:
-        """What comes before."""
+        """Runs before the model is opened."""
 
     async def pointer(self) -> Any:
-        """Of the opened engine. Raises EngineError with a sentence for people."""
+        """Returns the opened engine. Raises EngineError with a sentence for people."""
         self.begin()
         assert self._pointer is not None
         opening = asyncio.wrap_future(self._pointer)
@@ -61,8 +61,8 @@ class Beginning:
 
 
 class Named(Beginning):
-    """... of a daemon: its shared segment is found by its socket. What killed daemons left is named as long as it is
-    there: until a daemon of its model has taken it over. Reads the chat template."""
+    """The engine of a daemon, whose shared segment is named in the lock file beside its socket. The segments of killed
+    daemons are named there, too, until a daemon of the same model has taken them over. Reads the chat template."""
 
     def __init__(self, config: Config) -> None:
         options = engine_options(config)
@@ -74,7 +74,7 @@ class Named(Beginning):
     def _prepare(self) -> None:
         if self._options.dead_page_names:
             log.warning(
-                "the daemon before this one was killed or crashed; its sessions are kept, and each is processed once "
+                "the previous daemon was killed or crashed; its sessions are kept, and each is prefilled once "
                 "more with its next request where its state was not on the disk (reason torn)"
             )
         self._is_named = self._name(self._names)
@@ -90,7 +90,7 @@ class Named(Beginning):
             segment.write(self._config.socket, *names)
         except OSError as error:
             log.warning(
-                "nobody will find the shared segment: llmctl shows no tokens, and a kill costs what is not on the disk",
+                "the shared segment cannot be named: llmctl shows no tokens, and a kill costs what is not on disk",
                 extra=fields(reason=f"{self._config.socket}.lock: {error.strerror}"),
             )
             return False

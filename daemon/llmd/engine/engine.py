@@ -38,7 +38,7 @@ _COMPLAINT_BYTES = 1024
 
 
 class Listener(Protocol):
-    """Who hears the events of one generation, on the event loop. `on_finished` is the last and comes exactly once."""
+    """Receives the events of one generation, on the event loop. `on_finished` is the last and comes exactly once."""
 
     def on_admitted(self, event: Admitted) -> None: ...
     def on_started(self, event: Started) -> None: ...
@@ -48,7 +48,7 @@ class Listener(Protocol):
 
 
 class Watcher(Protocol):
-    """Who hears what has become of sessions, in the order in which it did, whoever still waits for the answer."""
+    """Receives changes of sessions in their order, even if no client waits for the answer any more."""
 
     def on_done(self, command: Question) -> None: ...
     def on_forgotten(self, owner: int, session: str) -> None: ...
@@ -138,7 +138,7 @@ class Engine:
         self._complaints = self.loop.call_later(limits.COMPLAINT_POLL_S, self._poll_complaints)
 
     def _log_complaints(self) -> None:
-        """What a person should know about parked and saved sessions."""
+        """Logs what libllm reports about parked and saved sessions."""
         text = ffi.new("char[]", _COMPLAINT_BYTES)
         while lib.llm_engine_complaint(self._engine, text, _COMPLAINT_BYTES) == Status.OK:
             log.warning("%s", text_of(text))
@@ -205,7 +205,7 @@ class Engine:
         return await self._ask(wire.Unsave(self._next_request(), owner, label))
 
     def saved(self) -> list[SavedSession]:
-        """What is saved under labels, of all owners."""
+        """Returns the saved sessions of all owners."""
         return saved_of(self._engine)
 
     async def _ask(self, command: Question) -> Reply:
@@ -286,7 +286,7 @@ class Engine:
             self._listeners[event.request].on_consumed(event)
 
     def _answer(self, reply: Reply) -> None:
-        """A client that has gone does not hear it; the command was carried out all the same."""
+        """Passes on the reply. If the client has gone, nobody gets it, but the command has been carried out."""
         command, future = self._asked.pop(reply.request)
         if not future.done():
             future.set_result(reply)
@@ -324,8 +324,8 @@ class Engine:
         return spell(self._engine, tokens, special=special)
 
     async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
-        """What would keep the loop busy, in a thread for text; `n_bytes`: what it reads. Raises ApiError when too much
-        waits there. `piece` and `spell` may be called in it."""
+        """Runs a call that would keep the loop busy in a text thread; `n_bytes`: bytes that it reads. Raises ApiError
+        if too much waits there. The call may use `piece` and `spell`."""
         return await self._text_threads.run(owner, n_bytes, call)
 
     async def parsers(self, owner: int, syntax: bytes, n: int) -> list[AnswerParser]:
@@ -333,5 +333,5 @@ class Engine:
         return await self.in_thread(owner, len(syntax), lambda: [AnswerParser(self._engine, syntax) for _ in range(n)])
 
     async def parsed(self, owner: int, n_chars: int, call: Callable[[], T]) -> T:
-        """As `in_thread`, for the parser of an answer, which has one call at a time: it never waits for room."""
+        """The same as `in_thread` for the parser of an answer, which has one call at a time: it is never refused."""
         return await self._text_threads.run(owner, n_chars, call, is_bounded=True)

@@ -31,7 +31,7 @@ from .wire import Admitted, Consumed, Finished, Generate, Started, Text
 
 
 class CancelReason(enum.StrEnum):
-    """Who ended a request before its end."""
+    """The reason why a request was ended early."""
 
     CLIENT_GONE = "client_gone"
     SLOW_READER = "slow_reader"
@@ -49,7 +49,7 @@ class Bell:
         self._create_future = loop.create_future  # get_running_loop() costs a system call each time
         self._waiter: asyncio.Future[None] | None = None
         self.has_news = False
-        """Something has come that nobody has taken; who takes it says so here."""
+        """Something has come that was not taken yet; the taker resets it."""
 
     def ring_news(self) -> None:
         self.has_news = True
@@ -96,7 +96,7 @@ class TokenEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one answer asks of the engine."""
+    """One answer to be generated: the engine's command and its context."""
 
     command: Generate
     """The engine gives it its request number."""
@@ -226,7 +226,7 @@ class Generation:
             self._engine.cancel(self._request)
 
     def release(self) -> None:
-        """Nobody takes more of it: an unfinished generation is cancelled and its text dropped."""
+        """Stops delivery: an unfinished generation is cancelled and its text dropped."""
         self._delivering = False
         self._pending.clear()
         self.cancel(CancelReason.CLIENT_GONE)
@@ -241,7 +241,7 @@ class Generation:
 
     @property
     def outcome_word(self) -> str:
-        """The outcome, or while it runs or was cut short, who cut it."""
+        """The outcome, or the reason for which it was cancelled, or "running"."""
         if self.cancel_reason is not None and (self.finished is None or self.finished.outcome == Outcome.CANCELLED):
             return self.cancel_reason
         return OUTCOME_WORDS[self.finished.outcome] if self.finished is not None else "running"
@@ -252,16 +252,16 @@ class Generation:
 
     @property
     def is_cut(self) -> bool:
-        """It is over, and neither the model nor a stop ended it."""
+        """Whether it was ended by something other than the model or a stop."""
         return self.finished is not None and self.finished.outcome not in (Outcome.END, Outcome.STOP)
 
     def end_reason(self) -> EndReason:
-        """Of one that ended well."""
+        """The reason of a normal end."""
         assert self.finished is not None and self.error() is None
         return cast(EndReason, OUTCOME_WORDS[self.finished.outcome])
 
     def error(self) -> ApiError | None:
-        """What the client must hear when it did not end well."""
+        """Returns the error for the client, or None after a normal end."""
         finished = self.finished
         if finished is None or finished.outcome in (Outcome.END, Outcome.STOP, Outcome.LENGTH):
             return None
@@ -314,7 +314,7 @@ def _listed(names: list[str]) -> str:
 
 
 class TellingGeneration(Generation):
-    """One that tells of its tokens beside the text, and how far its prompt is."""
+    """A generation that also reports its tokens and the progress of its prefill."""
 
     __slots__ = ("_came", "consumed", "first_text_s", "started_s")
 
@@ -343,7 +343,7 @@ class TellingGeneration(Generation):
         super().on_text(event)
 
     def told(self) -> list[Text]:
-        """What came with the text that was taken last."""
+        """Returns the events that came with the text that was taken last."""
         came, self._came = self._came, []
         return came
 

@@ -30,7 +30,7 @@ _FIELDS = {
 }
 """Word of a limit to its field in llm_json_limits."""
 _TOO_MUCH = ("values", "containers", "keys", "floats", "text_bytes")
-"""Limits of the whole; the others say what is not read as JSON here."""
+"""Limits of the whole body; the others bound what is read as JSON at all."""
 
 
 class JsonScan:
@@ -41,7 +41,7 @@ class JsonScan:
         self._limits = ffi.new("llm_json_limits *", {_FIELDS[word]: value for word, value in allowed.items()})
 
     def clean(self, data: bytes | bytearray) -> bytes:
-        """The same JSON, quick to decode. Raises ApiError saying what is wrong, and where."""
+        """Returns the same JSON, cheap to decode. Raises ApiError saying what is wrong, and where."""
         document = ffi.new("llm_json *")
         status = lib.llm_json_scan(ffi.from_buffer(data), len(data), self._limits, document)
         if status == Status.OK:

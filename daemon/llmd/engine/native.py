@@ -184,7 +184,7 @@ def gpu_trouble() -> str:
 
 
 def processor() -> str:
-    """What is used of it, for people."""
+    """Describes the processor's features that are used, for people."""
     out = ffi.new("char[]", _PROCESSOR_BYTES)
     lib.llm_processor(out, _PROCESSOR_BYTES)
     return text_of(out)

@@ -33,7 +33,7 @@ class EngineError(Exception):
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
         self.field = field
-        """Of EngineOptions: what the error is about; "" when it is about none."""
+        """The field of EngineOptions that the error is about; "" for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +87,14 @@ class EngineInfo:
     n_params: int
     model_bytes: int
     host_bytes: int
-    """Of these, what the CPU computes with although there is a GPU."""
+    """Bytes of these that the CPU computes with although there is a GPU."""
     state_bytes: int
     token_bytes_max: int
     """Longest text of one token."""
     n_embedding: int
     """Numbers of an embedding; 0: the model makes none."""
     n_embedding_tokens: int
-    """Of a text to embed, at most."""
+    """The most tokens of a text to embed."""
     parked_bytes_max: int
     parked_disk_bytes_max: int
     checkpoint_bytes_max: int
@@ -119,7 +119,7 @@ class EngineInfo:
 
     @property
     def kv_bytes_short(self) -> int:
-        """Of the KV cache, where they are why a session holds less than the model was trained for; else 0."""
+        """The size of the KV cache, if that is why a session holds less than the model was trained for; else 0."""
         is_short = self.n_ctx < self.n_ctx_train and self.n_cells < self.n_ctx + _CELLS_STEP
         return self.state_bytes if is_short else 0
 

@@ -29,7 +29,7 @@ def new_name(socket_path: str | os.PathLike[str]) -> str:
 
 
 def names(socket_path: str | os.PathLike[str]) -> list[str]:
-    """Those in the lock file, the newest first; none where it is not there, or of another than `owner`. Raises
+    """Returns the names in the lock file, the newest first; none if there is no file, or it is not `owner`'s. Raises
     PermissionError."""
     try:
         descriptor = os.open(_lock_of(socket_path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -46,7 +46,8 @@ def names(socket_path: str | os.PathLike[str]) -> list[str]:
 
 
 def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
-    """Of the daemon at this socket, or of the one that was killed there last. Raises PermissionError."""
+    """Returns the segment of the daemon at this socket, or of the one that was killed there last. Raises
+    PermissionError."""
     return next((name for name in names(socket_path) if exists(name)), None)
 
 
@@ -67,7 +68,7 @@ def exists(name: str) -> bool:
 
 
 def owner(socket_path: str | os.PathLike[str]) -> int:
-    """Whose the segment must be: this user's; root looks at those of whoever has the socket."""
+    """Returns the user that the segment must belong to: this one; root reads those of the socket's owner."""
     if os.geteuid() != 0:
         return os.geteuid()
     for path in (socket_path, _lock_of(socket_path)):

@@ -27,7 +27,7 @@ class Prompt:
     tokens: bytes
     """int32 little-endian"""
     text: bytes = b""
-    """As the template wrote it, for people."""
+    """The text of the template, for people."""
     boundaries: bytes = b""
     """int32 little-endian: token counts at which histories are likely to diverge"""
     n_history: int = 0
@@ -35,9 +35,9 @@ class Prompt:
     n_head: int = 0
     """Tokens of the system messages in front, which many conversations share; 0: none, or not known."""
     syntax: bytes = b""
-    """What a parser needs to read the answer; b"": the answer is plain text."""
+    """The syntax for the parser of the answer; b"": the answer is plain text."""
     constraint: bytes = b""
-    """What the sampler has to know about the answer, for GENERATE; b"": nothing."""
+    """The compiled constraint, for GENERATE; b"": none."""
     stops: tuple[str, ...] = ()
     """Texts that end answers of this template, besides its end tokens."""
     is_after: bool = False
@@ -60,7 +60,8 @@ class Pieces(dict[int, bytes]):
 
 
 def render_chat(engine: Any, request: bytes) -> Prompt:
-    """What llm_chat_render makes: all, or what follows the answer that the request goes on after."""
+    """Calls llm_chat_render: the prompt is the whole conversation, or what follows the answer that the request
+    continues."""
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_chat_render(engine, request, len(request), prompt, error, _ERROR_BYTES)
@@ -91,7 +92,7 @@ def _prompt_of(prompt: Any) -> Prompt:
 
 
 def _render_error(status: int, reason: str) -> ApiError:
-    """What libllm cannot read is the client's mistake: messages and variables are handed on as they came."""
+    """A request that libllm cannot read is the client's mistake: messages and variables are passed on as they came."""
     param = next((name for name in _RENDERED if reason.startswith(name)), "messages")
     if status != Status.INVALID:
         return ApiError(code_of_status(STATUS_WORDS[status]), f"{STATUS_TEXTS[status]} {reason}".strip(), param)

@@ -83,8 +83,9 @@ class TextThreads:
         """Owner to its jobs and their bytes, waiting and running."""
 
     async def run(self, owner: int, n_bytes: int, call: Callable[[], T], *, is_bounded: bool = False) -> T:
-        """What the call returns or raises; ApiError when too much waits. Who stops waiting takes its job back.
-        `is_bounded`: who asks has one job at a time, of an answer that is counted elsewhere: it is never too much."""
+        """Returns or raises what the call does; raises ApiError if too much waits. Cancellation takes a waiting job
+        back. `is_bounded`: the caller has one job at a time, of an answer that is counted elsewhere: it is never
+        refused."""
         if self._is_closed:
             raise ApiError("shutting_down")
         if not is_bounded:
@@ -121,7 +122,7 @@ class TextThreads:
     # --- what one may hold -------------------------------------------------------------------------------------------
 
     def _check_room(self, owner: int, n_bytes: int) -> None:
-        """A lone job is taken whatever its size: the body has its own limit."""
+        """Raises ApiError if too much waits. A lone job is taken whatever its size: the body has its own limit."""
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
         n_owners = len(self._held) + (owner not in self._held) + 1  # room for one who comes

@@ -263,7 +263,7 @@ def _check_name(where: str, name: str) -> None:
     if name.isdigit():
         raise KeyFileError(f"{where}: the name {name} has only digits, as the numbers of owners do")
     if name in _RESERVED_NAMES:
-        raise KeyFileError(f"{where}: {name} is the name of those who come without a key")
+        raise KeyFileError(f"{where}: {name} is reserved for clients without a key")
 
 
 def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict[str, int]) -> None:

@@ -39,11 +39,11 @@ _WORDS = re.compile(rf"\S[\s\S]{{0,{4 * limits.LAST_WORDS_CHARS_MAX}}}")
 _EMBEDDING = "ask POST /v1/embeddings, /embedding or /api/embed"
 
 Reader = Callable[[web.Request], Awaitable[tuple[Asked, Writing] | web.Response]]
-"""A dialect's: what a request asks, and in which words it is answered; or the answer, where nothing is to be generated.
-Raises ApiError."""
+"""Reads a request of one dialect: returns what it asks and the writer of its answer, or the answer itself if nothing is
+to be generated. Raises ApiError."""
 
 EmbeddingReader = Callable[[], Awaitable[tuple[EmbeddingAsked, Callable[[Embedded], Answer]]]]
-"""Likewise; the answer is made in a thread for text."""
+"""The reader of a request for embeddings, and the function that makes its answer in a text thread."""
 
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
@@ -68,7 +68,7 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
 
 
 def reader(kind: type[T], make: Callable[[T, web.Request], tuple[Asked, Writing] | msgspec.Struct]) -> Reader:
-    """Of bodies of one type. `make` runs in the thread that decodes the body."""
+    """Returns a reader of bodies of one type. `make` runs in the thread that decodes the body."""
 
     async def read(request: web.Request) -> tuple[Asked, Writing] | web.Response:
         found = await read_as(request, kind, lambda wanted: make(wanted, request))
@@ -85,8 +85,8 @@ async def looked_at(
     has_to_fit: bool = True,
     is_shown: bool = False,
 ) -> Prompt:
-    """Renders a conversation that is not answered and changes nothing. The flags are those of `rendered`; awaited within
-    `in_time`."""
+    """Renders a conversation that is not answered and changes nothing. The flags are those of `rendered`; awaited
+    within `in_time`."""
     (key, parent), conversation = await read_as(request, kind, read)
     found = await rendered(
         request.app[STATE].served, conversation, key, parent, sender_of(request), is_look=True, has_to_fit=has_to_fit,
@@ -129,7 +129,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
 
 
 def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt | RawPrompt) -> None:
-    """Whose session it is, people see by the program that uses it, and by what its user said last."""
+    """Notes the program and the last words of the user, by which people recognize a session."""
     turns, name, words = request.app[STATE].turns, _program(request.headers.get("User-Agent", "")), _last_words(prompt)
     for generation in answering.generations:
         if generation.admitted is not None:
@@ -143,7 +143,8 @@ def _program(agent: str) -> str:
 
 
 def _last_words(prompt: ChatPrompt | RawPrompt) -> str:
-    """The beginning of the last user message, on one line, without what could turn a terminal's text round."""
+    """Returns the beginning of the last user message, on one line, without characters that change a terminal's
+    direction."""
     if isinstance(prompt, RawPrompt):
         return ""
     texts = (_WORDS.search(one.content) for one in reversed(prompt.messages) if one.role == "user")

@@ -28,7 +28,7 @@ async def read(request: web.Request, kind: type[T]) -> T:
 
 
 async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -> U:
-    """What `make` makes of the request, in the same thread."""
+    """Decodes the body and calls `make` with it, in the same thread."""
     state, facts = request.app[STATE], request[FACTS]
     engine = state.engine
     async with in_time(request):
@@ -40,7 +40,7 @@ async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -
 
 
 def typed(document: bytes, kind: type[T]) -> T:
-    """A document that is shorter than every bound of a member is looked at once."""
+    """Decodes a document. One that is shorter than every limit of a member is decoded only once."""
     if len(document) > limits.FIELD_BYTES_MAX:
         check_sizes(kind, decoded(document, dict[str, msgspec.Raw]))
     found = decoded(document, kind)

@@ -1,4 +1,4 @@
-"""What surrounds every handler: who may ask, errors as answers, one log line, metrics."""
+"""The middleware around every handler: access, errors as answers, one log line, metrics."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ log = logging.getLogger("llmd.http")
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 _CLOSING_CODES = ("invalid_http", "request_timeout")
-"""After these nobody knows where the next request would begin."""
+"""After these errors the beginning of the next request is unknown."""
 _VERSION_TWICE = "/v1/v1/"
-"""Begins the path where a client adds to the base URL what it ends with already."""
+"""The beginning of a path if a client adds /v1 to a base URL that ends with it."""
 _CLIENT_GONE = 499
 _REASONS = {_CLIENT_GONE: "Request Cancelled", 529: "Overloaded"}
-"""Of statuses that HTTP does not define."""
+"""Reason phrases of statuses that HTTP does not define."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid."""
@@ -109,8 +109,8 @@ def _refusal(error: ApiError, request: web.Request, facts: Facts) -> web.Respons
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
-    """That of the address, of the one it is beneath, or of those that share its first part (/api/), whatever is wrong
-    with the method."""
+    """Returns the envelope of the address, of the one above it, or of those that share its first part (/api/), even if
+    the method is wrong."""
     envelopes = request.app[ENVELOPES]
     endpoint = _without_versions(request.path) if facts.endpoint == UNMATCHED else facts.endpoint
     if endpoint not in envelopes:
@@ -136,7 +136,7 @@ def error_response(error: ApiError, envelope: Envelope = OWN) -> web.Response:
 
 
 async def _options(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
-    """What the address answers. Needs no key, as the description of all of them needs none."""
+    """Answers OPTIONS with the methods of the address. Needs no key: /openapi.json needs none either."""
     if not is_local(request):
         _check_browser(state, request, facts)
     if request.raw_path == "*":  # the server as a whole
@@ -160,7 +160,7 @@ def _http_message(request: web.Request, code: str) -> str | None:
 
 
 def _endpoint(request: web.Request) -> str:
-    """The path's pattern, the same with and without /v1, and a slash behind."""
+    """Returns the path's pattern, without /v1 and without a slash at the end."""
     resource = request.match_info.route.resource
     return UNMATCHED if resource is None else resource.canonical.removeprefix("/v1").rstrip("/") or "/"
 
@@ -188,7 +188,7 @@ def is_local(request: web.BaseRequest) -> bool:
 
 
 def client_of(request: web.BaseRequest) -> dict[str, object]:
-    """The other end of the connection: an address, or a process of this machine."""
+    """Returns the other end of the connection: an address, or a process of this machine."""
     if is_local(request):
         return {"client": "unix", **_process_of(request)}
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
@@ -199,7 +199,7 @@ def client_of(request: web.BaseRequest) -> dict[str, object]:
 
 
 def _process_of(request: web.BaseRequest) -> dict[str, object]:
-    """Its user and number when it connected; see SO_PEERCRED in unix(7)."""
+    """Returns user and number of the process when it connected; see SO_PEERCRED in unix(7)."""
     connection = request.transport.get_extra_info("socket") if request.transport is not None else None
     if connection is None:
         return {}
@@ -231,7 +231,7 @@ def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
 
 
 def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
-    """Before anything is read: nothing but the public endpoints can answer without a model."""
+    """Refuses before anything is read: only public endpoints can answer without a model."""
     if state.opened is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
         raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
 
@@ -241,7 +241,7 @@ def _is_preflight(request: web.Request) -> bool:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Those of every answer, to whatever."""
+    """Adds the headers that every answer has."""
     facts = request.get(FACTS)
     if facts is None:
         return
@@ -284,7 +284,7 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
 
 
 def _generated(generations: Sequence[Generation]) -> dict[str, object]:
-    """Of one session and one prompt; how it went is told of the first."""
+    """Log values of generations with one session and one prompt; the reason and outcome are those of the first."""
     first = generations[0]
     values: dict[str, object] = {
         "session": first.work.key.id or "scratch",

@@ -46,23 +46,23 @@ class Connection(web.RequestHandler):
         self._pipe: asyncio.Transport | None = None
         """aiohttp forgets its own when it begins to close; this one is known until it is closed."""
         self._request: web.BaseRequest | None = None
-        """The one being answered, or whose body still comes."""
+        """The request being answered, or whose body is still coming."""
         self.user: int | None = None
-        """Of this machine, who holds the other end; None: that was not asked, or the kernel does not know."""
+        """The user of this machine that holds the other end; None: not asked, or unknown to the kernel."""
         self._is_answered = False
         self.idle_since = loop.time()
         self._head_since: float | None = self.idle_since
         self._head_bytes = 0
         self._is_unread = False
-        """More waits to be sent than may; or the connection is closing."""
+        """The buffer of bytes to send is full, or the connection is closing."""
         self._n_unread = 0
         self._taken_at = 0.0
-        """When the client was last seen to take something of what waits."""
+        """When the client was last seen to read something."""
         self._refusal: ApiError | None = None
         self._is_half_closed = False
         """The client sends no more."""
         self._client_done: asyncio.Future[None] | None = None
-        """While a refused client may still send."""
+        """Set while a refused client may still send."""
         self._probe_due = 0.0
         self.broken_body: ApiError | None = None
 
@@ -80,7 +80,7 @@ class Connection(web.RequestHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Waiting for a request, or for the rest of one's head."""
+        """Whether it waits for a request, or for the rest of a request's head."""
         if self._messages or self._refusal is not None:
             return False
         return self._request is None or (self._is_answered and self._request.content.is_eof())
@@ -103,8 +103,8 @@ class Connection(web.RequestHandler):
             self._refuse(_head_too_large())
 
     def _more_received(self, data: bytes) -> None:
-        """While a request is answered: its body, or later requests. Behind an unfinished body only an error can follow,
-        of which aiohttp does not tell who reads that body."""
+        """Takes bytes while a request is answered: its body, or later requests. A message after an unfinished body can
+        only be an error, which aiohttp does not report to the reader of that body."""
         n_messages = len(self._messages)
         super().data_received(data)
         request = self._request
@@ -113,7 +113,7 @@ class Connection(web.RequestHandler):
             request.content.feed_eof()
 
     def began(self, request: web.BaseRequest) -> None:
-        """The server hands it to its handler."""
+        """Called when the server passes the request to its handler."""
         self._request = request
         self._is_answered = False
 
@@ -147,14 +147,14 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What aiohttp could not make a request of, or a handler that failed outside of `boundary`."""
+        """Answers bytes that aiohttp cannot parse, or a handler that failed outside of `boundary`."""
         if status >= 500:
             log.error("a handler failed", exc_info=exc, extra=fields(method=request.method, path=request.path))
             error = ApiError("internal_error")
         else:
             error = self._refusal = self._refusal or _error_of(message or "")
             values = fields(status=error.status, **client_of(request), error=error.code, reason=error.message)
-            log.info("no request", extra=values)
+            log.info("invalid request", extra=values)
         self._server.answered(error.status)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
@@ -164,7 +164,8 @@ class Connection(web.RequestHandler):
         return response
 
     async def _linger(self) -> None:
-        """Closing at once would make the kernel throw away the refusal where bytes have come that were not read."""
+        """Waits for the client before closing: the kernel would drop the refusal if bytes have come that were not
+        read."""
         if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:
             return
         try:
@@ -201,7 +202,7 @@ class Connection(web.RequestHandler):
         return bool(poll.poll(0))
 
     def _look(self, again_in_s: float) -> None:
-        """At a client that has half-closed, until it has its answers."""
+        """Checks a half-closed client until it has its answers."""
         pipe = self._pipe
         if pipe is None or pipe.is_closing():
             return
@@ -217,7 +218,7 @@ class Connection(web.RequestHandler):
             self._loop.call_later(again_in_s, self._look, min(2 * again_in_s, limits.HALF_CLOSED_LOOK_S_MAX))
 
     def _probe(self, request: web.BaseRequest) -> None:
-        """Sends something that does no harm. A unix socket needs none."""
+        """Sends harmless bytes, which a client that has gone answers with a reset. A unix socket needs no probe."""
         assert self._pipe is not None
         if self._server.is_local(self):
             return
@@ -231,8 +232,8 @@ class Connection(web.RequestHandler):
             self._ask_kernel()
 
     def _ask_kernel(self) -> None:
-        """Where nothing can be sent before the answer: a client's kernel that has forgotten the connection, as it does
-        a minute after the client has closed it, answers a keep-alive probe with a reset."""
+        """Switches on TCP keep-alive, for clients that may get no bytes before the answer: a client's kernel that has
+        forgotten the connection, a minute after the client has closed it, answers a probe with a reset."""
         assert self._pipe is not None
         connection = self._pipe.get_extra_info("socket")
         with contextlib.suppress(OSError):  # it has gone
@@ -255,7 +256,7 @@ class Connection(web.RequestHandler):
         self._taken_at, self._n_unread = now, self._bytes_unread()
 
     def unread_s(self, now: float) -> float:
-        """How long the client has taken nothing, as far as was looked; 0 while there is room for more."""
+        """How long the client has read nothing, as far as was checked; 0 while there is room for more."""
         if not self._is_unread:
             return 0.0
         n_before = self._n_unread
@@ -265,7 +266,7 @@ class Connection(web.RequestHandler):
         return now - self._taken_at
 
     def _bytes_unread(self) -> int:
-        """Here and in the kernel, which has room again for us only when it has sent much."""
+        """Unread bytes in the buffer and in the kernel, which has room again only after it has sent much."""
         if self._pipe is None:
             return 0
         try:
@@ -275,7 +276,7 @@ class Connection(web.RequestHandler):
         return self._pipe.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 
     def overdue(self, now: float, unread_s_max: float) -> None:
-        """Ends what has taken too long."""
+        """Closes a connection that has taken too long."""
         pipe = self._pipe
         if pipe is None:
             return
@@ -297,19 +298,19 @@ class Connection(web.RequestHandler):
 
 
 def unread_s(request: web.BaseRequest, now: float) -> float:
-    """How long the client has taken nothing of what waits for it."""
+    """How long the client has read nothing of what waits for it."""
     connection = request.protocol
     return connection.unread_s(now) if isinstance(connection, Connection) else 0.0
 
 
 def broken_body(request: web.BaseRequest) -> ApiError | None:
-    """Why the body that ended is none, if so."""
+    """Returns the error if the body ended because it is invalid."""
     connection = request.protocol
     return connection.broken_body if isinstance(connection, Connection) else None
 
 
 def _error_of(message: str) -> ApiError:
-    """Of aiohttp's words, which quote what was sent: only the first line is passed on."""
+    """The error for a message of aiohttp, which quotes what was sent: only its first line is passed on."""
     if message.startswith(("Got more than", "Too many headers")):
         return _head_too_large()
     reason = message.partition("\n")[0].rstrip(" :.")

@@ -1,5 +1,5 @@
-"""All connections: how many there may be, who makes room or is refused, and a look every second at those that take too
-long. Owned by the event loop."""
+"""All connections: their limits, which of them are closed to make room or refused, and a check every second for those
+that take too long. Owned by the event loop."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Connections(web.Server):
         return connection in self._open and self._open[connection][0] is self._local
 
     def answered(self, status: int) -> None:
-        """Without a handler."""
+        """Counts an answer that no handler made."""
         self._state.metrics.add(RESPONSES, endpoint=UNMATCHED, status=str(status))
 
     def _begin(
@@ -123,7 +123,7 @@ class Connections(web.Server):
         return cast(web.RequestHandler, Entrance(self))  # a protocol, which is all that the event loop needs
 
     def enter(self, transport: asyncio.Transport) -> asyncio.Protocol:
-        """What speaks to the client."""
+        """Returns the protocol for a new connection."""
         peer = _peer_of(transport)
         pool = self._remote if peer else self._local
         if len(self._open) + len(self._refused) == 0:
@@ -177,7 +177,7 @@ class Connections(web.Server):
 
 
 class Entrance(asyncio.Protocol):
-    """A connection of which nothing is known yet."""
+    """The protocol of a connection before its client is known."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -190,7 +190,7 @@ class Entrance(asyncio.Protocol):
 
 
 class Farewell(asyncio.Protocol):
-    """Tells a client that there is no room, and closes when it has gone, or soon."""
+    """Tells a client that the server is full, and closes when the client has gone, or soon."""
 
     def __init__(self, all_of_them: set[Farewell]) -> None:
         self._all = all_of_them
@@ -243,7 +243,7 @@ _REFUSAL = _refusal()
 
 
 def _peer_of(transport: asyncio.Transport) -> str:
-    """The address, without port; of IPv6 the network that one customer has; "" for the unix socket."""
+    """Returns the address without port; for IPv6 the network that one customer has; "" for the unix socket."""
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family == socket.AF_UNIX:
         return ""

@@ -1,4 +1,4 @@
-"""What the web handlers share: the daemon's state, and the facts of one request."""
+"""State that the web handlers share: the daemon's, and the facts of one request."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ANTHROPIC_ID_HEADER = "Request-Id"
 ANTHROPIC_VERSION = "Anthropic-Version"
 """Requests of Anthropic's clients have it."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
-"""It needs no quoting in a log line."""
+"""Ids that need no quoting in a log line."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Opened:
-    """What there is to serve with once the model is loaded."""
+    """The objects that serve requests once the model is loaded."""
 
     engine: Engine
     heartbeat: Heartbeat
@@ -72,26 +72,26 @@ class State:
     preparing: set[Stoppable] = field(default_factory=set)
     """Requests that are being read or rendered."""
     users: set[int] = field(default_factory=set)
-    """Without keys: the owners who have sent a body."""
+    """Owners who have sent a body, if there are no keys."""
 
     def stop(self) -> None:
-        """From here on nothing new is begun."""
+        """Stops: nothing new is begun from now on."""
         self.is_stopping = True
         for one in list(self.preparing):
             one.stop()
 
     def use_keys(self, keys: KeyRing) -> None:
-        """From here these are the keys, and between their owners is shared."""
+        """Replaces the keys and shares the limits between their owners."""
         self.keys = keys
         self._share()
 
     @property
     def n_owners(self) -> int:
-        """Who share what there is."""
+        """The number of owners that share the limits."""
         return max(1, len(self.users)) if self.keys.is_open else self.keys.n_owners
 
     def take_part(self, caller: Caller) -> None:
-        """From here on this owner has a share. Administrators and who only looks need none."""
+        """Gives this owner a share of the limits. Administrators need none."""
         is_new = self.keys.is_open and not caller.is_admin and caller.owner not in self.users
         if is_new and len(self.users) < limits.KEYS_MAX:
             self.users.add(caller.owner)
@@ -110,7 +110,7 @@ class State:
 
     @property
     def engine(self) -> Engine:
-        """This and what follows: raises ApiError while the model is loading."""
+        """This and the following properties raise ApiError while the model is loading."""
         return self._there.engine
 
     @property
@@ -160,30 +160,30 @@ class State:
 
 
 UNMATCHED = "unmatched"
-"""The endpoint of addresses at which there is nothing."""
+"""The endpoint of unknown addresses."""
 
 
 @dataclass(slots=True)
 class Facts:
-    """What is known about one request: for its log line and its metrics."""
+    """Facts of one request, for its log line and its metrics."""
 
     id: str
-    """As `request_id` makes it."""
+    """The result of `request_id`."""
     caller: Caller = ANYBODY
     endpoint: str = UNMATCHED
     came_at: float = 0.0
     """Time of the event loop."""
     n_body_bytes: int = 0
     n_stored_bytes: int = 0
-    """Of what the body refers to and the server holds."""
+    """Bytes of stored items that the body refers to."""
     answering: Answering | None = None
     key: SessionKey | None = None
-    """The session that it asks for; None: it asks for no answer, or was refused before that was read."""
+    """The session of the request; None: it asks for no answer, or was refused before the session was read."""
     error: ApiError | None = None
     """Why it was refused."""
     cors_origin: str | None = None
     client: dict[str, object] = field(default_factory=dict)
-    """Where it came from, as its log line says it."""
+    """The client, for the log line."""
     came_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -193,7 +193,7 @@ class Facts:
 
     @property
     def n_bytes(self) -> int:
-        """That the request is made of."""
+        """Bytes of the request with the stored items that it refers to."""
         return self.n_body_bytes + self.n_stored_bytes
 
 
@@ -201,15 +201,15 @@ STATE = web.AppKey("state", State)
 PUBLIC = web.AppKey("public", frozenset[str])
 """Endpoints that need no key, without their /v1."""
 ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
-"""By the same names: how their errors travel, where not as everybody's."""
+"""The envelopes of errors by the same names."""
 OPENAPI = web.AppKey("openapi", bytes)
 FACTS = web.RequestKey("facts", Facts)
 USER = web.RequestKey("user", int)
-"""Who holds the other end of the connection, where that is known."""
+"""The user that holds the other end of the connection, if it is known."""
 
 
 def request_id(given: str | None) -> str:
-    """The client's own number if it sent a usable one, else a new one."""
+    """Returns the client's own id if it sent a usable one, else a new one."""
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given
     return f"req_{secrets.token_hex(12)}"

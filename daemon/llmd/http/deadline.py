@@ -21,7 +21,7 @@ def deadline_of(request: web.Request) -> float | None:
 
 
 class in_time:  # noqa: N801  # used as a statement, like asyncio.timeout
-    """Reading, rendering and tokenizing: until the deadline, or until the daemon stops. Work that waits for a text
+    """Bounds reading, rendering and tokenizing by the deadline and by the daemon's stop. Work that waits for a text
     thread is taken back then."""
 
     def __init__(self, request: web.Request) -> None:
@@ -53,7 +53,7 @@ class in_time:  # noqa: N801  # used as a statement, like asyncio.timeout
 
 @contextmanager
 def ends_in_time(request: web.Request, cancel: Callable[[CancelReason], None]) -> Iterator[None]:
-    """Around what has begun: it is cancelled when time is up, and its end says so."""
+    """Cancels a generation that has begun when its time is up; its end has the reason."""
     deadline = deadline_of(request)
     if deadline is None:
         yield

@@ -43,7 +43,7 @@ _NAMES = {
 
 
 def decoded(document: bytes, kind: type[T], path: str = "") -> T:
-    """`path`: what the client calls the document, if it is a part of a body. Raises ApiError naming the member."""
+    """`path`: the client's name of the document, if it is a part of a body. Raises ApiError naming the member."""
     try:
         return _value(document, kind, path)[0]  # type: ignore[no-any-return]
     except (msgspec.DecodeError, RecursionError) as error:
@@ -51,7 +51,7 @@ def decoded(document: bytes, kind: type[T], path: str = "") -> T:
 
 
 def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
-    """And whether msgspec took the text as it is."""
+    """Returns the value, and whether msgspec took the text as it is."""
     try:
         return decoder_of(kind).decode(text), True
     except msgspec.ValidationError:
@@ -59,8 +59,8 @@ def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
 
 
 def _explored(text: bytes, kind: Any, path: str) -> Any:
-    """What msgspec refuses: raises ApiError, unless there is no more to it than integers written as floats, and members
-    that ask for nothing."""
+    """Decodes what msgspec refuses. Raises ApiError unless the only reasons are integers written as floats, and unknown
+    members that ask for nothing."""
     text, alternatives = text.strip(), list(flat(kind))
     found = _TYPES.get(text[:1], "number")
     structs = [one for one in alternatives if is_struct(one)]
@@ -105,7 +105,7 @@ def _object(text: bytes, structs: list[type[msgspec.Struct]], path: str) -> Any:
 
 
 def _tagged(structs: list[type[msgspec.Struct]], members: dict[str, msgspec.Raw], path: str) -> type[msgspec.Struct]:
-    """The one that the object's tag names."""
+    """Returns the struct that the object's tag names."""
     name = structs[0].__struct_config__.tag_field
     if name is None:
         return structs[0]
@@ -155,7 +155,7 @@ def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Numbers, texts, and lists of them."""
+    """Whether the type is numbers, texts, or lists of them."""
     return all(
         all(map(_is_plain, get_args(one))) if get_origin(one) in (list, tuple) else one in (int, float, str, bool)
         for one in flat(kind)
@@ -216,7 +216,7 @@ def _error(path: str, message: str) -> ApiError:
 
 
 def _listed(words: list[Any], alternatives: list[Any]) -> str:
-    """The words that may stand there, and what else."""
+    """Lists the allowed words, and the other allowed types."""
     allowed = [str(word) for word in dict.fromkeys(words)] + (["true", "false"] if bool in alternatives else [])
     told = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
     return f"{told}, or an object" if "object" in map(_name, alternatives) else told
@@ -226,7 +226,7 @@ def _listed(words: list[Any], alternatives: list[Any]) -> str:
 
 
 def flat(kind: Any) -> Iterator[Any]:
-    """The alternatives of a type, without what is annotated."""
+    """Yields the alternatives of a type, without annotations."""
     if get_origin(kind) is Annotated:
         yield from flat(get_args(kind)[0])
     elif get_origin(kind) in (Union, UnionType):

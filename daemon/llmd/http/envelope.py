@@ -1,4 +1,4 @@
-"""How an error travels. Each dialect has its own envelope (Endpoint.envelope); this is that of everything else."""
+"""The envelope of errors. Each dialect has its own (Endpoint.envelope); this is that of everything else."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Envelope:
     """For /openapi.json."""
     body: Callable[[ApiError], bytes]
     statuses: Mapping[int, int] = field(default_factory=dict)
-    """Where its clients know another status than that of the table."""
+    """Statuses that its clients know instead of those of the table."""
 
     def status(self, status: int) -> int:
         return self.statuses.get(status, status)
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """What the error is, in OpenAI's form."""
+    """An error in OpenAI's form."""
 
     message: str
     type: str

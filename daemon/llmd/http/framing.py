@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Framing:
     media: str
     keep_alive: bytes
-    """Every client of such a stream skips it, wherever it comes between two events."""
+    """Bytes that every client of such a stream skips, wherever they come between two events."""
 
     def headers(self) -> Mapping[str, str]:
         return {
@@ -37,5 +37,5 @@ def event(data: bytes) -> bytes:
 
 
 def named(name: bytes, data: bytes) -> bytes:
-    """An event of dialects that have several kinds."""
+    """Frames an event with a name, for dialects that have several kinds."""
     return NAME_OPENS + name + b"\n" + event(data)

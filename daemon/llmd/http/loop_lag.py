@@ -10,7 +10,7 @@ from ..core import limits
 
 
 class LoopLag:
-    """Tells of each strike by how many seconds it was late, and how many of them the loop itself was at work: the
+    """Reports for each strike by how many seconds it was late, and how many of them the loop itself was at work: the
     others it waited, for a processor that somebody else had or in a call that blocks. Costs a few microseconds a
     strike; stopped while nobody is connected, so that an idle daemon sleeps."""
 

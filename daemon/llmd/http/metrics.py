@@ -36,7 +36,7 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    """Of a histogram: upper bounds."""
+    """Upper bounds of a histogram."""
 
 
 _WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -131,7 +131,7 @@ class Metrics:
         self._histograms[LOOP_WORK].observe(worked_s)
 
     def watch(self, came_s: float) -> Watch:
-        """Of one generation, whose request came at that time of the clock."""
+        """Returns the watch of one generation, whose request came at that time of the clock."""
         return Watch(self._clock, came_s, self._histograms[FIRST].observe, self._histograms[BETWEEN].observe)
 
     def generation_ended(self, endpoint: str, generation: Generation, seconds: float) -> None:
@@ -186,7 +186,7 @@ class Watch:
         self._observe_next = following
 
     def text(self) -> None:
-        """Some came."""
+        """Called when text has come."""
         now = self._clock()
         self._observe(now - self._last_s)
         self._observe = self._observe_next
@@ -197,7 +197,7 @@ class Watch:
 
 
 class _Moment(Collector):
-    """The registry, and what is looked up when somebody asks."""
+    """The registry, and the values that are read on request."""
 
     def __init__(self, registry: Collector, now: Iterable[Family]) -> None:
         self._registry = registry

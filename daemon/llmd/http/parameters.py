@@ -47,8 +47,8 @@ class Parameter:
 
 
 def note(text: str, bytes_max: int = limits.FIELD_BYTES_MAX, **bounds: float) -> msgspec.Meta:
-    """Of a supported parameter. `bounds`, in JSON schema's words: shown in /openapi.json, and checked where the refusal
-    can say more than that a value is too much."""
+    """Describes a supported parameter. `bounds`, in JSON schema's words, are shown in /openapi.json, and checked by the
+    readers, whose refusals say more."""
     parameter = Parameter("", "supported", text, bytes_max=bytes_max)
     return msgspec.Meta(description=text, extra_json_schema=bounds, extra={"parameter": parameter})
 
@@ -67,7 +67,7 @@ def refuses(**refused: tuple[Any, ...]) -> Callable[[type[T]], type[T]]:
 
 
 def _kept(members: list[Parameter]) -> Callable[[type[T]], type[T]]:
-    """They stay as they came: a value that nothing heeds is not decoded."""
+    """Declares members that are kept as raw JSON: an ignored value is not decoded."""
     return has((one.name, Annotated[msgspec.Raw | UnsetType, _described(one)], UNSET) for one in members)
 
 
@@ -98,7 +98,7 @@ def _described(parameter: Parameter) -> msgspec.Meta:
 
 
 def parameters_of(kind: Any) -> dict[str, Parameter]:
-    """By name."""
+    """Returns the parameters by name."""
     return _declared(kind)
 
 
@@ -147,7 +147,7 @@ def _is_neutral(parameter: Parameter, raw: msgspec.Raw) -> bool:
 
 
 def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
-    """A member that the type does not have. What is null asks for nothing, whatever its name."""
+    """Refuses a member that the type does not have, unless it is null, which asks for nothing."""
     param = param[: limits.USER_FIELD_SHOWN_CHARS_MAX]
     if getattr(kind, "IGNORES_UNKNOWN", False):
         _log_once(kind.__name__, param)

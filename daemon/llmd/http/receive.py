@@ -40,7 +40,8 @@ class Bodies:
             del self._of_owner[owner]
 
     def take(self, owner: int, n_bytes: int, n_own_bytes: int, n_owners: int) -> None:
-        """More of a body that has `n_own_bytes`. Raises ApiError; an owner's only body is bounded by its own limit."""
+        """Counts more bytes of a body that has `n_own_bytes`. Raises ApiError; an owner's only body has no limit
+        here."""
         most, others = limits.BODIES_BYTES_IN_FLIGHT_MAX, self._of_owner[owner] - n_own_bytes
         if self.n_bytes + n_bytes > most:
             raise ApiError("overloaded", "The server is receiving as many bytes of requests as it can hold; try again.")
@@ -55,7 +56,7 @@ class Bodies:
 
 
 class _Share:
-    """Of one body."""
+    """The bytes of one body."""
 
     def __init__(self, bodies: Bodies, owner: int, n_owners: int) -> None:
         self._bodies = bodies

@@ -1,4 +1,4 @@
-"""Writes the parts of one request as a stream: watches.py watch it."""
+"""Writes the parts of one request as a stream, which watches.py watch."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Stream:
         self._metrics = request.app[STATE].metrics
         self._response = web.StreamResponse(headers={**writer.framing.headers(), **headers})
         self.n_writes = 0
-        """Completed ones."""
+        """Number of completed writes."""
         self.is_writing = False
-        """Something was sent that the client has not made room for."""
+        """A write waits for the client to read."""
 
     async def run(self) -> web.StreamResponse:
         config, loop = self._request.app[STATE].config, asyncio.get_running_loop()
@@ -82,7 +82,7 @@ class Stream:
         self._metrics.stream_bytes += len(data)
 
     async def _fail(self) -> None:
-        """A mistake of ours, told in the stream: where its head has been sent, no answer of another kind can follow."""
+        """Reports a defect of the daemon in the stream: its head has been sent, so no error answer can follow."""
         log.exception("a stream failed", extra=fields(path=self._request.path))
         error = ApiError("internal_error")
         self._request[FACTS].error = error

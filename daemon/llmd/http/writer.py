@@ -1,4 +1,4 @@
-"""What the transport asks of a dialect: to turn the parts of answers into bytes."""
+"""The interface of a dialect's writer, which turns the parts of answers into bytes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from .framing import Framing
 
 
 class Writer(Protocol):
-    """Of one request. `whole`, or `opening`, then `events` as parts come, then `ending`."""
+    """Writes the answers to one request: `whole`, or `opening`, then `events` as parts come, then `ending`."""
 
     framing: Framing
-    """Of the stream: what `events` are in."""
+    """Framing of the stream."""
 
     def whole(self, parts: Sequence[Part]) -> bytes:
-        """The JSON of all answers; none of the parts has failed."""
+        """Writes all answers as JSON; none of the parts is Failed."""
 
     def opening(self) -> bytes:
-        """Sent before there are any parts; b"" for nothing."""
+        """Written before there are any parts; b"" for nothing."""
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """As many as the parts need. Of no parts, what shows that the answer is being worked on; b"": the framing's."""
+        """Writes the events of these parts. Without parts, an event that shows that work goes on; b"": use the
+        framing's."""
 
     def ending(self) -> bytes:
-        """Behind all parts."""
+        """Written after all parts."""
 
 
 Writing = Callable[[State], Writer]
-"""Makes a writer when the first byte is due."""
+"""Returns the writer; called when the first byte is due."""

@@ -31,16 +31,16 @@ from .work import answers_each, command_of, in_scratch, seed_of, without_session
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Who counts and measures one generation."""
+    """Callbacks that count and measure one generation."""
 
     text: Callable[[], None]
-    """Some came."""
+    """Called when text has come."""
     ended: Callable[[Generation], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A request that only has to be begun."""
+    """A request that is ready for the engine."""
 
     asked: Asked
     prompts: tuple[tuple[Prepared, Work], ...]
@@ -49,8 +49,8 @@ class Ready:
 
 
 async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
-    """Everything before the engine: checks, rendering, tokenizing. Raises ApiError. What the engine cannot do, readers
-    refuse: they know what the client calls it."""
+    """Does everything before the engine: checks, rendering, tokenizing. Raises ApiError. Readers refuse what the engine
+    cannot do: they know the client's names."""
     prompts: list[tuple[Prepared, Work]] = []
     parsers: list[Parser] = []
     for given in (asked.prompt, *asked.more_prompts):
@@ -72,28 +72,28 @@ class Answering:
         self._asked = asked = ready.asked
         self._bell = Bell(served.engine.loop)
         self.is_nudged = False
-        """The stream has to send something, and says here that it has."""
+        """The stream has to send something; it resets this when it has."""
         in_thread = partial(served.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
         """One for each answer; none: answers are text."""
         self._ends = [TokenEnds() for _ in ready.parsers]
-        """Of the tokens of each answer that is parsed."""
+        """The ends of tokens in each parsed answer."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
-        """By index of the answer: what keeps it as this message, when it has ended and before that is told."""
+        """Functions by index of the answer. Each keeps the answer as this message, before its end is reported."""
         self._stops = ready.asked.stop
         self.generations: list[Generation] = []
         """One for each answer; its index is that of its parts."""
         self._told: list[Told] = []
-        """Of each answer, if there is anything to tell."""
+        """Token details of each answer, if any were asked for."""
         self._is_plain = not (ready.parsers or tells(asked) or asked.is_mute)
         self._prompts = ready.prompts
         self._open: list[tuple[int, Generation]] = []
-        """Those that may have more parts."""
+        """Generations that may have more parts."""
         self.is_over = False
-        """All parts were taken. The first answer that fails is the last one: a request has one error."""
+        """All parts were taken. The first answer that fails ends the request: it has one error."""
         self.error: ApiError | None = None
         self.session_left_reason: Literal["queue_full"] | None = None
-        """Why it goes on without the session that a hint named; None: it does not."""
+        """Why it is answered without the session that a hint named; None: it is not."""
         self._begin()
 
     def _begin(self) -> None:
@@ -110,7 +110,7 @@ class Answering:
         self._open = list(enumerate(self.generations))
 
     def _begin_without_session(self) -> None:
-        """Before anything came of it."""
+        """Starts again without the session, before any part has come."""
         self.release()
         self.generations, self._told = [], []
         self._asked = msgspec.structs.replace(self._asked, key=SCRATCH, parent="")
@@ -172,11 +172,11 @@ class Answering:
 
     @property
     def key(self) -> SessionKey:
-        """Of the session that it is answered in."""
+        """The key of the session in which the request is answered."""
         return self._asked.key
 
     async def parts(self) -> list[Part]:
-        """What has come since the last call, waiting for it; nothing after a nudge."""
+        """Returns the parts that have come since the last call, and waits for them; empty after a nudge."""
         bell = self._bell
         while True:
             if not bell.has_news:
@@ -246,7 +246,8 @@ class Answering:
         return End(index, reason, usage, report, self._stop_of(generation), cuts_call)
 
     def _stop_of(self, generation: Generation) -> str | None:
-        """The one that ended it of those that were asked for; the template's are the model's own end."""
+        """Returns the client's stop string that ended the answer; stop strings of the template count as the model's
+        end."""
         finished = generation.finished
         found = self._stops[finished.stop_index :][:1] if finished is not None and finished.stop_index >= 0 else []
         return found[0] if found else None
@@ -263,13 +264,13 @@ class Answering:
             generation.cancel(reason)
 
     def release(self) -> None:
-        """Nobody takes more parts."""
+        """Called when no more parts are taken."""
         for generation in self.generations:
             generation.release()
 
 
 def _silent(parts: Sequence[Part]) -> list[Part]:
-    """Of a prompt that was only read: not what was generated to have it read."""
+    """Removes the generated token from the parts of a request that only prefills."""
     found: list[Part] = []
     for part in parts:
         if isinstance(part, End):
@@ -281,8 +282,8 @@ def _silent(parts: Sequence[Part]) -> list[Part]:
 
 
 def _beside(work: Work, number: int) -> Work:
-    """Of an answer that is not the request's first one, to which it leaves the session: they would wait for each other
-    there, and the last one stay. `number`: of the answer to its prompt; it borrows the state from the first of them."""
+    """Returns the work of a further answer, which leaves the session to the first one: they would wait for each other
+    there, and only the last one would stay. `number`: the answer's to its prompt; it copies the state of the first."""
     sampling, flags = work.command.sampling, work.command.flags
     if number:
         sampling = msgspec.structs.replace(sampling, seed=seed_of(sampling.seed, number))

@@ -17,7 +17,7 @@ from ..engine.engine import Engine
 from .served import Sender, Served
 
 Text = str | list[int]
-"""Or its tokens."""
+"""A text, or its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Embedded:
     vectors: list[bytes]
     """float32, little-endian, each of length 1."""
     n_tokens: int
-    """Of all texts."""
+    """Tokens of all texts."""
 
     @property
     def n_bytes(self) -> int:
@@ -36,7 +36,7 @@ class Embedded:
 class EmbeddingAsked:
     texts: Sequence[Text]
     param: str
-    """What the client calls them."""
+    """The client's name of the member."""
     is_list: bool = True
     """They came as a list: errors name the member."""
     n_dimensions: int | None = None
@@ -73,7 +73,7 @@ def _check(engine: Engine, asked: EmbeddingAsked) -> None:
 
 
 def _tokens(engine: Engine, asked: EmbeddingAsked, n: int) -> bytes:
-    """Of one text, with the tokens that the model wants around it."""
+    """Returns the tokens of one text, with those that the model wants around it."""
     text, param = asked.texts[n], f"{asked.param}[{n}]" if asked.is_list else asked.param
     most = engine.info.n_embedding_tokens
     n_bytes_max = most * engine.info.token_bytes_max
@@ -84,7 +84,7 @@ def _tokens(engine: Engine, asked: EmbeddingAsked, n: int) -> bytes:
     else:
         raise _too_long(param, -(-utf8_bytes(text) // engine.info.token_bytes_max), most)
     if not tokens or text == "":
-        raise ApiError("invalid_value", f"{param}: there is no token in it.", param)
+        raise ApiError("invalid_value", f"{param}: it must have at least one token.", param)
     if len(tokens) > 4 * most:
         if not asked.truncates:
             raise _too_long(param, len(tokens) // 4, most)

@@ -1,4 +1,4 @@
-"""Histories as clients send them, made into such as templates are written for. Pure.
+"""Turns the histories of clients into such that templates are written for. Pure.
 
 What every template can take is done always (`in_order`). What only some templates refuse is done for those alone
 (`plain`): another has a better way to write it.
@@ -17,8 +17,8 @@ _BETWEEN = "\n\n"
 
 
 def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
-    """Without empty answers, as aborted streams leave them behind; with one system message in front; and the results of
-    an answer's calls in the order of the calls: clients that run them side by side send them as they come."""
+    """Drops empty answers, as aborted streams leave them, joins the system messages in front, and sorts the results of
+    an answer's calls in the order of the calls: clients that run them in parallel send them as they come."""
     said = [message for message in messages if not _is_empty_answer(message)]
     n_front = n_of_system(said)
     found = [_joined(said[:n_front]), *said[n_front:]] if n_front > 1 else said
@@ -43,7 +43,7 @@ def _is_empty_answer(message: PlainMessage) -> bool:
 
 
 def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list[PlainMessage]:
-    """Only if each result tells its call."""
+    """Sorts results in the order of their calls, if each result names its call."""
     places = {call.id: place for place, call in enumerate(answer.tool_calls)} if answer is not None else {}
     if None in places or len(places) < len(results) or any(result.tool_call_id not in places for result in results):
         return results
@@ -51,9 +51,9 @@ def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list
 
 
 def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[int]]:
-    """The same conversation as turns of user and assistant, for templates that would refuse it otherwise for as long as
-    the history lasts. What the system says in the middle, and results of calls that are not there, become words of the
-    user; several messages of the user, or of the assistant, in a row are one. Also the place of each message."""
+    """Returns the conversation as turns of user and assistant, for templates that refuse it otherwise, and the place of
+    each message in it. System messages in the middle, and results of calls that are missing, become user messages;
+    several messages of the user, or of the assistant, in a row are joined."""
     runs: list[list[PlainMessage]] = []
     places = []
     open_calls = 0

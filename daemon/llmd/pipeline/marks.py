@@ -49,7 +49,7 @@ def n_common(tokens: bytes, others: bytes) -> int:
 
 
 def with_marks(boundaries: bytes, marks: Iterable[int]) -> bytes:
-    """All of them, ascending; marks that are nearly at another one are left out."""
+    """Returns boundaries and marks, ascending; marks close to another one are left out."""
     found = memoryview(boundaries).cast("i").tolist()
     for mark in _apart(marks, [0, *found]):
         found.append(mark)

@@ -39,7 +39,7 @@ InThread = Callable[[int, Callable[[], list[Diff]]], Awaitable[list[Diff]]]
 
 
 class Parsing:
-    """Of one answer."""
+    """Parses one answer."""
 
     def __init__(self, index: int, parser: Parser | None, in_thread: InThread) -> None:
         """`parser` None: the answer is text."""
@@ -47,16 +47,16 @@ class Parsing:
         self._parser = parser
         self._in_thread = in_thread
         self._withheld: list[str] = []
-        """What the parser has taken since it told something."""
+        """Text that the parser has taken since it last returned something."""
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []
         self._read: list[str] = []
-        """All of the answer, for who counts its tokens."""
+        """The whole answer, to count its tokens."""
         self._thoughts: list[list[str]] = []
-        """Each in pieces; something else was told between them."""
+        """Reasoning, each run of it in pieces; other parts came between the runs."""
         self._thinks = False
         self._blanks: list[str] = []
-        """At the end of what was thought, until more is."""
+        """Blanks at the end of reasoning, until more of it comes."""
 
     async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Part]:
         """The parts that the text completes. `is_cut`: it is final, and more would have come. Awaited before the next
@@ -67,12 +67,12 @@ class Parsing:
         return [part for diff in await self._diffs(text, is_final, is_cut) for part in self._parts(diff)]
 
     def message(self) -> PlainMessage:
-        """All that has been told so far, as the client sends it back."""
+        """Returns the message so far, in the form in which the client sends it back."""
         calls = tuple(PlainToolCall(call.name, "".join(call.arguments), call.id) for call in self._calls.values())
         return PlainMessage("assistant", "".join(self._texts), calls, reasoning=self.reasoning or None)
 
     def has_unfinished_call(self) -> bool:
-        """The answer was cut within a call, or the model broke the form of one: its arguments are not all there."""
+        """Whether the answer was cut within a call, or the model broke the form of one."""
         return not all(is_object("".join(call.arguments)) for call in self._calls.values())
 
     @property
@@ -80,7 +80,7 @@ class Parsing:
         return "".join(map("".join, self._thoughts))
 
     def n_reasoning(self, ends: TokenEnds) -> int:
-        """Tokens of what has been thought so far."""
+        """Number of reasoning tokens so far."""
         return count_thoughts("".join(self._read), self._thoughts, ends) if self._thoughts else 0
 
     # --- the parser --------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Parsing:
         return diffs
 
     def _given_up(self, error: Exception, text: str) -> list[Diff]:
-        """From here on the answer is text, beginning with what has not been told."""
+        """Gives up parsing: the rest of the answer, from what was not returned yet, is text."""
         if not isinstance(error, ApiError):  # one says that the server is stopping
             log.error("an answer could not be parsed", exc_info=error)
         self._parser, untold = None, "".join([*self._withheld, text])
@@ -123,7 +123,7 @@ class Parsing:
         return (TextPart(self._index, diff.text),)
 
     def _thought(self, text: str) -> Sequence[Part]:
-        """Without the blanks at its end, which templates write themselves."""
+        """Returns the reasoning without the blanks at its end, which templates write themselves."""
         stripped = text.rstrip()
         if not stripped:
             self._blanks.append(text)
@@ -160,7 +160,7 @@ class _Call:
 
 
 def new_call_id() -> str:
-    """Where the model gives none."""
+    """An id for a call to which the model gives none."""
     return "call_" + secrets.token_hex(12)
 
 

@@ -37,16 +37,16 @@ class Prepared:
 
     prompt: Prompt
     digest: bytes = b""
-    """Of the conversation that the answer goes on with (answers/memory.py); b"": the answer is not kept."""
+    """Digest of the conversation before the answer (answers/memory.py); b"": the answer is not kept."""
     since: bytes = b""
-    """Digest of the past that the prompt goes on after; b"": of none."""
+    """Digest of the past that the prompt continues; b"": none."""
     n_past_bytes: int = 0
-    """Of the prompt's tokens, those of the past."""
+    """Bytes of the prompt's tokens that belong to the past."""
     facts: PromptFacts = PromptFacts()
     n_by_user: int = 0
-    """Messages of the user in it."""
+    """User messages in the prompt."""
     echo: str = ""
-    """The prompt's text, where the answer begins with it."""
+    """The prompt's text, if the answer begins with it."""
 
 
 async def prepared(
@@ -105,7 +105,7 @@ async def rendered(
 
 
 def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
-    """The renderer does not know which field asked for the form."""
+    """Names the client's field: the renderer does not know which one set the constraint."""
     if error.param != "constraint" or form.constraint is None:
         return error
     param = form.constraint.param
@@ -113,7 +113,8 @@ def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
 
 
 def _digests(served: Served, asked: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
-    """Of the conversation, if its text can fit; `n_bytes`: of the request, 0: it need not."""
+    """Returns the digests of the conversation. Raises ApiError if its text cannot fit; `n_bytes`: those of the request,
+    0: it need not fit."""
     room = served.engine.room
     if n_bytes > room.n_bytes:  # or they cannot be too long
         room.check_bytes(text_bytes_of(messages), asked.param)
@@ -136,7 +137,7 @@ class _Rendering:
     is_shown: bool
 
     async def somehow(self, messages: list[PlainMessage], known: Known) -> Prepared:
-        """As the client sent it, or, where the template does not take that, as plainer turns."""
+        """Renders the messages as the client sent them or, if the template refuses that, as plainer turns."""
         turns, places = plain(messages)
         past = known(len(messages))
         if turns == messages:
@@ -170,7 +171,8 @@ class _Rendering:
         return dataclasses.replace(found, prompt=prompt)
 
     async def _n_tokens_up_to(self, head: list[PlainMessage], past: Past | None, tokens: bytes) -> int:
-        """Those that the whole begins with, as this head of it does; 0: the template does not take that for a whole."""
+        """Returns how many tokens this head and the whole prompt share; 0: the template cannot render the head
+        alone."""
         asked = msgspec.structs.replace(self.asked, has_opening=False, continues=False)
         try:
             prompt = await dataclasses.replace(self, asked=asked)._rendered(head, past)
@@ -274,7 +276,7 @@ async def _tokenized(served: Served, asked: RawPrompt, sender: Sender) -> Prompt
         engine.room.check_tokens(len(given), asked.param)
         tokens = token_bytes(given, engine.info.n_vocab, asked.param)
     if not tokens:
-        raise ApiError("invalid_value", f"{asked.param}: there is no token in it.", asked.param)
+        raise ApiError("invalid_value", f"{asked.param}: it must have at least one token.", asked.param)
     return Prompt(tokens)
 
 

@@ -1,5 +1,4 @@
-"""What stays of an answer when it has ended: the answer with its tokens, for the prompts that follow, and what is told
-about the turn."""
+"""Keeps an answer with its tokens for the prompts that follow, and records the turn."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from .served import Served
 
 
 def message_of(text: str) -> PlainMessage:
-    """What was generated and needs no parsing, as the message that the client gets, and sends back."""
+    """Returns the message of an answer that needs no parsing, as the client gets it and sends it back."""
     return PlainMessage("assistant", text)
 
 
@@ -50,7 +49,7 @@ def keep_answer(served: Served, kept: SessionAnswers, found: Prepared, said: Pla
 
 
 class _Preserved(msgspec.Struct, frozen=True):
-    """Of the document that is made for the sampler, what is read here."""
+    """The member of a compiled constraint that is read here."""
 
     preserved: list[int] = []
 
@@ -87,7 +86,7 @@ def _generated(page: Page, generation: Generation) -> Iterator[bytes]:
 
 
 def _places(page: Page, generation: Generation) -> list[int]:
-    """Where its session may be; of a request without one, only the owner is known."""
+    """Returns the places that may hold its session; for a request without one only the owner is known."""
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
         return [admitted.place]
@@ -96,7 +95,7 @@ def _places(page: Page, generation: Generation) -> list[int]:
 
 
 def turn_of(generation: Generation, came_ms: int, sights: Mapping[int, Sight]) -> Turn:
-    """What is told about it afterwards."""
+    """Returns the record of an ended generation."""
     finished, started = generation.finished, generation.started
     place = generation.admitted.place if generation.admitted else None
     prompt, divergence = generation.work.prompt, None

@@ -15,12 +15,12 @@ from ..core.room import utf8_bytes
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Of the answer; None: any."""
+    """Constraints of the answer; None: no constraint."""
 
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
     follows_thinking: bool = False
-    """The engine has to know what is thought."""
+    """The engine has to tell reasoning from the answer."""
 
 
 ANY_FORM = Form()
@@ -55,7 +55,7 @@ def _tools(asked: ChatPrompt) -> dict[str, Any]:
 
 
 def _answer(asked: ChatPrompt, form: Form) -> dict[str, Any]:
-    """What the answer is to be."""
+    """Returns the members that constrain the answer."""
     found: dict[str, Any] = {}
     if not asked.is_reasoning_apart:
         found["reasoning_apart"] = False
@@ -94,7 +94,7 @@ def _rendered_call(call: PlainToolCall) -> dict[str, Any]:
 
 
 def text_bytes_of(messages: Sequence[PlainMessage]) -> int:
-    """Of all that a template may write."""
+    """Bytes of all texts that a template may write."""
     return sum(map(_bytes_of, messages))
 
 

@@ -1,4 +1,4 @@
-"""What answers are made with."""
+"""The objects that answers are made with."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Served:
     answers: AnswerMemory
     turns: TurnLog
     history: HistoryMode
-    """Of sessions for which nothing else was asked."""
+    """The mode of sessions for which the client chose none."""
     scratch_reuse: bool
     """Whether requests without a session may begin with what such requests left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who asked, and how large the request was: work that grows with it belongs into a text thread."""
+    """The owner and the size of a request: work that grows with the size belongs into a text thread."""
 
     owner: int
     n_bytes: int

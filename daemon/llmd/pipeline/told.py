@@ -1,4 +1,4 @@
-"""What an answer tells beside its text, for who asked for it. Owned by the event loop.
+"""Token details of an answer, if the request asks for them. Owned by the event loop.
 
 Before the text: the prompt's tokens, its text, and how far it is; behind each piece of text the ids and log
 probabilities of its tokens, and what was used by then. Log probabilities are those of the generated tokens, in order,
@@ -33,7 +33,7 @@ _LIKELY = struct.Struct("<if")
 
 
 def tells(asked: Asked) -> bool:
-    """Whether there is anything to tell. All others cost nothing."""
+    """Whether the request asks for token details. Others cost nothing."""
     return (
         asked.n_logprobs is not None
         or asked.n_tried > 0
@@ -45,7 +45,7 @@ def tells(asked: Asked) -> bool:
 
 
 class Told:
-    """Of one answer."""
+    """The token details of one answer."""
 
     def __init__(self, asked: Asked, index: int, generation: TellingGeneration, pieces: Pieces, echo: str) -> None:
         """`echo`: the prompt's text, if the answer is to begin with it."""
@@ -63,7 +63,7 @@ class Told:
             self._opening.append(TextPart(index, echo))
 
     def came(self) -> list[Text]:
-        """With the text that was taken last."""
+        """Returns the events of the text that was taken last."""
         return self._generation.told()
 
     def around(self, parts: list[Part], events: list[Text]) -> list[Part]:
@@ -150,7 +150,7 @@ class Told:
 
 
 def likeliest(parts: list[Part], asked: Asked, told: list[Told]) -> list[Part]:
-    """Of the answers to each prompt the likeliest ones, and they first."""
+    """Keeps the most likely answers to each prompt, the best first."""
     places: dict[int, int] = {}
     n_discarded: dict[int, int] = {}
     used = {part.index: part.usage.n_generated for part in parts if isinstance(part, End)}

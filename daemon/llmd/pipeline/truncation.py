@@ -1,4 +1,4 @@
-"""Where a conversation that does not fit the context is cut, if it may be.
+"""Truncates conversations that do not fit the context, if the request allows it.
 
 What is left out is everything before a message of the user, but system messages. Only some of these are cut at: each
 lies about a quarter of the context behind the one before, wherever the conversation ends. So a cut stays where it is
@@ -19,7 +19,7 @@ from .served import Sender, Served
 
 _BYTES_PER_TOKEN = 4
 _STEPS = 4
-"""Of cuts, in one context."""
+"""Number of possible cuts per context."""
 
 
 def cuts_of(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
@@ -40,7 +40,7 @@ def cut(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage]:
 
 
 async def prepared_cut(served: Served, asked: Asked, sender: Sender) -> Prepared:
-    """Whole where it fits, which costs nothing more; else as `fitting` has it."""
+    """Prepares the whole conversation if it fits, at no further cost; else truncates it with `fitting`."""
     try:
         found = await prepared(served, asked, sender)
         if found.prompt.n_tokens < served.engine.info.n_ctx:
@@ -52,7 +52,7 @@ async def prepared_cut(served: Served, asked: Asked, sender: Sender) -> Prepared
 
 
 async def fitting(served: Served, asked: Asked, sender: Sender) -> Asked:
-    """With as much of its conversation as leaves room for the answer; with the least that may be if none does."""
+    """Keeps as much of the conversation as leaves room for the answer, or the least possible if none does."""
     prompt = asked.prompt
     assert isinstance(prompt, ChatPrompt)
     cuts = cuts_of(prompt.messages, served.engine.info.n_ctx)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def command_of(served: Served, asked: Asked, owner: int) -> Generate:
-    """All but the prompt, which is dear: what is wrong with the rest is said before it is made. Raises ApiError."""
+    """Makes the command without its prompt, which is expensive: other errors come first. Raises ApiError."""
     info = served.engine.info
     check_logit_bias(asked.logit_bias, info.n_vocab)
     check_stop_tokens(asked.stop_tokens, info.n_vocab)
@@ -83,7 +83,7 @@ def answers_each(asked: Asked) -> int:
 
 
 def _length(asked: Asked, n_ctx: int) -> int:
-    """Log probabilities of what is not streamed are held until the end."""
+    """Returns the longest answer. Log probabilities of answers that are not streamed are held until the end."""
     if asked.is_mute:
         return 1
     if asked.n_logprobs is None or asked.is_stream:
@@ -108,7 +108,7 @@ def sampling_of(asked: SamplingAsked, defaults: SamplingDefaults, n_ctx: int) ->
 
 
 def seed_of(seed: int | None, index: int) -> int | None:
-    """Of one of several answers: they begin alike, and must not all say the same."""
+    """Returns the seed of one of several answers: with one seed all would be the same."""
     if seed is None or seed % _SEEDS == _RANDOM:
         return None
     return (seed + index) % _RANDOM if index else seed % _SEEDS

@@ -1,4 +1,4 @@
-"""What no single option can know: whether several of them agree, and whether they suit this machine."""
+"""Checks of several options together, and against this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check(config: Config) -> None:
 
 
 def remarks(config: Config) -> list[str]:
-    """About what is valid and probably not meant."""
+    """Warnings about values that are valid but probably a mistake."""
     n = n_processors()
     if config.threads <= n:
         return []
@@ -40,8 +40,8 @@ _CGROUP_SELF = Path("/proc/self/cgroup")
 
 
 def n_processors(mount: Path = _CGROUP_MOUNT, own: Path = _CGROUP_SELF) -> int:
-    """That this process may use: those it may run on, and no more than the tightest quota of its control groups
-    (version 2) is worth, as libllm counts them (machine/cgroup.h)."""
+    """Processors that this process may use: those it may run on, bounded by the tightest quota of its control groups
+    (version 2), in the same way as libllm (machine/cgroup.h)."""
     return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
 
 

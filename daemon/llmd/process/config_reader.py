@@ -54,7 +54,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
 
 
 def load_or_exit(arguments: Sequence[str]) -> Config:
-    """As `load`; a bad option ends the process with a sentence and status 2."""
+    """The same as `load`, but a bad option ends the process with a sentence and status 2."""
     try:
         return load(arguments)
     except ConfigError as error:
@@ -85,10 +85,10 @@ NOT_OPTIONS = frozenset(
 
 
 def remarks(environment: Mapping[str, str]) -> list[str]:
-    """About variables that look like options and are none: they change nothing, and somebody thinks that they do."""
+    """Warnings about variables that look like options but have no effect."""
     known = {option.environment for option in OPTIONS}
     strange = sorted(name for name in environment if name.startswith("LLMD_") and name not in known | NOT_OPTIONS)
-    return [f"the environment has {name}, which is no option{nearest(name, known)}{_SEE}" for name in strange]
+    return [f"the environment has {name}, which is not an option{nearest(name, known)}{_SEE}" for name in strange]
 
 
 def _parse(option: Option, text: str, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""Whether the decode thread makes progress: what /ready answers and what systemd's watchdog is told."""
+"""Checks that the decode thread makes progress, for /ready and for systemd's watchdog."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class UnixSocket:
-    """One that we made, and that goes with us."""
+    """A unix socket that this process made and will remove."""
 
     listener: socket.socket
     path: Path
@@ -64,7 +64,7 @@ class Listeners:
         return [address_of(listener) for listener in self.sockets]
 
     def public_addresses(self) -> list[str]:
-        """Those that other machines can reach."""
+        """Addresses that other machines can reach."""
         return [address_of(listener) for listener in self.sockets if not _is_local(listener)]
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 def open_listeners(config: Config) -> Listeners:
-    """Those that systemd passed, or those of the configuration. Raises ListenError."""
+    """Opens the sockets that systemd passed, or those of the configuration. Raises ListenError."""
     passed = _passed()
     if passed:
         return Listeners(passed, None)
@@ -199,7 +199,7 @@ def _lock(path: Path) -> int:
 
 
 def _remove_dead(path: Path) -> None:
-    """What a daemon that died left. Anything else that is there stays, and is an error."""
+    """Removes the socket of a daemon that died. Anything else there stays, and is an error."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

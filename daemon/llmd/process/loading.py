@@ -1,4 +1,4 @@
-"""How far the loading of the model is: what /ready answers and what systemd is told until it is there."""
+"""The progress of loading the model, for /ready and for systemd."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class JsonFormatter(logging.Formatter):
 
 
 _PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
-"""Of syslog(3)."""
+"""Priorities of syslog(3)."""
 
 
 class JournalFormatter(logging.Formatter):

@@ -1,4 +1,4 @@
-"""What llmd's --help and its man page say beside the options."""
+"""Texts of llmd's --help and man page, apart from the options."""
 
 from __future__ import annotations
 

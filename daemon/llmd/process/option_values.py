@@ -78,7 +78,7 @@ def switch(value: str) -> bool:
 
 
 def words_of(parser: Parser) -> tuple[str, ...]:
-    """All that it takes, when that is a few words."""
+    """Returns the values of an option that has only a few."""
     if isinstance(parser, Choice):
         return parser.words
     return ("on", "off") if parser is switch else ()
@@ -102,7 +102,8 @@ _OTHER_ORIGINS = ("*", "null", "file://")
 
 
 def origins(value: str) -> tuple[str, ...]:
-    """As browsers send them, or nothing would ever match: no pattern, no path, no port that the scheme has anyway."""
+    """Accepts origins in the form that browsers send: no pattern, no path, no default port. Others would never
+    match."""
     found = words(value)
     for one in found:
         if one not in _OTHER_ORIGINS and (not _ORIGIN.fullmatch(one) or _DEFAULT_PORT.fullmatch(one)):

@@ -1,4 +1,4 @@
-"""What a program's manual says beside its options: titled lists. `--help` and the man page show the same ones."""
+"""Titled lists of a program's manual, which `--help` and the man page both show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TERM_WIDTH_MAX = 44
 class Section:
     title: str
     rows: tuple[tuple[str, str], ...]
-    """A term and what about it."""
+    """Terms and their explanations."""
 
 
 def shown(*sections: Section) -> str:

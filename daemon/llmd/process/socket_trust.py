@@ -1,4 +1,4 @@
-"""Whom a socket trusts.
+"""Rules by which a socket is trusted.
 
 The unix socket asks for no key: whoever may open it administers the daemon (LOCAL in http/access.py). So it is this
 user's alone from its first moment on, what lies in its place is touched only if it is this user's, and llmctl speaks to
@@ -75,7 +75,7 @@ def warn_of_open(directory: Path) -> None:
 
 
 def check_own(name: str, found: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
-    """Of what lies where a file of ours belongs. Raises UntrustedSocketError."""
+    """Checks a file in the place of one of ours. Raises UntrustedSocketError."""
     if not is_kind(found.st_mode):
         raise UntrustedSocketError(f"{name} is in the way and is not {kind}; choose another place with --socket")
     if found.st_uid != os.geteuid():

@@ -1,4 +1,4 @@
-"""Words that are none of those that there are, and which was probably meant."""
+"""Suggestions for misspelled words."""
 
 from __future__ import annotations
 

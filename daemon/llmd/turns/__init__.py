@@ -1,1 +1,1 @@
-"""What is told about the past turns of a session: how each began and ended, and where it left what was resident."""
+"""The past turns of a session: how each began and ended, and where its prompt differed from what was resident."""

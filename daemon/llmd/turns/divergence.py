@@ -35,7 +35,7 @@ class DivergedTokens:
 
 
 def best_sight(sights: Iterable[Sight]) -> Sight | None:
-    """Of the branch that goes with the prompt farthest."""
+    """Returns the sight of the branch with the longest common prefix."""
     return max(sights, key=lambda sight: sight.at, default=None)
 
 

@@ -24,7 +24,7 @@ class Turn:
     at_ms: int
     place: int | None
     reason: int | None
-    """None: it ended before it began."""
+    """None: it ended before it started."""
     outcome: str
     n_prompt: int
     n_reused: int
@@ -32,7 +32,7 @@ class Turn:
     n_generated: int
     divergence: DivergedTokens | None
     is_from_own: bool = False
-    """What was copied for it came from another branch of its own session."""
+    """The copy that it began with was of another branch of its own session."""
 
 
 def reason_shown(reason: int, n_prompt: int, n_reused: int) -> int:
@@ -48,13 +48,14 @@ def reason_text(reason: int, *, is_from_own: bool) -> str:
 
 
 def scratch_id(place: int) -> str:
-    """What the requests without a session that went to this place are listed under. No session can have this id."""
+    """The id under which requests without a session are listed, by their place. No session can have it."""
     return f"(scratch {place})"
 
 
 @dataclass(slots=True)
 class SessionTurns:
-    """Of one session. Whoever was there before it was forgotten adds to what nobody is told any more."""
+    """The turns of one session. A request that started before its session was forgotten adds to the old object, which
+    nobody reads."""
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))
     places: set[int] = field(default_factory=set)
@@ -67,10 +68,10 @@ class SessionTurns:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request of a session, from its arrival on."""
+    """One request, from its arrival on."""
 
     log: SessionTurns | None
-    """None: of no session."""
+    """None: it has no session."""
     sights: dict[int, Sight]
     owner: int
 
@@ -83,7 +84,8 @@ class TurnLog:
     # --- a request comes ---------------------------------------------------------------------------------------------
 
     def look(self, owner: int, name: str, prompt: bytes) -> Visit:
-        """What the timelines of this session hold beside the prompt, by place. Before the request is queued."""
+        """Compares the prompt with what the branches of this session hold, by place. Called before the request is
+        queued."""
         if not name:
             return Visit(None, {}, owner)
         found = self._of(owner, name)
@@ -112,12 +114,12 @@ class TurnLog:
         return found
 
     def came_from(self, owner: int, name: str, place: int, client: str, last_words: str) -> None:
-        """Which program's request went there, and what its user said last."""
+        """Notes the program whose request went to this place, and the last words of its user."""
         found = self._of(owner, name or scratch_id(place))
         found.client, found.last_words = client, last_words
 
     def refused(self, owner: int, name: str, at_ms: int, n_prompt: int) -> None:
-        """It did not fit the context. Of a session that nothing is known of there is nothing to explain."""
+        """Records a request that did not fit the context. Nothing is recorded for an unknown session."""
         found = self._sessions.get((owner, name))
         if found is not None:
             found.turns.append(
@@ -130,7 +132,7 @@ class TurnLog:
     # --- it starts ---------------------------------------------------------------------------------------------------
 
     def started(self, visit: Visit, by_user: UserMessages) -> None:
-        """From here the session holds this prompt; one that was refused before leaves it as it is."""
+        """The session now holds this prompt. A request that is refused never gets here and changes nothing."""
         if visit.log is not None:
             visit.log.by_user = by_user
 
@@ -147,7 +149,7 @@ class TurnLog:
     # --- telling -----------------------------------------------------------------------------------------------------
 
     def story(self, owner: int, name: str) -> list[Turn]:
-        """The oldest first."""
+        """Returns the turns, the oldest first."""
         found = self._sessions.get((owner, name))
         return list(found.turns) if found is not None else []
 
@@ -168,7 +170,7 @@ class TurnLog:
         return found.last_words or None if found is not None else None
 
     def by_user(self, owner: int, name: str) -> UserMessages:
-        """Of the last prompt begun; none: not known."""
+        """Returns the user messages of the last prompt; empty: not known."""
         found = self._sessions.get((owner, name))
         return found.by_user if found is not None else UserMessages()
 

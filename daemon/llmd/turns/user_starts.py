@@ -10,7 +10,7 @@ from ..core import limits
 
 @dataclass(frozen=True, slots=True)
 class UserMessages:
-    """Those of the prompt that a session holds."""
+    """The user messages of the prompt that a session holds."""
 
     n: int = 0
     starts: Mapping[int, int] = field(default_factory=dict)
@@ -18,7 +18,7 @@ class UserMessages:
 
 
 def user_starts(roles: Sequence[str], boundaries: bytes, after: int = -1) -> dict[int, int]:
-    """Which boundary of a rendered prompt begins which user's message (llm_chat_render: the latest few, then the end).
+    """Maps user messages to the boundaries of a rendered prompt (llm_chat_render: the latest few, then the end).
 
     Boundaries that the template does not allow are left out of the prompt's; then it is not known which ones are there,
     and the answer is empty, but for a message right behind `after`, the one behind which the prompt begins: it begins

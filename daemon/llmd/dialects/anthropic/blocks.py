@@ -14,13 +14,13 @@ from ..arguments import object_of
 from .wire import AnswerBlock, TextBlock, ThinkingBlock, ToolUseBlock
 
 SIGNATURE = "llmd"
-"""Nothing is proven with it; clients drop thoughts that have none."""
+"""The signature of all reasoning. It proves nothing, but clients drop reasoning without one."""
 Place = tuple[type[Part], int]
 Said = TextPart | ReasoningPart | ToolCallPiece
 
 
 def place_of(part: Said) -> Place:
-    """Parts one behind the other with the same place are one block."""
+    """Successive parts with the same place are one block."""
     return type(part), part.call if isinstance(part, ToolCallPiece) else 0
 
 
@@ -45,7 +45,7 @@ def _block(run: list[Any], is_cut: bool) -> Iterator[AnswerBlock]:
 
 
 def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> AnswerBlock:
-    """What is no object can be no input: then the call is shown as the model wrote it."""
+    """Returns the call as the model wrote it, as text, if its arguments are not an object."""
     name = first.name or ""
     try:
         found = msgspec.json.decode(object_of(arguments, is_cut=is_cut) or b"", type=dict[str, Any])

@@ -22,11 +22,11 @@ REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
 @dataclass(frozen=True, slots=True)
 class ToldTools:
     callable: tuple[Tool, ...]
-    """Those that the template is told of, and those that the history has named."""
+    """Tools of the template's list, and those that the history has named."""
     removed: frozenset[str]
-    """Names of those that the template is told of, and that may not be called all the same."""
+    """Names of tools of the template's list that may no longer be called."""
     places: Mapping[str, Tool]
-    """By the path of what names it: the tool whose definition is told there."""
+    """Tools by the path of the block that names them and shows their definition."""
 
 
 def told_tools(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> ToldTools:
@@ -49,7 +49,7 @@ def told_tools(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> ToldTools:
 
 
 def definitions(tools: Iterable[Tool]) -> str:
-    """One a line, as clients promise them to the model."""
+    """Returns the definitions, one per line, in the form that clients promise to the model."""
     lines = (
         msgspec.json.encode({"description": tool.description, "name": tool.name, "parameters": tool.parameters})
         for tool in tools
@@ -58,7 +58,7 @@ def definitions(tools: Iterable[Tool]) -> str:
 
 
 def change_of(path: str, block: InputBlock, told: ToldTools) -> str:
-    """What the model is told of a tool that comes or goes."""
+    """Returns the text for the model about a tool that is added or removed."""
     name = _changed(path, block)
     if block.type == REMOVAL:
         return f"The function {name} can no longer be called."

@@ -25,7 +25,7 @@ _RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
 """Types of tools, before their dates, that the model would have to know without a schema, and whose calls clients wait
 for."""
 _EFFORTS = {"xhigh": "high", "max": "high"}
-"""What templates know of them."""
+"""The efforts that templates know instead."""
 
 
 def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
@@ -79,7 +79,8 @@ def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
 
 
 def _tool(param: str, given: ClientTool) -> Iterator[Tool]:
-    """What would run a tool of a type of its own is not here, and the model is not told of it."""
+    """Yields a tool with a schema. Tools of other types, which Anthropic's servers run, are left out; those that
+    clients run are refused."""
     if given.input_schema is not None or given.type in (None, "custom"):
         tool = tool_of(param, given.name, given.description, given.input_schema)
         yield msgspec.structs.replace(tool, is_deferred=bool(given.defer_loading))
@@ -116,7 +117,7 @@ def _wanted_choice(wanted: CountTokensRequest) -> ToolChoice:
 
 
 def _variables(wanted: CountTokensRequest) -> dict[str, Any]:
-    """What the template is told."""
+    """Returns the template's variables."""
     effort = wanted.output_config.effort if wanted.output_config is not None else None
     switch = SWITCHES.get(wanted.thinking.type) if wanted.thinking is not None else None
     variables = thinking_variables(None, switch)

@@ -1,4 +1,4 @@
-"""What a block says to a model that reads text alone: its text, or that of a document or a search result. Pure."""
+"""The text of a block for a model that reads text only: its own, or that of a document or a search result. Pure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ..conversation import is_attachment, not_shown
 from .wire import InnerPart, InputBlock, ResultPart, Source
 
 Unread = Callable[[str, str], str]
-"""What stands for a part that is no text, by its path and its type. May raise ApiError instead."""
+"""Returns the replacement of a part that is not text, by its path and type, or raises ApiError."""
 
 
 def refused(path: str, kind: str) -> str:
-    """Of what the user has just attached. Claude Code leaves out what it finds so named, and tries again."""
+    """Refuses an attachment of the newest message. Claude Code leaves out the block that is named, and tries again."""
     at = f"{path}.{kind}" if is_attachment(kind) else path
     message = f"{at}: blocks of type {shown(kind)} are not supported here; only text reaches the model."
     raise ApiError("unsupported_parameter", message, at)
 
 
 def told_as_unread(_: str, kind: str) -> str:
-    """Of a tool's result."""
+    """Replaces a part of a tool's result."""
     return not_shown(kind)
 
 
 def told_as_attached(path: str, kind: str) -> str:
-    """Of an earlier question."""
+    """Replaces an attachment of an earlier question."""
     return not_shown(kind) if is_attachment(kind) else refused(path, kind)
 
 

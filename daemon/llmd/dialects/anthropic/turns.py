@@ -19,14 +19,14 @@ from .wire import InputBlock, InputTurn, ResultPart
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _PASSED_OVER = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
 _FOUND = "_tool_result"
-"""What Anthropic's servers did within an answer, and what they found."""
+"""Blocks of tools that Anthropic's servers ran within an answer, and the end of the types of their results."""
 _BILLING = "x-anthropic-billing-header:"
 FILLERS = (
     "(no content)",
     "[Empty text removed]",
     "[System: Empty message content sanitised to satisfy protocol]",
 )
-"""What Claude Code and LiteLLM send for an answer's empty text, which Anthropic's own API does not take."""
+"""Texts that Claude Code and LiteLLM send instead of an empty one, which Anthropic's API refuses."""
 _ERROR = "Error: "
 
 
@@ -49,7 +49,7 @@ def messages_of(
 
 
 def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
-    """Without a first line that is about billing: it differs from request to request, and nothing could be shared."""
+    """Drops a first line about billing: it differs between requests, and no prefix could be shared."""
     blocks = [(system, False)] if isinstance(system, str) else list(_texts("system", system or ()))
     if blocks and blocks[0][0].startswith(_BILLING):
         rest = blocks[0][0].partition("\n")[2]
@@ -59,7 +59,7 @@ def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
 
 
 def _speaker(turn: InputTurn) -> str:
-    """Its role, but for one that brings results of tools."""
+    """Returns the role of the turn, or "tool" if it has results of tools."""
     is_results = isinstance(turn.content, list) and any(block.type == "tool_result" for block in turn.content)
     return "tool" if turn.role == "user" and is_results else turn.role
 
@@ -81,7 +81,7 @@ def _turn(path: str, turn: InputTurn, told: ToldTools, unread: Unread, *, is_pas
 
 
 def _directive(path: str, blocks: list[InputBlock], told: ToldTools, *, is_cleared: bool) -> list[PlainMessage]:
-    """Of the system; `is_cleared`: only what changes the tools holds on."""
+    """Reads a system message; `is_cleared`: only its changes of tools stay in force."""
     pieces = []
     for at, block in _placed(path, blocks):
         if block.type in (ADDITION, REMOVAL):
@@ -95,7 +95,7 @@ def _directive(path: str, blocks: list[InputBlock], told: ToldTools, *, is_clear
 
 
 def _question(path: str, blocks: list[InputBlock], told: ToldTools, unread: Unread) -> list[PlainMessage]:
-    """The results of tools first, as templates want them: right behind the calls."""
+    """Puts results of tools first: templates want them right after the calls."""
     results, texts = [], []
     for at, block in _placed(path, blocks):
         if block.type == "tool_result":
@@ -109,7 +109,7 @@ def _question(path: str, blocks: list[InputBlock], told: ToldTools, unread: Unre
 
 
 def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
-    """None for an empty one, as an aborted stream leaves it behind."""
+    """Reads an answer; an empty one, as an aborted stream leaves it, is dropped."""
     texts, thoughts, calls = [], [], []
     for at, block in _placed(path, blocks):
         if block.type == "thinking":
@@ -129,7 +129,7 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
 
 
 def _summary(path: str, block: InputBlock) -> str:
-    """Of what went before; none where there came to be none."""
+    """Returns the summary of the messages before; "" if it is empty."""
     if block.content is None or isinstance(block.content, str):
         return f"{block.content}\n\n" if block.content else ""
     raise ApiError("invalid_type", f"{path}.content: expected text.", f"{path}.content")
@@ -149,7 +149,7 @@ def _result(path: str, block: InputBlock, told: ToldTools) -> PlainMessage:
 
 
 def _parts(path: str, content: str | list[ResultPart] | dict[str, Any] | None, told: ToldTools) -> Iterator[Piece]:
-    """Of a tool's result."""
+    """Yields the parts of a tool's result."""
     if content is None or isinstance(content, str):
         yield content or "", False
         return
@@ -181,7 +181,7 @@ def _is_marked(block: InputBlock | ResultPart) -> bool:
 
 
 def _in_order_of_calls(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Clients send the results of parallel calls in any order, from one request to the next in another."""
+    """Sorts the results of parallel calls: clients send them in any order, which may change from request to request."""
     found: list[PlainMessage] = []
     places: dict[str | None, int] = {}
     for is_results, group in groupby(messages, lambda message: message.role == "tool"):

@@ -16,14 +16,14 @@ from ..sampling import OF_ANTHROPIC, samples
 
 
 class InnerPart(msgspec.Struct, frozen=True):
-    """Of a document, or of a search result."""
+    """A part of a document or a search result."""
 
     type: str = ""
     text: str | None = None
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Of a document; only that of the types text and content is read."""
+    """The source of a document; only types text and content are read."""
 
     type: str = ""
     data: str | None = None
@@ -31,7 +31,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class ResultPart(msgspec.Struct, frozen=True):
-    """Of a tool's result; only text reaches the model."""
+    """A part of a tool's result; only text reaches the model."""
 
     type: str
     text: str | None = None
@@ -44,7 +44,7 @@ class ResultPart(msgspec.Struct, frozen=True):
 
 
 class ChangedTool(msgspec.Struct, frozen=True):
-    """Only that of the type tool_reference is read."""
+    """The tool of a change; only type tool_reference is read."""
 
     type: str = ""
     name: str | None = None
@@ -61,15 +61,15 @@ class InputBlock(msgspec.Struct, frozen=True):
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
     content: str | list[ResultPart] | dict[str, Any] | None = None
-    """An object: of what a tool of Anthropic's servers found, which is not read."""
+    """An object is the result of a tool that Anthropic's servers ran, and is ignored."""
     title: str | None = None
     context: str | None = None
     source: str | Source | None = None
     is_error: bool | None = None
     tool: ChangedTool | None = None
-    """That comes or goes here."""
+    """The tool that is added or removed here."""
     cache_control: Any = None
-    """Not null: other prompts will go on differently behind it."""
+    """Not null: other prompts will differ after this block."""
 
 
 class InputTurn(msgspec.Struct, frozen=True):
@@ -77,20 +77,20 @@ class InputTurn(msgspec.Struct, frozen=True):
 
     role: str
     content: str | list[InputBlock] | None = None
-    """None: of the system, which then says how to go on, and nothing to the model."""
+    """None is allowed for a system message, which then says nothing to the model."""
     clear_at: Literal["next_user_message", "never"] | None = None
-    """Of the system's: where there is a later message of the user, its text is no longer shown."""
+    """For a system message: whether a later message of the user hides its text."""
 
 
 class ClientTool(msgspec.Struct, frozen=True):
-    """Tools of a type of their own have no schema: who serves the request would run them, or know what they take."""
+    """A tool. Tools of other types have no schema: the provider would run them, or know their input."""
 
     name: str = ""
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     type: str | None = None
     defer_loading: bool | None = None
-    """The model is told of it where the history names it."""
+    """The definition is shown where the history names the tool."""
 
 
 class ClientToolChoice(msgspec.Struct, frozen=True):
@@ -125,12 +125,12 @@ class OutputConfig(msgspec.Struct, frozen=True):
 )  # fmt: skip
 @refuses(mcp_servers=("servers of tools that the daemon would call", []))
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the prompt is made of."""
+    """The members that make the prompt."""
 
     model: Model = None
     messages: Annotated[list[InputTurn], note(
         "The conversation, in the roles user, assistant and system: a text, or blocks text, thinking, tool_use, "
-        f"tool_result (a text, or parts, of which those that are no text are shown as {NOT_SHOWN}). Also read: "
+        f"tool_result (a text, or parts, of which others than text are shown as {NOT_SHOWN}). Also read: "
         "search_result, and document with a source of type text or content, of users and in results; tool_addition, "
         "tool_removal and clear_at of the system; compaction of the assistant, as text. Ignored: redacted_thinking, "
         "fallback, mcp_tool_listing, server_tool_use with its results, and output_config of a message of the system. "
@@ -141,8 +141,8 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "A text, or blocks of text. A line x-anthropic-billing-header at its beginning, which differs from request to "
         "request, is left out.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     tools: Annotated[list[ClientTool] | None, note(
-        "name, description, input_schema. A tool with defer_loading is no part of the prompt until a tool_reference in "
-        "a result names it: its definition stands there, and from then on it may be called. Of the tools of a type "
+        "name, description, input_schema. A tool with defer_loading is not part of the prompt until a tool_reference "
+        "in a result names it: its definition stands there, and from then on it may be called. Of the tools of a type "
         "without a schema, those that the provider would run (web_search, code_execution, ...) are ignored beside "
         "others, and refused alone; those that clients run (bash, text_editor, memory, computer, browser) are refused.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
@@ -211,7 +211,7 @@ class MessageUsage(msgspec.Struct, frozen=True):
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
     output_tokens_details: OutputDetails | msgspec.UnsetType = msgspec.UNSET
-    """Where there was a thought."""
+    """Present if the answer has reasoning."""
 
 
 class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,4 +246,4 @@ class MessageError(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["error"] = "error"
     error: MessageErrorBody
     request_id: None = None
-    """It is in the head of the answer alone."""
+    """The request id is only in the head of the answer."""

@@ -34,7 +34,7 @@ _PING = _named("ping")
 
 
 class MessageWriter:
-    """Of one answer. All of a delta but its text is encoded once for its block."""
+    """Writes one answer. Everything in a delta but its text is encoded once per block."""
 
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)
 
@@ -46,7 +46,7 @@ class MessageWriter:
         self._is_begun = False
         """The message's first event was written."""
         self._open: Place | None = None
-        """Of the block that has begun and not ended."""
+        """The place of the block that is open."""
         self._n_blocks = 0
         self._delta_opens = self._delta_closes = b""
         self._calls = False
@@ -90,7 +90,7 @@ class MessageWriter:
             return self._begun(usage_of(part.usage)) + self._closed() + self._ended(part)
         if isinstance(part, Failed):
             return framing.named(b"error", _encode(error_of(part.error)))
-        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+        raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     def _begun(self, usage: MessageUsage) -> bytes:
         if self._is_begun:

@@ -42,7 +42,8 @@ async def props(request: web.Request) -> web.Response:
 
 
 async def slots(request: web.Request) -> web.Response:
-    """One for each seat; a session without one has none. In a text thread, as short work: it looks at all sessions."""
+    """Lists the slots of the model's memory; a parked session has none. In a text thread, as short work: it reads all
+    sessions."""
     state, caller = request.app[STATE], request[FACTS].caller
 
     def listed() -> web.Response:

@@ -40,7 +40,7 @@ from ..timings import Timings
     lora=("adapters", []),
 )
 class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What completions and infill share."""
+    """The members that completions and infill share."""
 
     model: Model = None
     stream: Stream = None
@@ -102,7 +102,7 @@ class NativeProbable(msgspec.Struct, frozen=True, gc=False):
     id: int
     token: str
     bytes: list[int]
-    """Of which `token` may be no more than a replacement character."""
+    """The bytes of the token: `token` may show only a replacement character."""
     logprob: float
 
 
@@ -115,14 +115,14 @@ class NativeChosen(msgspec.Struct, frozen=True, gc=False):
 
 
 class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it, unless `response_fields` choose some, by their paths."""
+    """A completion: all members, or those whose paths are in `response_fields`."""
 
     index: int = 0
     content: str = ""
     tokens: list[int] = []
-    """Where `return_tokens` asks for them."""
+    """With `return_tokens`."""
     completion_probabilities: list[NativeChosen] | msgspec.UnsetType = msgspec.UNSET
-    """Where `n_probs` asks for them."""
+    """With `n_probs`."""
     id_slot: int = -1
     stop: bool = True
     model: str = ""
@@ -151,14 +151,14 @@ class NextToken(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """A seat in the model's memory. What other owners do there is not told."""
+    """A slot in the model's memory. What other owners do there is hidden."""
 
     id: int
     n_ctx: int
     is_processing: bool
     speculative: bool = False
     session: str | None = None
-    """null: none, or another owner's."""
+    """null: no session, or another owner's."""
     tokens: int = 0
     next_token: list[NextToken] = []
 
@@ -169,13 +169,13 @@ class Modalities(msgspec.Struct, frozen=True):
 
 
 class Props(msgspec.Struct, frozen=True, kw_only=True):
-    """What llama.cpp-aware tools ask for."""
+    """Facts for llama.cpp-aware tools."""
 
     default_generation_settings: dict[str, Any]
     total_slots: int
     model_alias: str
     model_path: str
-    """Without its folder."""
+    """The file's name without its folder."""
     modalities: Modalities
     endpoint_slots: bool = True
     endpoint_props: bool = False

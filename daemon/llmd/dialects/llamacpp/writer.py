@@ -79,7 +79,7 @@ class NativeWriter:
             return framing.event(OWN.body(part.error))
         if isinstance(part, PromptTokens):  # they come with the answer's, and nobody asks for them here
             return b""
-        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+        raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     def _said(self, text: str, told: Sequence[_Told]) -> bytes:
         self._has_new_line = self._has_new_line or "\n" in text
@@ -118,7 +118,7 @@ def _probable(one: TokenProbability) -> NativeProbable:
 
 
 def chosen(told: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
-    """By path; what is not there is left out."""
+    """Returns the members at these paths; a missing one is left out."""
     found: dict[str, Any] = {}
     for path in paths:
         value: Any = told

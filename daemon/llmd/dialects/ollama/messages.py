@@ -14,7 +14,7 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 
 def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
-    """Without empty answers, as an aborted stream leaves behind. Raises ApiError naming the message."""
+    """Returns the messages without empty answers, as an aborted stream leaves. Raises ApiError naming the message."""
     check_length("messages", messages)
     newest = newest_question([message.role for message in messages])
     found = [
@@ -47,7 +47,7 @@ def _call(call: wire.OllamaCall) -> PlainToolCall:
 
 
 def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
-    """Those of type function. Raises ApiError naming the tool and its member."""
+    """Returns the tools of type function. Raises ApiError naming the tool and its member."""
     check_count("tools", len(tools or ()))
     functions = [(n, tool.function) for n, tool in enumerate(tools or ()) if tool.type in (None, "function")]
     return distinct(tool_of(f"tools[{n}].function", one.name, one.description, one.parameters) for n, one in functions)

@@ -19,7 +19,7 @@ from . import wire
 from .writer import stamp
 
 _SPOKEN = "0.13.0"
-"""Of Ollama: some clients refuse to talk to servers that are older than what they need."""
+"""A version of Ollama: some clients refuse older servers."""
 _NEVER = "9999-12-31T23:59:59Z"
 _SIZE = re.compile(r"[\d.]+[KMBT]")
 CHANGES = (
@@ -29,11 +29,11 @@ CHANGES = (
     ("POST", "/api/copy"),
     ("DELETE", "/api/delete"),
 )
-"""What of Ollama's API is about a store of models."""
+"""Endpoints that change Ollama's store of models."""
 
 
 async def greet(_: web.Request) -> web.Response:
-    """What clients ask for to see whether anybody is there."""
+    """Clients ask for it to see whether a server is there."""
     return web.Response(text="llmd is running")
 
 

@@ -31,7 +31,7 @@ def chat_of(wanted: OllamaChatRequest, headers: Headers) -> Asked | None:
 
 
 def _is_text(message: OllamaMessage) -> bool:
-    """Of the assistant, which the answer goes on with; not with its calls."""
+    """Whether the answer continues this message: a text of the assistant, without calls."""
     return message.role == "assistant" and not message.tool_calls and bool((message.content or "").strip())
 
 
@@ -80,7 +80,7 @@ def _constraint(wanted: _Request) -> Constraint | None:
 
 
 def _variables(wanted: _Request) -> dict[str, Any]:
-    """What the template is told about thinking."""
+    """Returns the template's variables about thinking."""
     think = wanted.think
     effort = "high" if think == "max" else think  # the highest that templates know
     return thinking_variables(

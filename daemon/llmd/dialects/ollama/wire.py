@@ -71,10 +71,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 @accepts(shift="the context is never shifted")
 @refuses(_debug_render_only=("the prompt instead of an answer; use /apply-template", False))
 class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What chat and generate share."""
+    """The members that chat and generate share."""
 
     IGNORES_UNKNOWN: ClassVar = True
-    """As Ollama does: its clients send options of all its versions."""
+    """Ollama ignores unknown members, too: its clients send options of all its versions."""
     model: Model = None
     stream: Annotated[bool | None, note("false: one answer instead of a line of JSON for each piece.")] = None
     format: Annotated[Literal["", "json"] | dict[str, Any] | None, note(
@@ -133,7 +133,7 @@ class EmbedRequest(_Embedding, frozen=True, kw_only=True):
 
 
 class EmbedPromptRequest(_Embedding, frozen=True, kw_only=True):
-    """What older clients send."""
+    """The request of older clients."""
 
     prompt: Annotated[str, note("A text. It is cut if it is too long.", UNBOUNDED)]
 
@@ -168,7 +168,7 @@ class ToolCallFunction(msgspec.Struct, frozen=True):
     index: int
     name: str
     arguments: msgspec.Raw
-    """An object, as it was written."""
+    """An object, as the model wrote it."""
 
 
 class ToolCallMade(msgspec.Struct, frozen=True):
@@ -184,7 +184,7 @@ class OllamaAnswerMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
 
 class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Of an answer that was generated."""
+    """The measurements of an answer."""
 
     model: str
     created_at: str
@@ -192,13 +192,13 @@ class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     done_reason: Literal["stop", "length"] | LoadReason | Literal[""] = ""
     total_duration: int = 0
     load_duration: int = 0
-    """Waiting for the model."""
+    """Time in the queue."""
     prompt_eval_count: int = 0
     prompt_eval_duration: int = 0
     eval_count: int = 0
     eval_duration: int = 0
     logprobs: list[ChosenToken] = []
-    """Of the tokens of this line, or of all."""
+    """Log probabilities of the tokens of this line, or of the whole answer."""
 
 
 class OllamaChat(_Measured, frozen=True, kw_only=True, omit_defaults=True):
@@ -275,7 +275,7 @@ class ShownModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OllamaError(msgspec.Struct, frozen=True):
-    """`code` and `param` are ours."""
+    """An error; `code` and `param` are llmd's."""
 
     error: str
     code: str

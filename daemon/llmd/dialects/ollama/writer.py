@@ -23,7 +23,7 @@ DoneReason = Literal["stop", "length"]
 _DONE: dict[EndReason, DoneReason] = {"end": "stop", "stop": "stop", "length": "length"}
 _NS_PER_MS = 1_000_000
 _OPEN = b',"done":false}' + framing.LINE_CLOSES
-"""How a line of an answer ends that goes on."""
+"""The end of a line that is not the last."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -39,19 +39,19 @@ def stamp(seconds: float) -> str:
 
 
 def facts_of(state: State) -> dict[str, Any]:
-    """Which model it is, and when it began to answer."""
+    """The model, and the time at which it began to answer."""
     return {"model": state.model_id, "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
 class _Calls:
-    """Tool calls as they come in pieces. Ollama's are told whole."""
+    """Collects the pieces of tool calls: Ollama's are returned whole."""
 
     def __init__(self) -> None:
         self._open: ToolCallPiece | None = None
         self._arguments: list[str] = []
 
     def add(self, piece: ToolCallPiece) -> list[wire.ToolCallMade | str]:
-        """The call before it, if this is the first piece of another one."""
+        """Returns the call before it, if this is the first piece of another one."""
         done = self.close(is_cut=True) if self._open is not None and piece.call != self._open.call else []
         if self._open is None:
             self._open = piece
@@ -73,11 +73,11 @@ class _Calls:
 
 
 class _OllamaWriter(ABC):
-    """What chat and generate share. All of a line but its text is encoded once."""
+    """The writer that chat and generate share. Everything in a line but its text is encoded once."""
 
     framing = framing.LINES
     _text_opens: bytes
-    """Of a line, from its facts to its text."""
+    """The bytes of a line from its facts to its text."""
     _thinking_opens: bytes
     _closes: bytes
 
@@ -109,7 +109,7 @@ class _OllamaWriter(ABC):
         return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Log probabilities are told in the line of the text before them."""
+        """Puts log probabilities in the line of the text before them."""
         lines: list[bytes] = []
         for part in parts:
             if not isinstance(part, LogProbabilities):
@@ -135,7 +135,7 @@ class _OllamaWriter(ABC):
             return self._called(self._calls.close(is_cut=part.is_cut)) + msgspec.json.encode(end) + framing.LINE_CLOSES
         if isinstance(part, Failed):
             return ENVELOPE.body(part.error) + framing.LINE_CLOSES
-        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+        raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     def _called(self, made: list[wire.ToolCallMade | str]) -> bytes:
         lines = []

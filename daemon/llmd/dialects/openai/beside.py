@@ -1,4 +1,4 @@
-"""What OpenAI's completions tell beside their text, in wholes and in events: log probabilities, token ids, usage and
+"""The members of OpenAI's completions beside their text, streamed or not: log probabilities, token ids, usage and
 timings so far."""
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .wire.answer import CompletionTokensDetails, PromptProgress, PromptTokensDe
 Told = LogProbabilities | TokenIds | PromptTokens | Progress | SoFar
 KINDS = (LogProbabilities, TokenIds, PromptTokens, Progress, SoFar)
 OPEN = b',"finish_reason":null}]}' + framing.CLOSES
-"""How an event of an answer ends that goes on."""
+"""The end of an event that is not the last of its answer."""
 _encode = msgspec.json.encode
 
 
 def usage_of(ends: Sequence[End], n_each: int) -> Usage:
-    """Of all answers, `n_each` to each prompt."""
+    """Returns the usage of all answers, `n_each` to each prompt."""
     prompts = {end.index // n_each: end.usage for end in reversed(ends)}.values()
     n_prompt = sum(used.n_prompt for used in prompts)
     n_generated = sum(end.usage.n_generated + end.usage.n_discarded for end in ends)
@@ -42,7 +42,7 @@ def _usage(n_prompt: int, n_cached: int, n_generated: int, n_reasoning: int = 0)
 
 
 class Beside:
-    """Of one writer."""
+    """The members that one writer adds."""
 
     def __init__(self, *, is_chat: bool, has_timings: bool, has_running_usage: bool) -> None:
         self._is_chat = is_chat
@@ -69,7 +69,7 @@ class Beside:
         return found
 
     def members(self, parts: Sequence[Part], ends: Sequence[End]) -> dict[str, Any]:
-        """Of the whole."""
+        """Members of the whole answer."""
         found: dict[str, Any] = {"timings": timings_of(ends[0])} if self._has_timings else {}
         if self._is_chat:
             prompt = next((part.tokens for part in parts if isinstance(part, PromptTokens)), None)
@@ -79,8 +79,8 @@ class Beside:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def events(self, parts: Sequence[Part], write: Callable[[Part], bytes], no_text: Callable[[int], bytes]) -> bytes:
-        """What is told of a part goes into its event. `write` makes the events of all other parts, `no_text` one that
-        has none."""
+        """Puts what is reported about a part into its event. `write` makes the events of all other parts, `no_text` one
+        without text."""
         found: list[bytes] = []
         chunk: _Chunk | None = None
         for part in parts:
@@ -124,7 +124,7 @@ class Beside:
 
 
 class _Chunk:
-    """An event, and more for it: members of its choice, and its own."""
+    """An event, and members that are added to its choice and to itself."""
 
     def __init__(self, index: int, event: bytes) -> None:
         self._index = index
@@ -132,7 +132,7 @@ class _Chunk:
         self._choice = self._members = b""
 
     def is_of(self, part: Told) -> bool:
-        """Whether that may be told in it."""
+        """Whether this part may be reported in the event."""
         return (
             part.index == self._index and self._event.endswith(OPEN) and not isinstance(part, PromptTokens | Progress)
         )

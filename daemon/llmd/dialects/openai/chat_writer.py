@@ -41,7 +41,7 @@ class ChatWriter(AnswerWriter):
         self._is_legacy = is_legacy
         self._customs = customs
         self._inputs: dict[int, dict[int, CustomInput]] = {}
-        """Texts that are being told, by answer and call."""
+        """Texts of custom calls that are open, by answer and call."""
         self._calling: set[int] = set()
         """Answers that have called something."""
 
@@ -91,7 +91,7 @@ class ChatWriter(AnswerWriter):
         return self._delta(piece.index, _calls(opens))
 
     def _finish(self, end: End) -> bytes:
-        """Behind what is still to be told of texts."""
+        """Writes the rests of texts of custom calls, then the last event."""
         rests = [(call, reading.rest()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
         told = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
         return b"".join(told) + super()._finish(end)
@@ -130,7 +130,7 @@ def _function(piece: ToolCallPiece) -> dict[str, str]:
 
 
 def calls_of(parts: Sequence[Part], customs: frozenset[str]) -> list[CalledTool]:
-    """Of one answer, in their order."""
+    """Returns the calls of one answer, in their order."""
     pieces: dict[int, list[ToolCallPiece]] = {}
     for part in parts:
         if isinstance(part, ToolCallPiece):

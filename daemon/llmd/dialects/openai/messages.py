@@ -25,7 +25,7 @@ _THOUGHTS = ("thinking", "reasoning")
 
 
 def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
-    """Without the empty answers that an aborted stream left behind.
+    """Returns the messages without empty answers, as an aborted stream leaves.
 
     Raises ApiError naming the message that cannot be rendered.
     """
@@ -101,7 +101,7 @@ def _part(path: str, part: wire.ContentPart, is_told: bool) -> str:
 
 
 def _reasoning(message: wire.Message) -> str | None:
-    """Of several names the first that has text."""
+    """Returns the reasoning under the first name that has text."""
     given = [getattr(message, name) for name in _REASONING]
     if message.role == "assistant" and isinstance(message.content, list):
         thoughts = [part.thinking or part.text or "" for part in message.content if part.type in _THOUGHTS]

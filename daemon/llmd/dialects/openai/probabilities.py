@@ -16,12 +16,12 @@ class ChatLogprobs(msgspec.Struct, frozen=True):
 
 
 class CompletionLogprobs(msgspec.Struct, frozen=True):
-    """A list each, with a member for each token."""
+    """Lists with one member for each token."""
 
     tokens: list[str]
     token_logprobs: list[float]
     top_logprobs: list[dict[str, float]] | None
-    """With the chosen token, which need not be one of the likeliest; null: none were asked for."""
+    """Includes the chosen token, which need not be one of the most likely; null: not requested."""
     text_offset: list[int]
 
 
@@ -41,7 +41,7 @@ def completion_logprobs(parts: Sequence[LogProbabilities]) -> CompletionLogprobs
 
 
 def _by_text(likely: list[TokenProbability], chosen: TokenProbability) -> dict[str, float]:
-    """Of several with one text the likeliest."""
+    """Keeps the most likely of several tokens with one text."""
     found: dict[str, float] = {}
     for one in (*likely, chosen):
         found.setdefault(text_of(one), one.log_probability)

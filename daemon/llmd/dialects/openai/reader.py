@@ -61,7 +61,7 @@ def _continues(wanted: ChatCompletionRequest, messages: Sequence[PlainMessage]) 
         message = f"{param}: the answer goes on with a message, and add_generation_prompt asks for a new one."
         raise ApiError("invalid_value", message, param)
     if messages[-1].role != "assistant" or messages[-1].tool_calls:
-        raise ApiError("invalid_value", f"{param}: the last message is no text of the assistant.", param)
+        raise ApiError("invalid_value", f"{param}: the last message must be a text of the assistant.", param)
     return True
 
 
@@ -80,7 +80,7 @@ def completion_of(wanted: CompletionRequest, headers: Headers) -> Asked:
 
 
 def _own(wanted: GenerationRequest, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
-    """Fields of Asked. The first of `lengths` that is there counts, else `length`."""
+    """Returns fields of Asked. The first of `lengths` that is set counts, else `length`."""
     given = ((name, getattr(wanted, name)) for name in lengths)
     limit = next(((name, value) for name, value in given if value is not None), None)
     is_mute = limit == ("n_predict", 0)
@@ -106,7 +106,7 @@ def _told(wanted: GenerationRequest, n_prompts: int) -> dict[str, Any]:
 
 
 def prompts_of(wanted: CompletionRequest) -> list[RawPrompt]:
-    """There is no template but the client, whose control words therefore are such."""
+    """Returns the prompts. The client is the template here: its control words are control tokens."""
     given = _each(wanted.prompt)
     return [
         RawPrompt(

@@ -1,4 +1,4 @@
-"""From the fields that ask for a form of the answer to the one form that it must have. Pure."""
+"""Reads the constraint of the answer from the members that may set one. Pure."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) ->
     try:
         msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):
-        raise ApiError("invalid_value", f"{param}: {shown(schema)} is no JSON.", param) from None
+        raise ApiError("invalid_value", f"{param}: {shown(schema)} is not valid JSON.", param) from None
     return Constraint("json_schema", schema, param)

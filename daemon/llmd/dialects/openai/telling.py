@@ -1,5 +1,5 @@
-"""How many answers there are, and what is told beside their text: the fields that ask for it, what they ask for, and
-what the writer has to know."""
+"""The number of answers, and what is reported beside their text: reads the members that ask for it, for the pipeline
+and for the writer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def writing_of(wanted: GenerationRequest, asked: Asked, *, has_usage: bool, has_
 
 
 def _several(wanted: GenerationRequest, n_prompts: int, is_stream: bool) -> tuple[int, int]:
-    """How many are told of each prompt, and of how many tried ones; 0: of all."""
+    """Returns how many answers are returned to each prompt, and how many are generated for that; 0: no more."""
     n_answers = 1 if wanted.n is None else check_range("n", wanted.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if wanted.best_of is None else check_range("best_of", wanted.best_of, 1, limits.ANSWERS_MAX)
     if n_tried < n_answers:
@@ -60,7 +60,7 @@ def _several(wanted: GenerationRequest, n_prompts: int, is_stream: bool) -> tupl
 
 
 def logprobs_of_chat(logprobs: bool | None, top_logprobs: int | None, n_probs: int | None) -> int | None:
-    """How many of the likeliest are told beside each token; None: no log probabilities."""
+    """Returns how many of the most likely tokens are reported with each token; None: no log probabilities."""
     return _either(logprobs_of(logprobs, top_logprobs), n_probs)
 
 

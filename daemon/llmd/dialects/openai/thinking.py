@@ -1,4 +1,4 @@
-"""From the fields about thinking to what the template and the engine are told. Pure."""
+"""Reads the members about thinking, for the template and for the engine. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .wire import request as wire
 
 
 def variables_of(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
-    """What the template is told; of several members that disagree the plainest wins."""
+    """Returns the template's variables; of several members that disagree the plainest wins."""
     thinking, reasoning = wanted.thinking or wire.Thinking(), wanted.reasoning or wire.Reasoning()
     effort = wanted.reasoning_effort if wanted.reasoning_effort is not None else reasoning.effort
     wishes = wanted.enable_thinking, SWITCHES.get(thinking.type or ""), reasoning.enabled
@@ -19,7 +19,7 @@ def variables_of(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
 
 
 def thinking_tokens_max_of(wanted: wire.ChatCompletionRequest) -> int | None:
-    """Of several the first that is there; -1 asks for no limit. Raises ApiError naming the field."""
+    """Returns the first budget that is set; -1 asks for no limit. Raises ApiError naming the field."""
     thinking, reasoning = wanted.thinking or wire.Thinking(), wanted.reasoning or wire.Reasoning()
     given = (
         ("thinking_budget_tokens", wanted.thinking_budget_tokens),

@@ -13,7 +13,7 @@ from .wire import request as wire
 
 
 def tools_of(wanted: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
-    """Functions and custom tools: others name what their maker runs, and the model cannot call it.
+    """Returns functions and custom tools: tools of other types are run by the provider, and the model cannot call them.
 
     Raises ApiError naming the tool and its member.
     """
@@ -46,14 +46,14 @@ def _tool(path: str, function: wire.ChatFunction) -> Tool:
 
 
 def custom_names(wanted: wire.ChatCompletionRequest) -> frozenset[str]:
-    """Of the tools whose calls are told as those of custom ones. Of several with one name the first counts."""
+    """Names of the tools whose calls are reported as custom ones. Of several with one name the first counts."""
     named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in wanted.tools or ()]
     kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
     return frozenset(name for name, kind in kinds.items() if kind == "custom")
 
 
 def is_legacy(wanted: wire.ChatCompletionRequest) -> bool:
-    """Whether calls are told as the first interface had them: one for each answer, without an id."""
+    """Whether calls have the form of the first interface: one per answer, without an id."""
     return bool(wanted.functions)
 
 

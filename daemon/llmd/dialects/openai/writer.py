@@ -25,22 +25,22 @@ from .wire.answer import (
 )
 
 ENVELOPE = OWN
-"""What is nobody's else speaks this dialect, too."""
+"""OpenAI's envelope is that of all endpoints without a dialect."""
 _DONE = framing.event(b"[DONE]")
 FINISH: dict[EndReason, FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
 encode_text = msgspec.json.Encoder().encode
 
 
 class AnswerWriter(ABC):
-    """What both kinds of completion share. All of an event but its text is encoded once, so that a token costs
-    one small join."""
+    """The writer that both kinds of completion share. Everything in an event but its text is encoded once, so that a
+    token costs one small join."""
 
     framing = framing.EVENTS
     _id_prefix: str
     _chunk_kind: str
     _whole_kind: type[ChatCompletion] | type[Completion]
     _text_opens: bytes
-    """Of a choice, from its index to its text."""
+    """The bytes of a choice from its index to its text."""
     _text_closes: bytes
     _no_text: bytes
 
@@ -68,9 +68,9 @@ class AnswerWriter(ABC):
         self._include_usage = include_usage
         self._ends: list[End] = []
         self._head = b""
-        """Of every event, as far as its choices."""
+        """The beginning of every event, up to its choices."""
         self._heads: dict[int, bytes] = {}
-        """Of events with text, by the answer's index."""
+        """Beginnings of events with text, by the answer's index."""
         self._tail = self._text_closes + OPEN
 
     def whole(self, parts: Sequence[Part]) -> bytes:
@@ -88,7 +88,7 @@ class AnswerWriter(ABC):
 
     @abstractmethod
     def _whole_choice(self, parts: Sequence[Part], end: End) -> ChatChoice | CompletionChoice:
-        """`parts`: of this answer."""
+        """Makes the choice of one answer from its parts."""
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class AnswerWriter(ABC):
         return self._rare_event(part)
 
     def _rare_event(self, part: Part) -> bytes:
-        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+        raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     def _text_head(self, index: int) -> bytes:
         head = self._heads[index] = self._choice(index) + self._text_opens
@@ -160,10 +160,10 @@ class CompletionWriter(AnswerWriter):
 
 
 def ends_of(parts: Sequence[Part]) -> list[End]:
-    """In the order of the answers."""
+    """Returns the ends in the order of the answers."""
     return sorted((part for part in parts if isinstance(part, End)), key=lambda end: end.index)
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Of one answer."""
+    """Returns the text of one answer."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))

@@ -27,7 +27,7 @@ async def create_response(request: web.Request) -> web.StreamResponse:
 
 
 async def count_input_tokens(request: web.Request) -> web.Response:
-    """Of the prompt that the model would get; of one that does not fit the context, too."""
+    """Counts the tokens of the prompt, even if it does not fit the context."""
     served, sender = request.app[STATE].served, sender_of(request)
     async with in_time(request):
         wanted = await _fitting(request, await _asked(request))
@@ -43,7 +43,7 @@ async def _asked(request: web.Request) -> ResponseAsked:
 
 
 async def _fitting(request: web.Request, asked: ResponseAsked) -> Asked:
-    """Cut where it may be and has to."""
+    """Truncates the conversation if it may and has to be."""
     if asked.response.truncation != "auto":
         return asked.asked
     return await fitting(request.app[STATE].served, asked.asked, sender_of(request))

@@ -1,4 +1,4 @@
-"""The items of an answer as they come into being: each tells its own events, and in the end itself. Pure.
+"""The items of an answer while they are generated: each makes its own events, and at the end its object. Pure.
 
 An event is a name and the members behind its sequence number, as JSON without the braces (writer.py).
 """
@@ -57,7 +57,7 @@ class GrowingItem(ABC):
 
     @abstractmethod
     def told(self, status: ItemStatus) -> OutputItem:
-        """As it is by now."""
+        """Returns the item as it is now."""
 
     def _event(self, name: bytes, status: ItemStatus) -> Event:
         return name, b'%b,"item":%b' % (self._index, _encode(self.told(status)))
@@ -99,7 +99,7 @@ class GrowingMessage(GrowingItem):
 
 
 class GrowingReasoning(GrowingItem):
-    """As a summary where one was asked for, else as it is."""
+    """Reasoning: a summary if one was asked for, else the text itself."""
 
     kind = "rs"
 
@@ -144,7 +144,7 @@ class GrowingReasoning(GrowingItem):
 
 
 class GrowingCall(GrowingItem):
-    """What function and custom calls share."""
+    """The base of function and custom calls."""
 
     def __init__(self, index: int, name: ToolName, call_id: str) -> None:
         super().__init__(index)
@@ -156,7 +156,7 @@ class GrowingCall(GrowingItem):
 
     @abstractmethod
     def is_whole(self) -> bool:
-        """All of its arguments are there."""
+        """Whether all of its arguments have come."""
 
 
 class GrowingFunctionCall(GrowingCall):

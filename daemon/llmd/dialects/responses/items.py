@@ -41,7 +41,7 @@ _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "u
 _TEXTS = ("input_text", "output_text", "text")
 _PICTURES = ("computer_screenshot", "input_image")
 _ENCLOSED = "llmd:"
-"""Begins reasoning that a client keeps unread (enclosed)."""
+"""The beginning of reasoning that `enclosed` made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class InputItem:
     is_stored: bool = False
     """The request only refers to it."""
     role: str | None = None
-    """Of a message."""
+    """The role of a message."""
     id: str | None = None
-    """The client's own."""
+    """The client's own id."""
 
     def read(self, kind: type[T]) -> T:
         """Raises ApiError naming the member."""
@@ -62,7 +62,7 @@ class InputItem:
 
 
 def items_of(given: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
-    """With what is referred to in its place. Raises ApiError naming the item."""
+    """Returns the items, references replaced by the items that they name. Raises ApiError naming the item."""
     if given is None:
         return []
     if isinstance(given, str):
@@ -147,7 +147,7 @@ def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
 
 
 def _speaker(item: InputItem) -> str:
-    """The role of the message that it is, or is part of; nothing where it is none."""
+    """Returns the role of the message that the item is, or is part of; "" if it is neither."""
     if item.kind == "message":
         return item.role or ""
     if item.kind.endswith("_call_output"):
@@ -156,7 +156,7 @@ def _speaker(item: InputItem) -> str:
 
 
 def is_empty(message: PlainMessage) -> bool:
-    """An answer of nothing."""
+    """Whether the message is an empty answer."""
     return message.role == "assistant" and not message.tool_calls and not message.content.strip()
 
 
@@ -202,7 +202,7 @@ def _part(path: str, part: InputContent, is_told: Callable[[str], bool]) -> str:
 
 
 def _call(item: InputItem) -> PlainToolCall | None:
-    """None: it is no call, or one that its maker has answered already."""
+    """Returns None for an item that is not a call, or a call that the provider has answered itself."""
     if item.kind == "function_call":
         call = item.read(InputFunctionCall)
         return PlainToolCall(called_as(call.name, call.namespace), _json(call.arguments), call.call_id)
@@ -234,7 +234,7 @@ def _output(item: InputItem) -> PlainMessage:
 
 
 def _wrapped(output: dict[str, Any]) -> str:
-    """Some wrap the text; a picture of a screen comes bare."""
+    """Reads an output that is an object: some clients wrap the text; a screenshot comes bare."""
     if output.get("type") in _PICTURES:
         return not_shown("image")
     content = output.get("content")
@@ -245,7 +245,7 @@ def _wrapped(output: dict[str, Any]) -> str:
 
 
 def enclosed(thought: str) -> str:
-    """For clients that give back only what they cannot read. It is no secret: the client has the text, too."""
+    """Encodes reasoning for clients that send back only opaque text. It is no secret: the client has the text, too."""
     return _ENCLOSED + base64.b64encode(thought.encode()).decode()
 
 
@@ -255,7 +255,7 @@ def _thought(item: InputReasoning) -> str | None:
 
 
 def _opened(text: str) -> str:
-    """What others have enclosed stays unread."""
+    """Returns reasoning that `enclosed` made; that of other servers is ignored."""
     if not text.startswith(_ENCLOSED):
         return ""
     try:

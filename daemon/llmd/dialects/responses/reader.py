@@ -35,18 +35,18 @@ _encode = msgspec.json.Encoder().encode
 class ResponseAsked:
     asked: Asked
     response: Response
-    """As far as the request says it."""
+    """The members that the request determines."""
     offered: Offered
     is_summary: bool
-    """What is thought is told as a summary."""
+    """Reasoning is reported as a summary."""
     is_enclosed: bool
-    """It is told in a form that comes back with the item, too."""
+    """Reasoning is also reported in a form that clients send back with the item."""
     before: list[PlainMessage]
-    """The conversation without instructions."""
+    """The conversation without its instructions."""
     input: list[bytes]
-    """The items of this request as they are stored; none: they are not."""
+    """The items of this request, to be stored; empty: they are not stored."""
     n_stored_bytes: int
-    """Of the conversation, what was stored before."""
+    """Bytes of the conversation that were stored before."""
 
 
 def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ResponseAsked:
@@ -93,7 +93,7 @@ def _prompt(wanted: ResponseRequest, there: Offered, before: Sequence[PlainMessa
 
 
 def _variables(wanted: ResponseRequest) -> dict[str, Any]:
-    """What the template is told."""
+    """Returns the template's variables."""
     effort = wanted.reasoning.effort if wanted.reasoning is not None else None
     return {**thinking_variables(effort, wanted.enable_thinking), **(wanted.chat_template_kwargs or {})}
 

@@ -27,27 +27,27 @@ class _Identified(msgspec.Struct):
 
 
 class _Told(msgspec.Struct):
-    """Of a response, what is looked up in it."""
+    """The member of a response that is read here."""
 
     output: list[msgspec.Raw]
 
 
 class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, forbid_unknown_fields=True):
-    """Also a row of the database."""
+    """A stored response, which is also a row of the database."""
 
     id: str
     owner: int
     session: str
-    """That it was made in; "" for none."""
+    """The session that it was made in; "" for none."""
     body: bytes
-    """As it was answered."""
+    """The body of the answer."""
     input: list[bytes]
-    """Its items, in JSON. Each has an id."""
+    """The items of the request, in JSON, each with an id."""
     before: list[PlainMessage]
     """The conversation that was answered, without instructions."""
 
     def conversation(self) -> list[PlainMessage]:
-        """With the answer, as a client would send it back."""
+        """Returns the conversation with the answer, as a client would send it back."""
         answer = [msgspec.Raw(item) for item in self.output.values()]
         return [*self.before, *messages_of(items_of(answer, lambda id: None))]
 
@@ -58,13 +58,13 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
 
     @cached_property
     def output(self) -> dict[str, bytes]:
-        """Its items by their ids."""
+        """The items of the answer by their ids."""
         items = msgspec.json.decode(self.body, type=_Told).output
         return {id_of(bytes(raw)): bytes(raw) for raw in items}
 
     @cached_property
     def n_bytes(self) -> int:
-        """All of it, as if it shared nothing with the responses before it."""
+        """Its size, as if it shared nothing with the responses before it."""
         texts = 2 * len(self.body) + sum(map(len, self.input)) + sum(map(_bytes_of, self.before))
         return texts + limits.RESPONSE_BYTES_OVERHEAD
 
@@ -82,11 +82,11 @@ def _bytes_of(message: PlainMessage) -> int:
 
 @dataclass
 class _Owned:
-    """Of one owner, in order of use."""
+    """The responses of one owner, in order of use."""
 
     responses: OrderedDict[str, StoredResponse] = field(default_factory=OrderedDict)
     items: dict[str, StoredResponse] = field(default_factory=dict)
-    """By the ids of what was answered."""
+    """Responses by the ids of their items."""
     n_bytes: int = 0
 
 
@@ -98,14 +98,14 @@ class ResponseStore:
         self.n_responses = 0
         self.n_bytes = 0
         self.on_change: Callable[[int, str], None] = lambda owner, id: None
-        """Hears of each response that comes or goes."""
+        """Called for each response that is added or removed."""
 
     def find(self, owner: int, id: str) -> StoredResponse | None:
         owned = self._owners.get(owner)
         return owned.responses.get(id) if owned is not None else None
 
     def find_item(self, owner: int, id: str) -> bytes | None:
-        """Of any of the owner's answers."""
+        """Returns an item of any of the owner's responses."""
         owned = self._owners.get(owner)
         found = owned.items.get(id) if owned is not None else None
         return found.output[id] if found is not None else None
@@ -126,16 +126,16 @@ class ResponseStore:
             self._drop_oldest(max(self._owners, key=lambda owner: self._owners[owner].n_bytes))
 
     def all(self) -> list[StoredResponse]:
-        """Of each owner, the least recently used first."""
+        """Returns all responses, for each owner the least recently used first."""
         return [response for owned in self._owners.values() for response in owned.responses.values()]
 
     def use(self, response: StoredResponse) -> None:
-        """It was asked for, or continued."""
+        """Marks the response as used."""
         if self.find(response.owner, response.id) is response:
             self._owners[response.owner].responses.move_to_end(response.id)
 
     def drop(self, owner: int, id: str) -> bool:
-        """False: it was not there."""
+        """Returns False if there is no such response."""
         owned = self._owners.get(owner)
         response = owned.responses.pop(id, None) if owned is not None else None
         if owned is None or response is None:

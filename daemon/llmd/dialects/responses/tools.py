@@ -23,12 +23,12 @@ from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, T
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")
 _RUN_BY_CLIENTS = ("local_shell", "shell", "apply_patch", "computer", "computer_use_preview")
-"""Their calls are items of their own, which clients would wait for."""
+"""Their calls would be items of their own types, which clients wait for."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolName:
-    """What the client calls a tool."""
+    """The client's name of a tool."""
 
     name: str
     namespace: str | None = None
@@ -41,15 +41,15 @@ class Offered:
 
     tools: tuple[Tool, ...] = ()
     names: dict[str, ToolName] = field(default_factory=dict)
-    """By the names that the model has for them."""
+    """Names by the names that the model has for the tools."""
 
     def name_of(self, called: str) -> ToolName:
-        """A call of what was not offered is told as it came."""
+        """Returns the client's name; that of a tool that was not offered is unchanged."""
         return self.names.get(called, ToolName(called))
 
 
 def called_as(name: str, namespace: str | None) -> str:
-    """What the model calls it."""
+    """Returns the model's name of a tool."""
     if not namespace:
         return name
     return f"{namespace}{'' if namespace.endswith(_SEPARATOR) else _SEPARATOR}{name}"
@@ -86,7 +86,8 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _refuse_those_of_servers(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
-    """`lists`: of which none is told to the model."""
+    """Raises ApiError if all tools run on a provider's servers. `lists`: none of their tools is offered to the
+    model."""
     for path, tools in lists:
         for n, raw in enumerate(tools):
             kind = decoded(bytes(raw), ToolKind, f"{path}[{n}]").type
@@ -120,7 +121,7 @@ def _choice(wanted: str | ChosenTool | None) -> ToolChoice:
 
 def _chosen(path: str, tool: ChosenTool) -> str:
     if tool.type not in _CALLABLE:
-        message = f"{path}.type: {tool.type} is no tool that the model is told of."
+        message = f"{path}.type: tools of type {tool.type} are not offered to the model."
         raise ApiError("unsupported_parameter", message, f"{path}.type")
     if tool.name is None:
         raise ApiError("missing_parameter", f"{path}.name is missing.", f"{path}.name")

@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResponseWriter:
-    """Items come one after the other: the next one closes the one before."""
+    """Writes one response. Its items come one after the other: the next one closes the one before."""
 
     framing = framing.EVENTS
 
@@ -45,10 +45,10 @@ class ResponseWriter:
         self._done: list[OutputItem] = []
         self._open: GrowingItem | None = None
         self._call = -1
-        """Number of the call that is open, if one is."""
+        """Number of the open call; -1: none."""
         self._body = b""
         self._untold: list[LogProbabilities] = []
-        """Of tokens whose text may come with a later one's: blanks, and what could be a marker."""
+        """Log probabilities whose text may come with a later token: blanks, and the beginning of a marker."""
 
     def whole(self, parts: Sequence[Part]) -> bytes:
         self.events(parts)
@@ -72,7 +72,7 @@ class ResponseWriter:
         return b""
 
     def _with_logprobs(self, parts: Sequence[Part]) -> Iterator[tuple[Part, list[TextToken]]]:
-        """Log probabilities with the text that they are of. Those of other parts are told nowhere."""
+        """Yields texts with their log probabilities. Those of other parts are dropped."""
         for n, part in enumerate(parts):
             before, after = parts[n - 1] if n > 0 else None, parts[n + 1] if n + 1 < len(parts) else None
             if isinstance(part, LogProbabilities):
@@ -114,7 +114,7 @@ class ResponseWriter:
             return self._finished(part)
         if isinstance(part, Failed):
             return self._failed(part.error)
-        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+        raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     # --- items -------------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class ResponseWriter:
 
 
 def _making_up(text: str, before: list[LogProbabilities], own: list[LogProbabilities]) -> list[LogProbabilities]:
-    """Of a text its last token's own, behind those before it where together they are the text."""
+    """Returns the log probabilities of a text: its own, with those before it if together they spell the text."""
     left = text.encode()
     told = [*before, *own]
     for n in reversed(range(len(told))):

@@ -21,7 +21,7 @@ VERSION_PREFIX = "/v1"
 class Endpoint:
     method: str
     path: str
-    """As it is documented; the other spelling, with or without /v1, is served too."""
+    """The documented path; the other spelling, with or without /v1, is served too."""
     handler: Handler
     summary: str
     answer: type[Any] | None
@@ -29,19 +29,19 @@ class Endpoint:
     is_public: bool = False
     media: str = "application/json"
     generates: bool = False
-    """It answers in a session, as a whole or as a stream."""
+    """It generates an answer in a session, streamed or not."""
     framing: Framing = framing.EVENTS
-    """Of that stream."""
+    """Framing of that stream."""
     envelope: Envelope = OWN
-    """In which its errors travel."""
+    """Envelope of its errors."""
     takes_rest: bool = False
     """Its {id} is the rest of the path, slashes and all."""
     failures: tuple[str, ...] = ()
-    """Codes of errors.CODES, beside those of every endpoint and of every body."""
+    """Codes of errors.CODES, in addition to those of every endpoint and of every body."""
 
     @property
     def codes(self) -> frozenset[str]:
-        """All errors that it may answer."""
+        """Codes of all errors that it may answer."""
         keyed = () if self.is_public else KEYED
         return frozenset((*EVERYWHERE, *keyed, *(BODY if self.takes else ()), *self.failures))
 
@@ -52,7 +52,7 @@ class Endpoint:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The same, as the router matches them, and with a slash behind."""
+        """The spellings in the router's form, and with a slash at the end."""
         if self.takes_rest:
             return tuple(path.replace("{id}", "{id:.+}") for path in self.spellings)
         paths = (path.replace("{id}", "{id:[^/]+}") for path in self.spellings)  # aiohttp's own {id} has no braces

@@ -1,4 +1,4 @@
-"""Which errors an endpoint may answer, by what it does. /openapi.json lists them, and tests hold every answer to it."""
+"""The errors that an endpoint may answer, by what it does. /openapi.json lists them, and tests check every answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EVERYWHERE = (
     "forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error",
 )  # fmt: skip
 KEYED = ("invalid_api_key", "model_loading")
-"""Of what is not public: it needs a key where there are any, and the model."""
+"""Errors of endpoints that need a key, if there are any, and the model."""
 BODY = (
     "invalid_json", "invalid_type", "invalid_value", "missing_parameter", "unsupported_parameter", "request_too_large",
     "unsupported_encoding", "overloaded", "no_memory", "deadline_exceeded", "shutting_down",
@@ -23,7 +23,7 @@ ENGINE = (
 )  # fmt: skip
 GENERATES = (*RENDERS, *ENGINE, "no_generation", "constraint_failed", "cancelled", "slow_reader")
 LISTS = ("overloaded", "shutting_down")
-"""Of lists that are made in a text thread."""
+"""Errors of lists that are made in a text thread."""
 SESSION = ("session_not_found", "ambiguous_session", "invalid_session_id", "invalid_value")
 COMMAND = (*SESSION, *ENGINE, "session_busy")
 STORE = (*COMMAND, "no_state_dir")

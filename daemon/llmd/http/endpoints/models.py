@@ -16,7 +16,7 @@ from ..context import ANTHROPIC_VERSION, STATE, State
 from .wire.models import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}
-"""Of EngineInfo, where a field of ModelMeta is called otherwise."""
+"""Fields of ModelMeta whose name in EngineInfo differs."""
 
 
 def model_of(state: State) -> Model:
@@ -38,12 +38,12 @@ async def list_models(request: web.Request) -> web.Response:
 
 
 async def show_model(request: web.Request) -> web.Response:
-    """Under any name, as requests may call it."""
+    """Shows the model under any name: requests may use any."""
     return respond(_told(request))
 
 
 def _told(request: web.Request) -> Model:
-    """Anthropic's clients, who say so in a header, find their own members beside OpenAI's."""
+    """Adds members for Anthropic's clients, which send a header of their own, to OpenAI's."""
     model = model_of(request.app[STATE])
     if ANTHROPIC_VERSION not in request.headers:
         return model

@@ -128,7 +128,7 @@ def _ref(kind: type[Any]) -> dict[str, Any]:
 
 
 def _element(kind: type[Any]) -> type[Any]:
-    """Of a list; anything else is itself."""
+    """Returns the element type of a list, or any other type itself."""
     found: type[Any] = get_args(kind)[0] if get_origin(kind) is list else kind
     return found
 

@@ -86,7 +86,7 @@ async def delete_saved(request: web.Request) -> web.Response:
     owner = _owner_meant(request)
 
     async def whole() -> Reply:
-        """The answers go last: where the session could not be removed, it keeps them."""
+        """Removes the answers last: if the session cannot be removed, it keeps them."""
         reply = await state.engine.unsave(owner, label)
         if reply.status == Status.OK:
             await saved_answers.write(owner, label, None)
@@ -98,7 +98,7 @@ async def delete_saved(request: web.Request) -> web.Response:
 
 
 def _nothing_to_save(state: State, owner: int, name: str) -> ApiError:
-    """There is no such session, or it is empty."""
+    """The error for a session that does not exist, or is empty."""
     again(state, owner, name)
     return ApiError("nothing_to_save", None, "id")
 
@@ -107,7 +107,7 @@ def _label(name: str) -> str:
     if not session_key.is_valid(name):
         raise ApiError(
             "invalid_value",
-            f"name: {shown(name)} is no name for a saved session; it needs 1 to {limits.SESSION_ID_CHARS_MAX} "
+            f"name: {shown(name)} is not a valid name for a saved session: use 1 to {limits.SESSION_ID_CHARS_MAX} "
             "printable ASCII characters without spaces.",
             "name",
         )

@@ -98,7 +98,7 @@ def exists(name: str, advice: str) -> ApiError:
 
 
 def name_for(value: str, param: str, old: str | None = None) -> str:
-    """A session's id, other than `old`."""
+    """Returns the id of a session. Raises ApiError if it is invalid, or the same as `old`."""
     if not session_key.is_valid(value):
         raise session_key.invalid(value, param)
     if value == old:

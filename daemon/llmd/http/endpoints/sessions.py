@@ -59,7 +59,7 @@ async def delete_session(request: web.Request) -> web.Response:
 
 
 def _was_there(reply: Reply) -> bool:
-    """Who wants a session to be empty or gone has that, too, when it is not there."""
+    """Returns False for a session that does not exist: it is empty and gone already."""
     if reply.status == Status.NOT_FOUND:
         return False
     check("", reply)
@@ -67,7 +67,7 @@ def _was_there(reply: Reply) -> bool:
 
 
 def meant(request: web.Request) -> tuple[int, str]:
-    """An open session's owner and name, or what may be those of one that has only files: the engine knows."""
+    """Returns owner and name of an open session, or of one that may exist only on disk: the engine knows."""
     try:
         found = find(request)
     except ApiError as error:
@@ -107,7 +107,7 @@ def find(request: web.Request) -> Session:
 
 
 def find_any(request: web.Request) -> Session:
-    """Also what requests without a session left in one place, by the id under which it is listed."""
+    """Finds a session, or the place of requests without a session, by the id under which it is listed."""
     match = _SCRATCH.fullmatch(request.match_info["id"])
     if match is None:
         return find(request)
@@ -127,7 +127,7 @@ def again(state: State, owner: int, name: str) -> Session:
 
 
 def owner_asked(request: web.Request) -> int | None:
-    """By name or by number. Who is no admin learns no names."""
+    """Returns the owner in the query, a name or a number. Only administrators may use other owners' names."""
     text, caller = request.query.get("owner"), request[FACTS].caller
     if text is None:
         return None
@@ -136,7 +136,7 @@ def owner_asked(request: web.Request) -> int | None:
     if owner is None:
         raise ApiError(
             "invalid_value",
-            f"owner: {shown(text)} is no owner's name, and not a number from 0 to {limits.UINT32_MAX}.",
+            f"owner: {shown(text)} is neither an owner's name nor a number from 0 to {limits.UINT32_MAX}.",
             "owner",
         )
     return owner
@@ -200,7 +200,7 @@ def _session(state: State, id: str, views: list[SessionView]) -> Session:
 
 
 def _empty(state: State, owner: int, name: str) -> Session:
-    """A session that is not there, as one that holds nothing."""
+    """Describes a session that does not exist as one that holds nothing."""
     return Session(
         id=name, owner=owner, owner_name=state.keys.name_of(owner), client=None, last_words=None, slot=-1,
         state="empty", pinned=False, tokens=0, visible_tokens=0, context_tokens=state.engine.info.n_ctx, waiting=0,

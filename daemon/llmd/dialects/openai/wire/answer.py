@@ -1,4 +1,4 @@
-"""What is answered: chat and text completions, and embeddings."""
+"""Answers: chat and text completions, and embeddings."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Usage(msgspec.Struct, frozen=True):
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
-    """Where the model thought."""
+    """Present if the answer has reasoning."""
 
 
 class PromptProgress(msgspec.Struct, frozen=True):
-    """As llama.cpp tells it, in tokens."""
+    """The progress of the prefill, in llama.cpp's form, in tokens."""
 
     total: int
     cache: int
@@ -54,7 +54,7 @@ class CalledCustom(msgspec.Struct, frozen=True):
 
 
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
-    """Of its type the one that is there."""
+    """A tool call; the member named by its type is present."""
 
     id: str
     type: Literal["function", "custom"] = "function"
@@ -65,7 +65,7 @@ class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
     content: str | None
-    """Null: there is nothing but calls."""
+    """null: there are only calls."""
     refusal: None = None
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[CalledTool] | UnsetType = UNSET

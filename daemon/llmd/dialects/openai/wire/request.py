@@ -1,4 +1,4 @@
-"""What is asked: chat and text completions, and embeddings. Types only, no I/O."""
+"""Requests: chat and text completions, and embeddings. Types only, no I/O."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class StreamOptions(msgspec.Struct, frozen=True):
 
 
 class ContentPart(msgspec.Struct, frozen=True):
-    """One part of a message's content: text, under one of its names, or what the assistant thought."""
+    """One part of a message's content: text, under one of its names, or reasoning of the assistant."""
 
     type: str
     text: str | None = None
     thinking: str | None = None
     refusal: str | None = None
     cache_control: Any = None
-    """Not null: other prompts will go on differently behind it."""
+    """Not null: other prompts will differ after this part."""
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class CustomCall(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """Of a function, or of a custom tool."""
+    """A call of a function or of a custom tool."""
 
     function: FunctionCall | None = None
     custom: CustomCall | None = None
@@ -82,9 +82,9 @@ class Message(msgspec.Struct, frozen=True):
     reasoning: Any = None
     reasoning_text: Any = None
     thinking: Any = None
-    """What was thought, under the names that servers give it; what is no text is not read."""
+    """Reasoning, under the names that servers give it; a value that is not a text is ignored."""
     cache_control: Any = None
-    """As in a part."""
+    """The same as in a part."""
 
 
 class ChatFunction(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class ChatCustomTool(msgspec.Struct, frozen=True):
 
 
 class ChatTool(msgspec.Struct, frozen=True):
-    """Of type function or custom, or nothing that the model could call."""
+    """A tool; one of another type than function or custom is not offered to the model."""
 
     type: str | None = None
     function: ChatFunction | None = None
@@ -153,11 +153,11 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
     schema: dict[str, Any] | None = None
-    """As llama-server has it: beside either type, and kept to as if strict."""
+    """llama-server's form: with either type, and enforced as if strict."""
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """As vLLM has them. One of them."""
+    """vLLM's form; one of the members."""
 
     json: Annotated[str | dict[str, Any] | None, note("A JSON schema for the answer.")] = None
     json_object: Annotated[bool | None, note("true: the answer is a JSON object.")] = None

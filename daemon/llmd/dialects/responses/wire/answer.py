@@ -1,4 +1,4 @@
-"""What is answered: a response, its items, and lists of them."""
+"""Answers: a response, its items, and lists of them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustom
 class CachedInput(msgspec.Struct, frozen=True):
     cached_tokens: int
     cache_write_tokens: int = 0
-    """What is charged for elsewhere."""
+    """Providers charge for these."""
 
 
 class ReasonedOutput(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     truncation: Literal["auto", "disabled"]
     usage: ResponseUsage | None = None
     session: SessionReport | UnsetType = UNSET
-    """What became of the session; at the end."""
+    """The session and how it was reused; at the end."""
 
 
 class ResponseDeleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What is asked. Items and tools are kept as they came: each kind is read by itself, unknown ones not at all."""
+"""Requests. Items and tools are kept as they came: each kind is decoded by itself, unknown ones are ignored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ...sampling import OF_RESPONSES, samples
 
 
 class InputKind(msgspec.Struct, frozen=True):
-    """What is looked at first. Without a type it is a message, or a reference to an item."""
+    """The members that tell the kind of an item. Without a type it is a message, or a reference to an item."""
 
     type: str | None = None
     role: str | None = None
@@ -75,7 +75,7 @@ class InputCustomCall(msgspec.Struct, frozen=True):
 
 
 class InputCallOutput(msgspec.Struct, frozen=True):
-    """Of a tool, whatever its kind."""
+    """The output of a tool of any kind."""
 
     output: str | list[InputContent] | dict[str, Any] | None = None
     call_id: str | None = None
@@ -83,7 +83,7 @@ class InputCallOutput(msgspec.Struct, frozen=True):
 
 
 class InputOtherCall(msgspec.Struct, frozen=True):
-    """Of a tool that the client runs and that is no function of its own: a shell, a patch."""
+    """A call of a tool that the client runs and that is not a function: a shell, a patch."""
 
     call_id: str | None = None
     arguments: Any = None
@@ -109,7 +109,7 @@ class FunctionTool(msgspec.Struct, frozen=True):
 
 
 class CustomGrammar(Grammar, frozen=True, tag="grammar"):
-    """Of a custom tool."""
+    """The grammar of a custom tool."""
 
 
 class CustomTool(msgspec.Struct, frozen=True):

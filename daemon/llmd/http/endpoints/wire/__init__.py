@@ -1,4 +1,5 @@
-"""What our own endpoints take and answer, one file per family. Types only, no I/O. Here: those that the table names."""
+"""Requests and answers of llmd's own endpoints, one file per family; here those that the table names. Types only, no
+I/O."""
 
 from .explain import Explanation
 from .health import Health, Readiness

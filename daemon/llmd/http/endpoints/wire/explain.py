@@ -8,14 +8,14 @@ import msgspec
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where the prompt left what the session held: as text, and as the tokens of each side, which may differ where the
-    text does not."""
+    """Where the prompt differs from what the session held: texts, and the tokens of each side, which may differ
+    although the texts are equal."""
 
     at: int
     before: str
-    """What both have."""
+    """Text before that point."""
     resident: str | None
-    """What the session held from there; null: not known for certain."""
+    """Text that the session held from there; null: not known for certain."""
     prompt: str
     resident_tokens: list[int] | None
     prompt_tokens: list[int]
@@ -24,7 +24,7 @@ class Divergence(msgspec.Struct, frozen=True):
 class ExplainedTurn(msgspec.Struct, frozen=True):
     at_ms: int
     slot: int | None
-    """The timeline it went to; null: it was refused."""
+    """The slot of its branch; null: it was refused."""
     reason: str | None
     """null: it ended before it began."""
     reason_text: str | None

@@ -22,6 +22,6 @@ class Readiness(msgspec.Struct, frozen=True):
     requests: int
     seconds_without_progress: float
     loaded_per_mille: int = 1000
-    """Of the model."""
+    """How much of the model has been read."""
     seconds_loading: float | None = None
-    """Since when it has been loading; null: it is there."""
+    """Seconds since loading began; null: the model is loaded."""

@@ -16,20 +16,20 @@ class ModelMeta(msgspec.Struct, frozen=True):
     n_params: int
     size: int
     host_bytes: int
-    """Of `size`, what the CPU computes with although there is a GPU."""
+    """Bytes of `size` that the CPU computes with although there is a GPU."""
     memory: str
     architecture: str
     description: str
     backend: str
     n_threads: int
-    """Of a step: as asked for, or as measured when the model was opened."""
+    """Threads of a step: as configured, or as measured when the model was opened."""
     fingerprint: str
     sampling: dict[str, Any]
-    """What a request gets that asks for nothing: the model's own recommendation where it has one."""
+    """Defaults of a request: the model's own recommendations, else llmd's."""
     n_embedding: int
     """Numbers of an embedding; 0: the model makes none."""
     n_embedding_tokens: int
-    """Of a text to embed, at most."""
+    """The most tokens of a text to embed."""
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 class AnthropicModel(Model, frozen=True, kw_only=True):
-    """With what Anthropic's clients read of it."""
+    """A model with the members that Anthropic's clients read."""
 
     type: Literal["model"] = "model"
     display_name: str
@@ -55,12 +55,12 @@ class AnthropicModel(Model, frozen=True, kw_only=True):
     """RFC 3339."""
     max_input_tokens: int
     max_tokens: int
-    """Of an answer; prompt and answer together have no more than the context."""
+    """The longest answer; prompt and answer together have no more tokens than the context."""
     lifecycle: Literal["active"] = "active"
 
 
 class AnthropicModelList(ModelList, frozen=True, kw_only=True):
-    """Likewise: a page, and the only one."""
+    """A page with what Anthropic's clients read, and the only one."""
 
     first_id: str
     last_id: str

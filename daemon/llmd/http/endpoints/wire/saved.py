@@ -8,14 +8,14 @@ import msgspec
 
 
 class SaveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The name under which the session is saved, or was."""
+    """The name under which the session is saved."""
 
     name: str
 
 
 class LoadRequest(SaveRequest, frozen=True, forbid_unknown_fields=True):
     replace: bool = False
-    """A session of that id makes way."""
+    """Replace a session that has this id."""
 
 
 class SessionSaved(msgspec.Struct, frozen=True):
@@ -41,9 +41,9 @@ class SavedList(msgspec.Struct, frozen=True):
 
     data: list[Saved]
     own_max: int
-    """As many may one owner save,"""
+    """The most sessions that one owner may save."""
     all_max: int
-    """and all together."""
+    """The most sessions that all owners may save."""
     object: Literal["list"] = "list"
 
 

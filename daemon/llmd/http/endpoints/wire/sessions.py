@@ -59,7 +59,7 @@ class Session(Timeline, frozen=True, kw_only=True):
 class Places(msgspec.Struct, frozen=True):
     named: int
     named_used: int
-    """Timelines of named sessions in the model's memory, those of others included."""
+    """Branches of named sessions in the model's memory, those of other owners included."""
     scratch: int
     parked: int
     parked_max: int
@@ -69,14 +69,14 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """What sessions take outside the model's memory."""
+    """Memory and disk of sessions outside the model's memory."""
 
     parked_bytes: int
     """In memory and on disk."""
     parked_bytes_max: int
     """In memory; the rest goes to disk."""
     disk_bytes: int
-    """Of states on the disk, older ones of sessions in use included."""
+    """Bytes of states on disk, including older states of sessions in use."""
     disk_bytes_max: int
     """0: there is no state directory."""
     disk_refuses: bool
@@ -85,7 +85,7 @@ class Storage(msgspec.Struct, frozen=True):
     checkpoint_bytes: int
     checkpoint_bytes_max: int
     state_dir: str | None
-    """Told to those who may administer; null: memory only."""
+    """Shown to administrators only; null: memory only."""
 
 
 class SessionList(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class SessionList(msgspec.Struct, frozen=True):
     places: Places
     storage: Storage
     scratch: list[Session]
-    """What requests without a session left, the last used first. Each id can be shown and explained."""
+    """Places of requests without a session, the last used first. Each id can be shown and explained."""
     object: Literal["list"] = "list"
 
 
@@ -103,7 +103,7 @@ class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: int | str | None = None
     """A count of tokens, `last_user`, or `turn:N`: before the last message of the user, or the N-th. Default: all."""
     replace: bool = False
-    """A session that has the id already is closed for the fork; otherwise it is session_exists."""
+    """Close a session that has the id already; false: that is the error session_exists."""
 
 
 class PinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,16 +118,16 @@ class SessionDeleted(msgspec.Struct, frozen=True):
     id: str
     session_id: str
     deleted: bool
-    """Whether there was one."""
+    """Whether the session existed."""
     closed: bool = True
-    """It is closed now, whether there was one or not."""
+    """It is closed now, whether it existed or not."""
     object: Literal["session.deleted"] = "session.deleted"
 
 
 class SessionReset(Session, frozen=True, kw_only=True):
-    """The session as it is now; one that was not there is as empty, and its slot is -1."""
+    """The session as it is now; one that did not exist is empty, with slot -1."""
 
     session_id: str
     existed: bool
     reset: bool = True
-    """It holds nothing now, whether there was one or not."""
+    """It is empty now, whether it existed or not."""

@@ -33,7 +33,7 @@ class DetokenizeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class DetokenizedText(msgspec.Struct, frozen=True):
-    """The same text under llama.cpp's name and vLLM's."""
+    """The same text under the names of llama.cpp and of vLLM."""
 
     content: str
     prompt: str
