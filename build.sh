@@ -276,16 +276,18 @@ setup_exact() {
 
 # --- C tests ---------------------------------------------------------------------------------------------------------
 
-# run_c_tests DIRECTORY [--without PROGRAM]... [--only PROGRAM]... [wrapper]: every test program, one line each; fails when
-# one fails.
+# run_c_tests DIRECTORY [--without PROGRAM]... [--only PROGRAM]... [wrapper]: every test program, C_TEST_JOBS at a time and one
+# line each; fails when one fails. Most programs have one busy thread: one at a time, they leave all other cores idle.
 run_c_tests() {
-    local directory=$1 program log passed=0 failed=0 without=" " only=" "
+    local directory=$1 program results passed failed without=" " only=" "
     shift
     while [[ ${1:-} == --without || ${1:-} == --only ]]; do
         [ "$1" = --only ] && only+="$2 " || without+="$2 "
         shift 2
     done
     mkdir -p "$LOGS"
+    results=$LOGS/$(basename "$directory")-tests.results
+    : >"$results"
     for program in "$directory"/tests/test_*; do
         [ -x "$program" ] && [ -e "$ROOT/tests/c/${program##*/}.c" ] || continue # a deleted test leaves its program
         [[ $only == " " || $only == *" ${program##*/} "* ]] || continue
@@ -293,18 +295,29 @@ run_c_tests() {
             say "  left out: ${program##*/} ($(basename "$directory"))"
             continue
         fi
-        log=$LOGS/$(basename "$directory")-$(basename "$program").log
-        if (cd "$ROOT" && LLMD_TEST_MODELS=$BUILD/models timeout "${C_TEST_SECONDS:-600}" "$@" "$program") >"$log" 2>&1; then
-            passed=$((passed + 1))
-            say "  passed: $(basename "$program") ($(basename "$directory"))"
-        else
-            failed=$((failed + 1))
-            tail -n 60 "$log" >&2
-            say "  FAILED: $(basename "$program") ($(basename "$directory")), log: $log"
-        fi
+        while [ "$(jobs -pr | wc -l)" -ge "${C_TEST_JOBS:-$JOBS}" ]; do wait -n || true; done
+        run_c_test "$program" "$@" >>"$results" &
     done
+    wait
+    passed=$(grep -c '^passed' "$results" || true)
+    failed=$(grep -c '^FAILED' "$results" || true)
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
+
+# run_c_test PROGRAM [wrapper]: prints `passed` or `FAILED` and the program; says it, with the log's tail when it failed.
+run_c_test() {
+    local program=$1 variant log result=passed
+    shift
+    variant=$(basename "$(dirname "$(dirname "$program")")")
+    log=$LOGS/$variant-${program##*/}.log
+    (cd "$ROOT" && LLMD_TEST_MODELS=$BUILD/models timeout "${C_TEST_SECONDS:-600}" "$@" "$program") >"$log" 2>&1 || result=FAILED
+    echo "$result ${program##*/}"
+    if [ "$result" = passed ]; then
+        say "  passed: ${program##*/} ($variant)"
+    else
+        say "$(tail -n 60 "$log")"$'\n'"  FAILED: ${program##*/} ($variant), log: $log"
+    fi
 }
 
 DEVICE_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed test_pool test_offload test_device_full)
@@ -313,8 +326,9 @@ DEVICE_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed tes
 run_device_tests() {
     local -a only
     read -r -d '' -a only < <(printf -- '--only %s\n' "${DEVICE_TESTS[@]}") || true
-    # a device of software takes minutes to compile its shaders, for each program and class
-    C_TEST_SECONDS=3600 LLMD_TEST_DEVICE=$2 run_c_tests "$1" "${only[@]}"
+    # A device of software takes minutes to compile its shaders, for each program and class. One at a time: they would fight
+    # for the device's memory.
+    C_TEST_JOBS=1 C_TEST_SECONDS=3600 LLMD_TEST_DEVICE=$2 run_c_tests "$1" "${only[@]}"
 }
 
 sanitizer_build() {
