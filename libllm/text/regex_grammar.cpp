@@ -155,7 +155,11 @@ std::string json_escaped(const std::string &text)
     std::string out;
     for (const char c : text) {
         const uint8_t byte = static_cast<uint8_t>(c);
-        out += byte < 0x80 ? escaped(byte) : std::string(1, c);
+        if (byte < 0x20 || c == '"' || c == '\\') {
+            out += escaped(byte);
+        } else {
+            out += c;
+        }
     }
     return out;
 }

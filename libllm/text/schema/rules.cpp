@@ -38,8 +38,6 @@ huge ::= [1-9] fraction [eE] "+"? ("1" [6-9] | [2-9] [0-9] | [1-9] [0-9] [0-9])
 
 const char *const SHORT_ESCAPES = "\nn\tt\rr\bb\ff\"\"\\\\";
 
-using ranges = std::vector<grammar_range>;
-
 std::string shown(uint32_t c)
 {
     char text[16];
@@ -53,7 +51,7 @@ std::string shown(uint32_t c)
     return text;
 }
 
-std::string set_text(const ranges &set, bool is_negated)
+std::string set_text(const character_set &set, bool is_negated)
 {
     std::string out = is_negated ? "[^" : "[";
     for (const grammar_range &r : set) {
@@ -62,19 +60,14 @@ std::string set_text(const ranges &set, bool is_negated)
     return out + "]";
 }
 
-bool covers(const ranges &set, uint32_t low, uint32_t high)
+bool covers(const character_set &set, uint32_t low, uint32_t high)
 {
     return std::any_of(set.begin(), set.end(), [&](const auto &r) { return r.low <= low && high <= r.high; });
 }
 
-/* The two parts of a set of characters, as JSON writes them: as they are, and escaped. "": there are none. */
-struct written_set {
-    std::string plain, escaped;
-};
-
-written_set written(const ranges &set)
+rules::written_set written_as_json(const character_set &set)
 {
-    ranges others; /* neither plain nor in the set */
+    character_set others; /* neither plain nor in the set */
     uint32_t next = 0;
     for (const grammar_range &r : set) {
         if (r.low > next) {
@@ -87,7 +80,7 @@ written_set written(const ranges &set)
     }
     others.insert(others.end(), {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}});
     std::sort(others.begin(), others.end(), [](const auto &a, const auto &b) { return a.low < b.low; });
-    ranges negated, plain;
+    character_set negated, plain;
     next = 0;
     for (const grammar_range &r : others) {
         if (!negated.empty() && r.low <= negated.back().high + 1) {
@@ -105,7 +98,7 @@ written_set written(const ranges &set)
     if (next <= CHARACTER_LAST) {
         plain.push_back({next, CHARACTER_LAST});
     }
-    written_set out;
+    rules::written_set out;
     const bool is_short =
         negated.size() < plain.size() || (negated.size() == plain.size() && plain.back().high == CHARACTER_LAST);
     out.plain = plain.empty() ? "" : is_short ? set_text(negated, true) : set_text(plain, false);
@@ -129,10 +122,11 @@ class automaton_writer {
   public:
     /* bare_close: what ends a text that is written as it is; NULL: texts are JSON. */
     automaton_writer(rules &to, const automaton &texts, const std::string *bare_close)
-        : out(to), a(texts), close(bare_close), names(texts.states.size()), is_open(texts.states.size())
+        : out(to), a(texts), close(bare_close), end(grammar_literal(close == nullptr ? "\"" : *close)),
+          names(texts.states.size()), is_open(texts.states.size())
     {}
 
-    std::string write(uint32_t state)
+    const std::string &write(uint32_t state)
     {
         if (!names[state].empty()) {
             return names[state];
@@ -157,28 +151,11 @@ class automaton_writer {
     rules &out;
     const automaton &a;
     const std::string *close;
+    const std::string end;
     std::vector<std::string> names;
     std::vector<bool> is_open;
-
-    std::string spelled(const std::string &text) const
-    {
-        return close == nullptr ? json_escaped(text) : text;
-    }
-
-    std::string end() const
-    {
-        return close == nullptr ? "\"" : *close;
-    }
-
-    /* The sets that are written for this one: in JSON, some characters are escaped. */
-    std::vector<std::string> sets_of(const ranges &set) const
-    {
-        if (close != nullptr) {
-            return {set_text(set, false)};
-        }
-        const written_set w = written(set);
-        return {w.plain, w.escaped};
-    }
+    std::vector<automaton::way> ways; /* of the states that are being written, one after the other, by target */
+    character_set set;                /* that is being written */
 
     bool is_universal(uint32_t state) const
     {
@@ -197,36 +174,65 @@ class automaton_writer {
 
     std::string body_of(uint32_t state)
     {
-        std::map<uint32_t, ranges> by_target;
-        for (const automaton::way &w : a.states[state].ways) {
-            by_target[w.to].push_back({w.low, w.high});
-        }
+        const size_t first = ways.size();
+        const auto begin = [&] { return ways.begin() + static_cast<std::ptrdiff_t>(first); };
+        ways.insert(ways.end(), a.states[state].ways.begin(), a.states[state].ways.end());
+        std::sort(begin(), ways.end(),
+                  [](const auto &l, const auto &r) { return l.to != r.to ? l.to < r.to : l.low < r.low; });
+        const size_t end_of_ways = ways.size();
         std::string body;
-        const auto add = [&](const std::string &way) { body += (body.empty() ? "" : " | ") + way; };
-        for (const auto &[to, set] : by_target) {
-            if (set.size() == 1 && set[0].low == set[0].high && set[0].low >= 0x20) {
-                add(literal_from(set[0].low, to));
-                continue;
+        body.reserve(128);
+        for (size_t i = first, next = i; i < end_of_ways; i = next) {
+            while (next < end_of_ways && ways[next].to == ways[i].to) {
+                next++;
             }
-            if (close == nullptr && is_universal(to)) {
-                add(out.add_begun(set));
-                continue;
-            }
-            const std::string next = write(to);
-            for (const std::string &part : sets_of(set)) {
-                if (!part.empty()) {
-                    add(part + " " + next);
-                }
-            }
+            add_ways(body, i, next);
         }
+        ways.resize(first);
         if (a.states[state].is_end) {
-            add(grammar_literal(end()));
+            add_way(body, end, "");
         }
         return body;
     }
 
+    static void add_way(std::string &body, const std::string &first, const std::string &next)
+    {
+        body += body.empty() ? "" : " | ";
+        body += first;
+        body += next.empty() ? "" : " ";
+        body += next;
+    }
+
+    /* Of `ways`, from `begin` on: all lead to the same state. */
+    void add_ways(std::string &body, size_t begin, size_t after)
+    {
+        const automaton::way one = ways[begin];
+        if (after == begin + 1 && one.low == one.high && one.low >= 0x20) {
+            add_literal(body, one.low, one.to);
+            return;
+        }
+        const bool is_begun = close == nullptr && is_universal(one.to);
+        const std::string *next = is_begun ? nullptr : &write(one.to); /* first, since it uses the set, too */
+        set.clear();
+        for (size_t i = begin; i < after; i++) {
+            set.push_back({ways[i].low, ways[i].high});
+        }
+        if (is_begun) {
+            add_way(body, out.add_begun(set), "");
+        } else if (close != nullptr) {
+            add_way(body, set_text(set, false), *next);
+        } else { /* in JSON, some characters are escaped */
+            const rules::written_set &w = out.written(set);
+            for (const std::string *part : {&w.plain, &w.escaped}) {
+                if (!part->empty()) {
+                    add_way(body, *part, *next);
+                }
+            }
+        }
+    }
+
     /* Goes on as long as there is one way only. */
-    std::string literal_from(uint32_t first, uint32_t to)
+    void add_literal(std::string &body, uint32_t first, uint32_t to)
     {
         std::string text = utf8_of(first);
         for (size_t n = 0; n < 256 && !is_open[to] && names[to].empty(); n++) {
@@ -237,11 +243,15 @@ class automaton_writer {
             text += utf8_of(next->low);
             to = next->to;
         }
+        if (close == nullptr) {
+            text = json_escaped(text);
+        }
         const automaton::state &s = a.states[to];
         if (s.is_end && s.ways.empty()) {
-            return grammar_literal(spelled(text) + end());
+            add_way(body, grammar_literal(text + (close == nullptr ? "\"" : *close)), "");
+        } else {
+            add_way(body, grammar_literal(text), write(to));
         }
-        return grammar_literal(spelled(text)) + " " + write(to);
     }
 };
 
@@ -266,7 +276,10 @@ void rules::define(const std::string &name, const std::string &body)
     if (n_bytes > bytes_max) {
         throw grammar_too_large("the schema unfolds to a grammar of more than " + std::to_string(bytes_max) + " bytes");
     }
-    text += name + " ::= " + body + "\n";
+    text += name;
+    text += " ::= ";
+    text += body;
+    text += '\n';
 }
 
 std::string rules::add(const std::string &body)
@@ -288,26 +301,52 @@ void rules::forget(const mark &since)
         known.erase(known.find(*order[i]));
     }
     order.resize(since.n_known);
-    begun.clear();
+    sets.clear();
     text.resize(since.n_text);
     n_names = since.n_names;
     n_bytes = since.n_bytes;
 }
 
-/* Wherever names are excluded, most characters lead to any text: looked up here, since writing a set takes longer than that. */
-std::string rules::add_begun(const std::vector<grammar_range> &set)
+size_t rules::set_order::operator()(const character_set &set) const
 {
-    std::vector<std::pair<uint32_t, uint32_t>> key;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const grammar_range &r : set) {
-        key.emplace_back(r.low, r.high);
+        hash = (hash ^ (static_cast<uint64_t>(r.low) << 32 | r.high)) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
     }
-    std::string &name = begun[std::move(key)];
-    if (name.empty()) {
-        const written_set w = written(set);
-        name = add(w.plain + (w.plain.empty() ? "" : " tail") + (w.plain.empty() || w.escaped.empty() ? "" : " | ") +
-                   w.escaped + (w.escaped.empty() ? "" : " tail"));
+    return hash;
+}
+
+bool rules::set_order::operator()(const character_set &a, const character_set &b) const
+{
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const auto &l, const auto &r) { return l.low == r.low && l.high == r.high; });
+}
+
+rules::known_set &rules::known_set_of(const character_set &set)
+{
+    auto found = sets.find(set);
+    if (found == sets.end()) {
+        found = sets.emplace(set, known_set{written_as_json(set), ""}).first;
     }
-    return name;
+    return found->second;
+}
+
+const rules::written_set &rules::written(const character_set &set)
+{
+    return known_set_of(set).written;
+}
+
+const std::string &rules::add_begun(const character_set &set)
+{
+    known_set &one = known_set_of(set);
+    if (one.begun.empty()) {
+        const written_set &w = one.written;
+        one.begun =
+            add(w.plain + (w.plain.empty() ? "" : " tail") + (w.plain.empty() || w.escaped.empty() ? "" : " | ") +
+                w.escaped + (w.escaped.empty() ? "" : " tail"));
+    }
+    return one.begun;
 }
 
 std::string rules::add_texts(const automaton &texts)

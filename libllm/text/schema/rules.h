@@ -3,7 +3,6 @@
 #ifndef LLM_SCHEMA_RULES_H
 #define LLM_SCHEMA_RULES_H
 
-#include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -29,7 +28,13 @@ class rules {
     std::string add_texts(const automaton &texts);
 
     /* Returns the rule of any text within a JSON string that begins with one of these characters. */
-    std::string add_begun(const std::vector<grammar_range> &set);
+    const std::string &add_begun(const character_set &set);
+
+    /* A set of characters within a JSON string: those written as they are, and those written as escapes. "": none. */
+    struct written_set {
+        std::string plain, escaped;
+    };
+    const written_set &written(const character_set &set);
 
     /* One of these texts as it is, without quotes and escapes, and then `close`. */
     std::string add_bare_texts(const automaton &texts, const std::string &close);
@@ -54,9 +59,20 @@ class rules {
     size_t bytes_max, n_names = 0, n_bytes = 0;
     work_budget &budget;
     std::string text;
-    std::unordered_map<std::string, std::string> known;                      /* by body */
-    std::vector<const std::string *> order;                                  /* bodies as they became known */
-    std::map<std::vector<std::pair<uint32_t, uint32_t>>, std::string> begun; /* by the ranges of the set */
+    std::unordered_map<std::string, std::string> known; /* by body */
+    std::vector<const std::string *> order;             /* bodies as they became known */
+
+    /* Automata repeat a few sets in thousands of states, and writing a set takes longer than all the rest of a state. */
+    struct known_set {
+        written_set written;
+        std::string begun; /* name of the rule; "": not added */
+    };
+    struct set_order {
+        size_t operator()(const character_set &set) const;
+        bool operator()(const character_set &a, const character_set &b) const;
+    };
+    std::unordered_map<character_set, known_set, set_order, set_order> sets;
+    known_set &known_set_of(const character_set &set);
 
     std::string exactly(const std::string &unit, size_t n);
     std::string at_most(const std::string &unit, size_t n);
