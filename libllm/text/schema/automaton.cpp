@@ -45,16 +45,46 @@ void add_way(std::vector<automaton::way> &ways, automaton::way next)
     }
 }
 
+/* The states that lead to each state, one for each of their ways. In one array, since a list for each takes longer to make. */
+class predecessors {
+  public:
+    explicit predecessors(const automaton &a) : begins(a.states.size() + 2, 0)
+    {
+        for (const automaton::state &s : a.states) {
+            for (const automaton::way &w : s.ways) {
+                begins[w.to + 2]++;
+            }
+        }
+        std::partial_sum(begins.begin(), begins.end(), begins.begin());
+        states.resize(begins.back());
+        for (uint32_t i = 0; i < a.states.size(); i++) {
+            for (const automaton::way &w : a.states[i].ways) {
+                states[begins[w.to + 1]++] = i; /* so that it ends as the beginning of the next one */
+            }
+        }
+    }
+
+    const uint32_t *begin(uint32_t of) const
+    {
+        return states.data() + begins[of];
+    }
+
+    const uint32_t *end(uint32_t of) const
+    {
+        return states.data() + begins[of + 1];
+    }
+
+  private:
+    std::vector<uint32_t> begins, states;
+};
+
 /* The states from which an end can be reached. */
 std::vector<bool> living(const automaton &a)
 {
-    std::vector<std::vector<uint32_t>> from(a.states.size());
+    const predecessors from(a);
     std::vector<bool> lives(a.states.size(), false);
     std::vector<uint32_t> todo;
     for (uint32_t i = 0; i < a.states.size(); i++) {
-        for (const automaton::way &w : a.states[i].ways) {
-            from[w.to].push_back(i);
-        }
         if (a.states[i].is_end) {
             lives[i] = true;
             todo.push_back(i);
@@ -63,10 +93,10 @@ std::vector<bool> living(const automaton &a)
     while (!todo.empty()) {
         const uint32_t at = todo.back();
         todo.pop_back();
-        for (const uint32_t before : from[at]) {
-            if (!lives[before]) {
-                lives[before] = true;
-                todo.push_back(before);
+        for (const uint32_t *before = from.begin(at); before != from.end(at); before++) {
+            if (!lives[*before]) {
+                lives[*before] = true;
+                todo.push_back(*before);
             }
         }
     }
@@ -79,15 +109,11 @@ std::vector<bool> living(const automaton &a)
 class partition {
   public:
     partition(const automaton &of_states, work_budget &spent)
-        : a(of_states), budget(spent), of(a.states.size(), 0), members(1), from(a.states.size()),
-          is_changed(a.states.size(), false)
+        : a(of_states), budget(spent), of(a.states.size(), 0), members(1), from(a), is_changed(a.states.size(), false)
     {
         std::vector<uint32_t> ends, others;
         for (uint32_t i = 0; i < a.states.size(); i++) {
             (a.states[i].is_end ? ends : others).push_back(i);
-            for (const automaton::way &w : a.states[i].ways) {
-                from[w.to].push_back(i);
-            }
         }
         members[0] = others.empty() ? ends : others;
         if (!others.empty() && !ends.empty()) {
@@ -96,7 +122,7 @@ class partition {
         std::vector<uint32_t> todo(a.states.size());
         std::iota(todo.begin(), todo.end(), 0);
         while (!todo.empty()) {
-            todo = split(todo);
+            split(todo);
         }
     }
 
@@ -114,10 +140,17 @@ class partition {
     const automaton &a;
     work_budget &budget;
     std::vector<uint32_t> of; /* by state */
-    std::vector<std::vector<uint32_t>> members, from;
+    std::vector<std::vector<uint32_t>> members;
+    const predecessors from;
     std::vector<bool> is_changed;
 
-    using signature = std::vector<uint32_t>; /* where the characters lead */
+    /* States of one class that lead alike. */
+    struct part {
+        size_t signature, n; /* where in `signatures` it begins, and its length */
+        std::vector<uint32_t> states;
+    };
+    std::vector<uint32_t> signatures; /* of the class in hand: where the characters of each part lead */
+    std::unordered_multimap<uint64_t, size_t> part_of; /* by hash of the signature */
 
     void add_class(std::vector<uint32_t> states)
     {
@@ -127,77 +160,116 @@ class partition {
         members.push_back(std::move(states));
     }
 
-    signature signature_of(uint32_t state)
+    /* Appends the state's signature. Returns its hash. */
+    uint64_t sign(uint32_t state)
     {
-        std::vector<automaton::way> ways;
+        const size_t begin = signatures.size();
         for (const automaton::way &w : a.states[state].ways) {
-            add_way(ways, {w.low, w.high, of[w.to]});
+            const size_t n = signatures.size();
+            if (n > begin && signatures[n - 1] == of[w.to] && signatures[n - 2] + 1 == w.low) {
+                signatures[n - 2] = w.high;
+            } else {
+                signatures.insert(signatures.end(), {w.low, w.high, of[w.to]});
+            }
         }
-        budget.spend(work_budget::TRANSITION * (1 + a.states[state].ways.size()));
-        signature all;
-        for (const automaton::way &w : ways) {
-            all.insert(all.end(), {w.low, w.high, w.to});
+        uint64_t hash = 0;
+        for (size_t i = begin; i < signatures.size(); i++) {
+            hash = (hash ^ signatures[i]) * UINT64_C(0x9e3779b97f4a7c15);
+            hash ^= hash >> 32;
         }
-        return all;
+        return hash;
     }
 
-    /* The parts of a class of which some states lead elsewhere now; the others, if there are any, still lead alike. */
-    std::vector<std::vector<uint32_t>> parts_of(uint32_t number, const std::vector<uint32_t> &changed)
+    bool is_signed(const part &one, size_t begin) const
     {
-        std::map<signature, std::vector<uint32_t>> by_signature;
-        for (const uint32_t state : changed) {
-            by_signature[signature_of(state)].push_back(state);
+        const auto at = [&](size_t i) { return signatures.begin() + static_cast<std::ptrdiff_t>(i); };
+        return std::equal(at(one.signature), at(one.signature + one.n), at(begin), signatures.end());
+    }
+
+    void add_to_part(uint32_t state, std::vector<part> &parts)
+    {
+        const size_t begin = signatures.size();
+        const uint64_t hash = sign(state);
+        const auto [first, last] = part_of.equal_range(hash);
+        const auto found =
+            std::find_if(first, last, [&](const auto &one) { return is_signed(parts[one.second], begin); });
+        if (found != last) {
+            signatures.resize(begin);
+            parts[found->second].states.push_back(state);
+            return;
         }
-        std::vector<std::vector<uint32_t>> parts;
-        for (auto &[key, states] : by_signature) {
-            parts.push_back(std::move(states));
+        part_of.emplace(hash, parts.size());
+        parts.push_back({begin, signatures.size() - begin, {state}});
+    }
+
+    /* The parts of a class of which some states lead elsewhere now, by signature; the others, if there are any, still lead alike. */
+    std::vector<part> parts_of(uint32_t number, const uint32_t *changed, const uint32_t *end)
+    {
+        std::vector<part> parts;
+        signatures.clear();
+        part_of.clear();
+        for (; changed != end; changed++) {
+            budget.spend(work_budget::TRANSITION * (1 + a.states[*changed].ways.size()));
+            add_to_part(*changed, parts);
         }
-        std::vector<uint32_t> unchanged;
+        std::sort(parts.begin(), parts.end(), [&](const part &l, const part &r) {
+            const uint32_t *all = signatures.data();
+            return std::lexicographical_compare(all + l.signature, all + l.signature + l.n, all + r.signature,
+                                                all + r.signature + r.n);
+        });
+        part unchanged = {};
         for (const uint32_t state : members[number]) {
             if (!is_changed[state]) {
-                unchanged.push_back(state);
+                unchanged.states.push_back(state);
             }
         }
         budget.spend(members[number].size() / 8);
-        if (!unchanged.empty()) {
+        if (!unchanged.states.empty()) {
             parts.push_back(std::move(unchanged));
         }
         return parts;
     }
 
-    /* `changed`: states that lead to a class that is new. Returns those of which that is so after the split. */
-    std::vector<uint32_t> split(const std::vector<uint32_t> &changed)
+    /* `changed`: states that lead to a class that is new. Leaves those of which that is so after the split. */
+    void split(std::vector<uint32_t> &changed)
     {
-        std::map<uint32_t, std::vector<uint32_t>> by_class;
         for (const uint32_t state : changed) {
             is_changed[state] = true;
-            by_class[of[state]].push_back(state);
         }
-        std::vector<std::vector<uint32_t>> moved;
-        for (const auto &[number, states] : by_class) {
-            std::vector<std::vector<uint32_t>> parts = parts_of(number, states);
+        std::sort(changed.begin(), changed.end(),
+                  [&](uint32_t l, uint32_t r) { return of[l] != of[r] ? of[l] < of[r] : l < r; });
+        std::vector<part> moved;
+        for (size_t i = 0, next = 0; i < changed.size(); i = next) {
+            const uint32_t number = of[changed[i]];
+            while (next < changed.size() && of[changed[next]] == number) {
+                next++;
+            }
+            if (members[number].size() == 1) { /* nothing to tell apart */
+                budget.spend(work_budget::TRANSITION * (1 + a.states[changed[i]].ways.size()));
+                continue;
+            }
+            std::vector<part> parts = parts_of(number, changed.data() + i, changed.data() + next);
             const auto largest = std::max_element(parts.begin(), parts.end(), [](const auto &left, const auto &right) {
-                return left.size() < right.size();
+                return left.states.size() < right.states.size();
             });
             std::swap(*largest, parts.back());
-            members[number] = std::move(parts.back());
+            members[number] = std::move(parts.back().states);
             parts.pop_back();
             std::move(parts.begin(), parts.end(), std::back_inserter(moved));
         }
         for (const uint32_t state : changed) {
             is_changed[state] = false;
         }
-        std::vector<uint32_t> next;
-        for (std::vector<uint32_t> &states : moved) {
-            for (const uint32_t state : states) {
-                next.insert(next.end(), from[state].begin(), from[state].end());
+        changed.clear();
+        for (part &one : moved) {
+            for (const uint32_t state : one.states) {
+                changed.insert(changed.end(), from.begin(state), from.end(state));
             }
-            add_class(std::move(states));
+            add_class(std::move(one.states));
         }
-        budget.spend(next.size());
-        std::sort(next.begin(), next.end());
-        next.erase(std::unique(next.begin(), next.end()), next.end());
-        return next;
+        budget.spend(changed.size());
+        std::sort(changed.begin(), changed.end());
+        changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
     }
 };
 
@@ -226,8 +298,29 @@ class product {
     automaton out;
     std::unordered_map<uint64_t, uint32_t> numbers; /* by both states */
     std::vector<std::pair<uint32_t, uint32_t>> pairs;
-    std::vector<uint32_t> lows; /* of find_ways: where ranges begin */
+    std::vector<uint32_t> lows;       /* of find_ways: where ranges begin */
+    std::vector<automaton::way> ways; /* of the state in hand */
     size_t n_ways = 0;
+
+    /* Where ascending characters lead from one state; NULL: nowhere. */
+    class follower {
+      public:
+        explicit follower(const automaton::state *from)
+            : next(from != nullptr ? from->ways.data() : nullptr),
+              end(from != nullptr ? next + from->ways.size() : nullptr)
+        {}
+
+        uint32_t target(uint32_t value)
+        {
+            while (next != end && next->high < value) {
+                next++;
+            }
+            return next != end && next->low <= value ? next->to : NOWHERE;
+        }
+
+      private:
+        const automaton::way *next, *end;
+    };
 
     bool is_end(uint32_t left, uint32_t right) const
     {
@@ -279,16 +372,16 @@ class product {
         std::sort(lows.begin(), lows.end());
         lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
         budget.spend(work_budget::TRANSITION * (8 + lows.size()));
+        ways.clear();
+        follower l(left != NOWHERE ? &a.states[left] : nullptr), r(right != NOWHERE ? &b.states[right] : nullptr);
         for (size_t i = 0; i + 1 < lows.size(); i++) {
-            const uint32_t l = left != NOWHERE ? target(a.states[left], lows[i]) : NOWHERE;
-            const uint32_t r = right != NOWHERE ? target(b.states[right], lows[i]) : NOWHERE;
-            if (is_dead(l, r)) {
-                continue;
+            const uint32_t to_left = l.target(lows[i]), to_right = r.target(lows[i]);
+            if (!is_dead(to_left, to_right)) {
+                add_way(ways, {lows[i], lows[i + 1] - 1, state_of(to_left, to_right)});
             }
-            const uint32_t to = state_of(l, r);
-            add_way(out.states[number].ways, {lows[i], lows[i + 1] - 1, to});
         }
-        n_ways += out.states[number].ways.size();
+        out.states[number].ways = ways;
+        n_ways += ways.size();
         if (n_ways > WAYS_MAX) {
             throw grammar_beyond("the conditions on a text tell too many characters apart");
         }
@@ -363,6 +456,7 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
     const uint32_t any = static_cast<uint32_t>(out.states.size());
     for (automaton::state &s : out.states) {
         std::vector<automaton::way> ways;
+        ways.reserve(2 * s.ways.size() + 1);
         uint32_t next = 0;
         for (const automaton::way &w : s.ways) {
             if (w.low > next) {
@@ -455,13 +549,21 @@ automaton automaton_reduced(const automaton &a, work_budget &budget)
         }
     }
     for (uint32_t i = 0; i < a.states.size(); i++) {
+        if (!lives[i]) {
+            continue;
+        }
+        std::vector<automaton::way> &ways = trimmed.states[number[i]].ways;
+        ways.reserve(a.states[i].ways.size());
         for (const automaton::way &w : a.states[i].ways) {
-            if (lives[i] && lives[w.to]) {
-                add_way(trimmed.states[number[i]].ways, {w.low, w.high, number[w.to]});
+            if (lives[w.to]) {
+                add_way(ways, {w.low, w.high, number[w.to]});
             }
         }
     }
     const partition equal(trimmed, budget);
+    if (equal.n_classes() == trimmed.states.size()) {
+        return trimmed;
+    }
     std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* of a class, as they are met: the start stays the first */
     uint32_t n_named = 0;
     for (const uint32_t number_of_class : equal.classes()) {
@@ -479,6 +581,7 @@ automaton automaton_reduced(const automaton &a, work_budget &budget)
         }
         is_written[at] = true;
         out.states[at].is_end = trimmed.states[i].is_end;
+        out.states[at].ways.reserve(trimmed.states[i].ways.size());
         for (const automaton::way &w : trimmed.states[i].ways) {
             add_way(out.states[at].ways, {w.low, w.high, name[equal.classes()[w.to]]});
         }

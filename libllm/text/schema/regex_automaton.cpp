@@ -1,7 +1,8 @@
 #include "text/schema/regex_automaton.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "text/regex.h"
@@ -25,14 +26,15 @@ class net {
 
     automaton deterministic()
     {
-        std::vector<uint32_t> start = {first};
-        close(start);
-        (void)state_of(stepped(start, REGEX_BEGIN));
+        todo = {first};
+        close();
+        const node_set start = reached;
+        step(start, REGEX_BEGIN);
+        (void)state_reached();
         for (size_t i = 0; i < sets.size(); i++) {
-            const std::vector<uint32_t> here = sets[i];
-            const std::vector<uint32_t> last = stepped(here, REGEX_END);
-            out.states[i].is_end = !last.empty() && last.front() == 0;
-            find_ways(static_cast<uint32_t>(i), here);
+            step(*sets[i], REGEX_END);
+            out.states[i].is_end = !reached.empty() && reached.front() == 0;
+            find_ways(static_cast<uint32_t>(i), *sets[i]);
         }
         return automaton_reduced(out, budget);
     }
@@ -46,10 +48,23 @@ class net {
     static constexpr uint32_t ANYTHING = 2; /* the node after a match: the loop's body that is built first */
     std::vector<node> nodes;                /* 0: the end */
     uint32_t first = 0;
-    std::map<std::vector<uint32_t>, uint32_t> numbers;
-    std::vector<std::vector<uint32_t>> sets;
-    std::vector<uint32_t> seen;
+    using node_set = std::vector<uint32_t>; /* ascending */
+    struct set_hash {
+        size_t operator()(const node_set &set) const
+        {
+            return std::accumulate(set.begin(), set.end(), UINT64_C(0xcbf29ce484222325),
+                                   [](uint64_t hash, uint32_t at) {
+                                       hash = (hash ^ at) * UINT64_C(0x9e3779b97f4a7c15);
+                                       return hash ^ hash >> 32;
+                                   });
+        }
+    };
+    std::unordered_map<node_set, uint32_t, set_hash> numbers; /* of states, by the nodes they stand for */
+    std::vector<const node_set *> sets;                       /* the keys of `numbers` */
+    std::vector<uint32_t> seen, lows;
     uint32_t visit = 0;
+    std::vector<uint32_t> todo; /* of close */
+    node_set reached;           /* by the last step */
     automaton out;
 
     uint32_t added(character_set set, uint32_t next, uint32_t other)
@@ -113,13 +128,12 @@ class net {
         return after;
     }
 
-    /* All nodes that are reached without a character; only those that wait for one, and the end, are kept. */
-    void close(std::vector<uint32_t> &set)
+    /* All nodes that are reached from `todo` without a character; only those that wait for one, and the end, are kept. */
+    void close()
     {
         seen.resize(nodes.size(), 0);
         visit++;
-        std::vector<uint32_t> todo = std::move(set);
-        set.clear();
+        reached.clear();
         while (!todo.empty()) {
             const uint32_t at = todo.back();
             todo.pop_back();
@@ -129,50 +143,48 @@ class net {
             seen[at] = visit;
             budget.spend(1);
             if (at == 0 || !nodes[at].set.empty()) {
-                set.push_back(at);
+                reached.push_back(at);
             } else {
                 todo.push_back(nodes[at].next);
                 todo.push_back(nodes[at].other);
             }
         }
         if (seen[ANYTHING] == visit) { /* all that follows matches, whatever else is open */
-            set = {0, ANYTHING};
+            reached = {0, ANYTHING};
         }
-        std::sort(set.begin(), set.end());
+        std::sort(reached.begin(), reached.end());
     }
 
-    std::vector<uint32_t> stepped(const std::vector<uint32_t> &from, uint32_t value)
+    void step(const node_set &from, uint32_t value)
     {
-        std::vector<uint32_t> to;
         budget.spend(work_budget::TRANSITION + from.size());
         for (const uint32_t at : from) {
             const bool takes = std::any_of(nodes[at].set.begin(), nodes[at].set.end(),
                                            [&](const auto &r) { return r.low <= value && value <= r.high; });
             if (takes) {
-                to.push_back(nodes[at].next);
+                todo.push_back(nodes[at].next);
             }
         }
-        close(to);
-        return to;
+        close();
     }
 
-    uint32_t state_of(std::vector<uint32_t> set)
+    uint32_t state_reached()
     {
-        const auto [found, is_new] = numbers.try_emplace(set, static_cast<uint32_t>(sets.size()));
+        const auto [found, is_new] = numbers.try_emplace(reached, static_cast<uint32_t>(sets.size()));
         if (is_new) {
             if (sets.size() >= AUTOMATON_STATES_MAX) {
                 throw grammar_beyond("the regular expression takes more than " + std::to_string(AUTOMATON_STATES_MAX) +
                                      " states");
             }
-            sets.push_back(std::move(set));
+            sets.push_back(&found->first);
             out.states.emplace_back();
         }
         return found->second;
     }
 
-    void find_ways(uint32_t number, const std::vector<uint32_t> &here)
+    void find_ways(uint32_t number, const node_set &here)
     {
-        std::vector<uint32_t> lows;
+        lows.clear();
         for (const uint32_t at : here) {
             for (const grammar_range &r : nodes[at].set) {
                 lows.push_back(r.low);
@@ -182,9 +194,9 @@ class net {
         std::sort(lows.begin(), lows.end());
         lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
         for (size_t i = 0; i + 1 < lows.size() && lows[i] <= CHARACTER_LAST; i++) {
-            std::vector<uint32_t> to = stepped(here, lows[i]);
-            if (!to.empty()) {
-                const uint32_t state = state_of(std::move(to));
+            step(here, lows[i]);
+            if (!reached.empty()) {
+                const uint32_t state = state_reached();
                 out.states[number].ways.push_back({lows[i], std::min(lows[i + 1] - 1, CHARACTER_LAST), state});
             }
         }
