@@ -374,7 +374,8 @@ node writer::undeclared_value(const shape &s, const name_class &one, bool are_kn
 
 std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
 {
-    std::vector<name_class> classes = {{std::move(all), {}}};
+    std::vector<name_class> classes;
+    classes.push_back({std::move(all), {}});
     for (const std::string &expression : expressions) {
         const automaton &pattern = *patterns.find(expression, nullptr);
         std::vector<name_class> split;
@@ -421,18 +422,20 @@ std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node
     if (is_closed) {
         return found;
     }
-    const automaton others = automaton_of_other_texts(declared, budget);
+    automaton others = automaton_of_other_texts(declared, budget);
+    const bool is_one_class = s.names.empty() && expressions.empty(); /* what is below does not throw then */
     try {
-        automaton all = others;
+        automaton all = is_one_class ? std::move(others) : others;
         narrow_names(s, &all);
-        for (const name_class &one : classes_of(std::move(all), are_known ? expressions : std::vector<std::string>())) {
+        for (name_class &one : classes_of(std::move(all), are_known ? expressions : std::vector<std::string>())) {
             if (!one.names.is_empty()) {
-                found.push_back({one.names, undeclared_value(s, one, are_known)});
+                const node value = undeclared_value(s, one, are_known);
+                found.push_back({std::move(one.names), value});
             }
         }
     } catch (const grammar_beyond &e) {
         shapes.give_up(*n.front().schema, e.what());
-        found.assign(1, {others, {}});
+        found.assign(1, {std::move(others), {}});
     }
     return found;
 }
