@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -44,6 +45,7 @@ class reader {
     const model *m;
     std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
+    sequence unfinished; /* of the rule that is being read, and of the groups around it before that */
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;
 
@@ -113,8 +115,11 @@ class reader {
 
     uint32_t rule_of(const std::string &name)
     {
-        const auto found = names.find(name);
-        return found != names.end() ? found->second : names[name] = new_rule();
+        const auto [found, is_new] = names.try_emplace(name, 0);
+        if (is_new) {
+            found->second = new_rule();
+        }
+        return found->second;
     }
 
     void count(size_t n)
@@ -153,16 +158,17 @@ class reader {
 
     void read_alternates(uint32_t rule, bool is_group, size_t depth)
     {
-        sequence all;
-        read_sequence(all, is_group, depth);
+        const size_t begin = unfinished.size();
+        read_sequence(unfinished, is_group, depth);
         while (*at == '|') {
-            add(all, {element::ALTERNATE, false, 0, 0});
+            add(unfinished, {element::ALTERNATE, false, 0, 0});
             at++;
             skip(true);
-            read_sequence(all, is_group, depth);
+            read_sequence(unfinished, is_group, depth);
         }
-        add(all, {element::END, false, 0, 0});
-        rules[rule] = std::move(all);
+        add(unfinished, {element::END, false, 0, 0});
+        rules[rule].assign(unfinished.begin() + static_cast<long>(begin), unfinished.end());
+        unfinished.resize(begin);
     }
 
     uint32_t read_hex(int n_digits)
@@ -420,6 +426,7 @@ class reader {
         }
         grammar g;
         g.root = root->second;
+        g.rules.reserve(rules.size());
         for (const sequence &rule : rules) {
             g.rules.push_back(static_cast<uint32_t>(g.elements.size()));
             g.elements.insert(g.elements.end(), rule.begin(), rule.end());
@@ -464,42 +471,72 @@ struct beginning {
     bool is_harmless;
 };
 
-std::vector<beginning> beginnings(const grammar &g, const std::vector<bool> &is_empty, size_t rule)
+/* The beginnings of each rule, one rule after the other. */
+struct graph {
+    std::vector<beginning> all;
+    std::vector<size_t> ends; /* by rule */
+
+    size_t begin(size_t rule) const
+    {
+        return rule > 0 ? ends[rule - 1] : 0;
+    }
+};
+
+graph beginnings(const grammar &g, const std::vector<bool> &is_empty)
 {
-    std::vector<beginning> found;
-    bool is_beginning = true, is_first = true;
-    for (size_t i = g.rules[rule]; g.elements[i].is != element::END; i++) {
-        const element &e = g.elements[i];
-        if (e.is == element::ALTERNATE) {
-            is_beginning = is_first = true;
-        } else if (is_beginning && e.is == element::RULE) {
-            found.push_back({e.value, !is_first && g.elements[i + 1].ends_sequence()});
-            is_beginning = is_empty[e.value];
-            is_first = false;
-        } else {
-            is_beginning = false;
+    graph found;
+    for (const uint32_t rule : g.rules) {
+        bool is_beginning = true, is_first = true;
+        for (size_t i = rule; g.elements[i].is != element::END; i++) {
+            const element &e = g.elements[i];
+            if (e.is == element::ALTERNATE) {
+                is_beginning = is_first = true;
+            } else if (is_beginning && e.is == element::RULE) {
+                found.all.push_back({e.value, !is_first && g.elements[i + 1].ends_sequence()});
+                is_beginning = is_empty[e.value];
+                is_first = false;
+            } else {
+                is_beginning = false;
+            }
         }
+        found.ends.push_back(found.all.size());
     }
     return found;
 }
 
-using graph = std::vector<std::vector<beginning>>;
+/* From each rule to those that begin with it. */
+graph turned_around(const graph &forth)
+{
+    const size_t n = forth.ends.size();
+    graph back = {std::vector<beginning>(forth.all.size()), std::vector<size_t>(n + 1, 0)};
+    for (const beginning &to : forth.all) {
+        back.ends[to.rule + 1]++;
+    }
+    std::partial_sum(back.ends.begin(), back.ends.end(), back.ends.begin());
+    for (uint32_t rule = 0; rule < n; rule++) {
+        for (size_t i = forth.begin(rule); i < forth.ends[rule]; i++) {
+            back.all[back.ends[forth.all[i].rule]++] = {rule, true}; /* so that it ends as the end */
+        }
+    }
+    return back;
+}
 
 /* Marks what can be reached from `first` and is not marked yet, and appends it, the deepest first. */
-void visit(const graph &all, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks, std::vector<uint32_t> &order)
+void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks,
+           std::vector<uint32_t> &order)
 {
-    std::vector<std::pair<uint32_t, size_t>> path;
+    std::vector<std::pair<uint32_t, size_t>> path; /* with the next edge */
     const auto enter = [&](uint32_t rule) {
         if (marks[rule] == 0) {
             marks[rule] = mark;
-            path.emplace_back(rule, 0);
+            path.emplace_back(rule, edges.begin(rule));
         }
     };
     for (enter(first); !path.empty();) {
         const auto [rule, next] = path.back();
-        if (next < all[rule].size()) {
+        if (next < edges.ends[rule]) {
             path.back().second++;
-            enter(all[rule][next].rule);
+            enter(edges.all[next].rule);
         } else {
             order.push_back(rule);
             path.pop_back();
@@ -510,15 +547,8 @@ void visit(const graph &all, uint32_t first, uint32_t mark, std::vector<uint32_t
 /* Groups of rules that begin with each other (Kosaraju): in such a group, only what is harmless may be. */
 void refuse_left_recursion(const grammar &g)
 {
-    const std::vector<bool> is_empty = empty_rules(g);
+    const graph forth = beginnings(g, empty_rules(g)), back = turned_around(forth);
     const uint32_t n = static_cast<uint32_t>(g.rules.size());
-    graph forth(n), back(n);
-    for (uint32_t rule = 0; rule < n; rule++) {
-        forth[rule] = beginnings(g, is_empty, rule);
-        for (const beginning &to : forth[rule]) {
-            back[to.rule].push_back({rule, true});
-        }
-    }
     std::vector<uint32_t> marks(n, 0), groups(n, 0), order, members;
     for (uint32_t rule = 0; rule < n; rule++) {
         visit(forth, rule, 1, marks, order);
@@ -527,8 +557,8 @@ void refuse_left_recursion(const grammar &g)
         visit(back, order[i], order[i] + 1, groups, members);
     }
     for (uint32_t rule = 0; rule < n; rule++) {
-        for (const beginning &to : forth[rule]) {
-            if (groups[rule] == groups[to.rule] && !to.is_harmless) {
+        for (size_t i = forth.begin(rule); i < forth.ends[rule]; i++) {
+            if (groups[rule] == groups[forth.all[i].rule] && !forth.all[i].is_harmless) {
                 throw grammar_fault("the grammar has a rule that begins with itself (left recursion)");
             }
         }
