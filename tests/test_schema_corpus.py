@@ -57,6 +57,13 @@ def test_samples_and_mutations_repeat(tmp_path: Path) -> None:
     assert any(one["schema"] != OPEN for one in damaged)
 
 
+def test_damage_of_one_schema_leaves_the_next_alone(tmp_path: Path) -> None:
+    path = tmp_path / "Web---0.json"
+    path.write_text(json.dumps({"schema": OPEN, "tests": []}))
+    first = [json.dumps(one) for one in corpus.mutated(path, 1000, 1)]
+    assert first == [json.dumps(one) for one in corpus.mutated(path, 1000, 1)]
+
+
 def test_results_add_up() -> None:
     results = tally.Results()
     right = {"compile_us": 1000, "masks_us": [500.0, 2000.0], "tests": [[True, True], [False, False]]}

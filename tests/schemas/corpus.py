@@ -6,6 +6,7 @@ of such objects.
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
@@ -98,19 +99,20 @@ def mutated(path: Path, n: int, seed: int) -> Iterator[Json]:
 def _damaged(schema: Json, rng: random.Random) -> Json:
     places = list(_places(schema))
     if not places:
-        return {rng.choice(KEYWORDS): rng.choice(AWKWARD)}
+        return {rng.choice(KEYWORDS): copy.deepcopy(rng.choice(AWKWARD))}
     container, key = rng.choice(places)
     other_container, other_key = rng.choice(places)
     other = json.loads(json.dumps(other_container[other_key]))
+    awkward = copy.deepcopy(rng.choice(AWKWARD))  # later damage must not change AWKWARD itself
     kind = rng.randrange(5)
     if kind == 0:
-        container[key] = rng.choice(AWKWARD)
+        container[key] = awkward
     elif kind == 1:
         container[key] = other
     elif kind == 2:
         del container[key]
     elif isinstance(container, dict):
-        container[rng.choice(KEYWORDS)] = other if kind == 3 else rng.choice(AWKWARD)
+        container[rng.choice(KEYWORDS)] = other if kind == 3 else awkward
     else:
         container.append(other)
     return schema
