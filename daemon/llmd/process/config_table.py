@@ -52,8 +52,8 @@ class Config:
         "a path or sim:CLASS",
         MODEL,
         "PATH",
-        "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, "
-        "sim:hybrid, sim:none,embed=N (default: the embedded model)",
+        "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, sim:hybrid, "
+        "sim:none,embed=N (default: the model that comes with llmd)",
     )
     model_id: str = option(
         "", text, "a name", MODEL, "NAME", "name of the model in answers (default: the model's own name)"
@@ -67,7 +67,7 @@ class Config:
         "an address",
         SERVER,
         "ADDRESS",
-        "address to listen on; any other than loopback needs --api-key-file, or --open on",
+        "address to listen on; an address that is not loopback needs --api-key-file or --open on",
     )
     port: int = option(
         8000, integer(0, 65535), "a port from 0 to 65535; 0 picks a free one", SERVER, "PORT", "TCP port to listen on"
@@ -78,7 +78,7 @@ class Config:
         "a path",
         SERVER,
         "PATH",
-        "unix socket to listen on; every user who may open it is an administrator",
+        "unix socket to listen on; every user who can open the socket is an administrator",
     )
     config: Path | None = option(
         None,
@@ -86,7 +86,7 @@ class Config:
         "a path",
         SERVER,
         "FILE",
-        "TOML file with any of these options (ctx_size = 8192); flags and environment variables override it",
+        "TOML file with options (ctx_size = 8192); flags and environment variables override the file",
     )
     state_dir: Path | None = option(
         default_state_dir,
@@ -94,8 +94,8 @@ class Config:
         "a path, or none",
         SERVER,
         "DIR",
-        "directory for sessions that survive a restart and for parked sessions that do not fit --park-memory; none: "
-        "keep everything in memory",
+        "directory for sessions that survive a restart and for parked states beyond --park-memory; none: keep "
+        "sessions in memory only",
     )
     body_limit: int = option(
         64 * KIB**2,
@@ -112,7 +112,7 @@ class Config:
         "seconds, 0 to 86400",
         SERVER,
         "S",
-        "time that running requests get to finish after SIGTERM",
+        "time that running requests have to finish after SIGTERM",
         "seconds",
     )
     ctx_size: int = option(
@@ -121,8 +121,8 @@ class Config:
         "0 to 16777216 tokens (8k is 8192); 0 is the model's own",
         SESSIONS,
         "N",
-        "context size: tokens that one session may hold, or one text for an embedding model; 0: what the model was "
-        "trained for, at most 131072 (8192 for a text) and what fits --kv-memory",
+        "context size: maximum tokens of a branch, or of a text for an embedding model; 0: the context that the "
+        "model was trained for, at most 131072 (8192 for embeddings) and at most what fits --kv-memory",
         "tokens",
     )
     max_sessions: int = option(
@@ -131,10 +131,15 @@ class Config:
         f"1 to {PLACES_MAX - 1}",
         SESSIONS,
         "N",
-        "places for named sessions in the model's memory; a session takes 1 to --session-timelines of them",
+        "slots in the model's memory for named sessions; each branch of a session needs one slot while it runs",
     )
     scratch_sessions: int = option(
-        4, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
+        4,
+        integer(1, PLACES_MAX - 1),
+        f"1 to {PLACES_MAX - 1}",
+        SESSIONS,
+        "N",
+        "slots in the model's memory for requests that name no session",
     )
     scratch_reuse: bool = option(
         True,
@@ -142,7 +147,7 @@ class Config:
         "on or off",
         SESSIONS,
         "on|off",
-        "let requests without a session name reuse the state of earlier ones",
+        "let requests that name no session reuse the state of earlier requests",
     )
     capacity_policy: str = option(
         "park",
@@ -150,8 +155,8 @@ class Config:
         "park, evict or refuse",
         SESSIONS,
         "POLICY",
-        "when all places are taken: park moves the least recently used idle session to host memory, then to disk; "
-        "evict forgets it; refuse answers 429",
+        "if a request needs a slot and all slots are taken: park moves the least recently used idle session to "
+        "host memory, then to disk; evict forgets that session; refuse answers the request with 429",
     )
     session_timelines: int = option(
         3,
@@ -159,7 +164,7 @@ class Config:
         f"1 to {TIMELINES_MAX}",
         SESSIONS,
         "N",
-        "histories that one session may hold side by side; each takes one place",
+        "maximum branches of one session; a branch is one token history with its state",
     )
     max_parked: int = option(
         64,
@@ -167,7 +172,7 @@ class Config:
         f"1 to {PARKED_MAX}",
         SESSIONS,
         "N",
-        "parked sessions to keep in addition to the places",
+        "maximum parked branches to keep in addition to the branches in slots",
     )
     park_memory: int = option(
         0,
@@ -175,7 +180,7 @@ class Config:
         "a size such as 2G; 0 is automatic",
         SESSIONS,
         "SIZE",
-        "host memory for parked sessions; beyond it they go to disk; 0: a tenth of free memory",
+        "host memory for parked states; states beyond this size go to disk; 0: a tenth of free memory",
         "bytes",
     )
     park_disk: int = option(
@@ -184,8 +189,8 @@ class Config:
         "a size such as 20G; 0 is automatic",
         SESSIONS,
         "SIZE",
-        "disk for the states of sessions in --state-dir; beyond it the least recently used are dropped, their tokens "
-        "are kept; 0: half of what is free at the start",
+        "disk space for the states of sessions in --state-dir; beyond this size llmd drops the least recently used "
+        "states and keeps their tokens; 0: half of the space that is free at the start",
         "bytes",
     )
     checkpoint_memory: int = option(
@@ -203,7 +208,7 @@ class Config:
         "1 to 1048576 tokens",
         SESSIONS,
         "N",
-        "generated tokens between two checkpoints",
+        "number of generated tokens between two checkpoints",
         "tokens",
     )
     session_idle_time: int = option(
@@ -212,7 +217,7 @@ class Config:
         "seconds, 0 to 1073741824; 0 is never",
         SESSIONS,
         "S",
-        "forget sessions that were not used for this long, except pinned ones; 0: never",
+        "forget a session that is not pinned after this time without a request; 0: never",
         "seconds",
     )
     history: str = option(
@@ -221,8 +226,8 @@ class Config:
         "resident or template",
         SESSIONS,
         "HISTORY",
-        "past answers in a prompt: resident keeps the tokens that were generated; template renders and tokenizes "
-        "them again",
+        "tokens of past answers in a prompt: resident keeps the generated tokens; template renders and tokenizes "
+        "the answers again",
     )
     threads: int = option(
         0,
@@ -230,8 +235,8 @@ class Config:
         "0 to 1024; 0 is automatic",
         MACHINE,
         "N",
-        "threads for the model; more threads than cores is usually much slower; 0: the fastest number, measured at the "
-        "start, at most one per physical core, and fewer while other processes use the cores",
+        "threads for the model; more threads than cores are usually much slower; 0: the fastest number that llmd "
+        "measures at the start, at most one per physical core, and fewer while other processes use the cores",
     )
     gpu_layers: int = option(
         -1,
@@ -239,7 +244,7 @@ class Config:
         "-1 to 10000; -1 is as many as fit",
         MACHINE,
         "N",
-        "layers to offload to the GPU, if there is one; -1: as many as fit its memory",
+        "layers to offload to a GPU; -1: as many as fit into the memory of the GPU",
     )
     kv_memory: int = option(
         0,
@@ -256,8 +261,8 @@ class Config:
         "refuse or allow",
         MACHINE,
         "refuse|allow",
-        "what to do with a model larger than the available memory; allow loads it, and reads pages from disk again "
-        "and again (very slow)",
+        "what to do if the model is larger than the available memory: refuse stops the start; allow loads the "
+        "model, which then reads its weights from disk again and again (very slow)",
     )
     gap_target_ms: int = option(
         100,
@@ -265,9 +270,8 @@ class Config:
         "1 to 60000 milliseconds",
         MACHINE,
         "MS",
-        "maximum pause of running streams while a long prompt is processed: the prompt is split into chunks that "
-        "take no "
-        "longer, of at least 16 tokens",
+        "maximum pause of running streams while llmd processes a long prompt; llmd splits the prompt into chunks "
+        "that take at most this time, but have at least 16 tokens",
         "milliseconds",
     )
     api_key_file: Path | None = option(
@@ -276,7 +280,8 @@ class Config:
         "a path",
         ACCESS,
         "FILE",
-        "API keys for the TCP port, one 'KEY [NAME] [admin]' per line, not readable by others; SIGHUP reloads it",
+        "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line; other users must not have "
+        "access to the file; SIGHUP reloads the file",
     )
     open: bool = option(
         False,
@@ -284,8 +289,8 @@ class Config:
         "on or off",
         ACCESS,
         "on|off",
-        "allow --host to be reachable from other machines without --api-key-file: all of them may use the model, and "
-        "they share sessions",
+        "allow other machines to connect to --host without --api-key-file: all of them can use the model, and they "
+        "share sessions",
     )
     allowed_hosts: tuple[str, ...] = option(
         (),
@@ -293,8 +298,8 @@ class Config:
         "names separated by commas",
         ACCESS,
         "NAMES",
-        "Host header names to accept besides localhost, IP addresses and the names that containers use for their "
-        "host; * allows all",
+        "names to accept in the Host header in addition to localhost, IP addresses and the names that containers "
+        "use for their host; * allows all",
     )
     allowed_origins: tuple[str, ...] = option(
         (),
@@ -302,7 +307,7 @@ class Config:
         "SCHEME://HOST or SCHEME://HOST:PORT, no path, pattern or default port, separated by commas; * allows all",
         ACCESS,
         "ORIGINS",
-        "web origins whose pages may call the server, such as http://localhost:3000; * allows all",
+        "web origins whose pages can call the server, such as http://localhost:3000; * allows all",
     )
     keepalive_interval: float = option(
         10.0,
@@ -310,7 +315,7 @@ class Config:
         _POSITIVE_S,
         STREAMS,
         "S",
-        "send a comment in a stream after this much silence",
+        "send a comment in a stream after this time without output",
         "seconds",
     )
     slow_reader_timeout: float = option(
@@ -319,7 +324,7 @@ class Config:
         _POSITIVE_S,
         STREAMS,
         "S",
-        "cancel a stream whose client has read nothing for this long",
+        "cancel a stream if its client has read nothing for this time",
         "seconds",
     )
     request_timeout: float = option(
@@ -340,7 +345,7 @@ class Config:
         "debug, info, warning or error",
         LOG,
         "LEVEL",
-        "least severe level to log",
+        "lowest level of the messages to log",
     )
 
 

@@ -14,8 +14,8 @@ Without arguments it serves the embedded model on http://127.0.0.1:8000 and on a
 """
 
 PRECEDENCE = """\
-Every option can also be set by environment (--ctx-size is LLMD_CTX_SIZE) and in the TOML file named by --config
-(ctx_size = 8192). The command line wins over the environment, the environment over the file.
+You can also set every option in the environment (--ctx-size is LLMD_CTX_SIZE) and in the TOML file that --config names
+(ctx_size = 8192). The command line overrides the environment, and the environment overrides the file.
 """
 
 SIGNALS = Section(
@@ -23,37 +23,37 @@ SIGNALS = Section(
     (
         (
             "SIGTERM, SIGINT",
-            "stop in order: running requests end or are cancelled after --shutdown-timeout, sessions are saved; a "
-            "second one exits at once, and what was not saved is lost as in a crash",
+            "stop: wait up to --shutdown-timeout for running requests, cancel the others, and save the sessions; a "
+            "second signal ends llmd at once, and sessions that are not saved yet are lost as in a crash",
         ),
         (
             "SIGHUP",
-            "without a terminal, as under systemd: read --api-key-file again (systemctl reload llmd); when llmd was "
-            "started from a terminal, the terminal is gone: stop in order",
+            "read --api-key-file again (systemctl reload llmd); if llmd was started from a terminal, the signal "
+            "means that the terminal was closed, and llmd stops as after SIGTERM",
         ),
-        ("SIGQUIT", "exit at once and print what every thread was doing"),
+        ("SIGQUIT", "exit at once and print the stack of every thread"),
     ),
 )
 
 EXIT_STATUSES = Section(
     "exit status",
     (
-        ("0", "stopped in order"),
-        ("1", "could not start"),
-        ("2", "wrong options"),
-        ("128 + signal", "exited at once"),
+        ("0", "llmd stopped after SIGTERM, SIGINT or SIGHUP"),
+        ("1", "llmd could not start"),
+        ("2", "an option is wrong"),
+        ("128 + signal", "a signal ended llmd at once"),
     ),
 )
 
 EXAMPLES = Section(
     "examples",
     (
-        ("llmd model.gguf --ctx-size 16384", "serve a model, 16k tokens for each conversation"),
-        ("llmd --model model.gguf --max-sessions 32", "32 places in the model's memory instead of 8"),
-        ("llmd --host 0.0.0.0 --api-key-file keys", "let other machines in, with a key"),
-        ("llmd --config /etc/llmd/llmd.toml", "options from a file: llmd.toml(5)"),
-        ("llmd --model sim:hybrid --port 0", "a simulated model, on a free port"),
-        ("llmctl chat --session work", "then, in another terminal: talk to it"),
+        ("llmd model.gguf --ctx-size 16384", "serve a model with a context of 16384 tokens"),
+        ("llmd --model model.gguf --max-sessions 32", "use 32 slots for named sessions instead of 8"),
+        ("llmd --host 0.0.0.0 --api-key-file keys", "let other machines connect with a key"),
+        ("llmd --config /etc/llmd/llmd.toml", "read options from a file: llmd.toml(5)"),
+        ("llmd --model sim:hybrid --port 0", "serve a simulated model on a free port"),
+        ("llmctl chat --session work", "chat with the model, from another terminal"),
     ),
 )
 
@@ -65,19 +65,25 @@ REQUEST = """\
 ENVIRONMENT = Section(
     "environment",
     (
-        ("LLMD_NAME", "the option of that name: LLMD_CTX_SIZE is --ctx-size"),
-        ("XDG_RUNTIME_DIR", "where the unix socket is, unless --socket says"),
-        ("XDG_STATE_HOME", "where the state directory is, unless --state-dir says"),
+        ("LLMD_NAME", "sets the option --name, as LLMD_CTX_SIZE sets --ctx-size"),
+        ("XDG_RUNTIME_DIR", "directory that holds llmd/llmd.sock, unless --socket is set"),
+        ("XDG_STATE_HOME", "directory that holds the state directory llmd, unless --state-dir is set"),
     ),
 )
 
 FILES = Section(
     "files",
     (
-        ("/run/llmd/llmd.sock", "the unix socket of a daemon of root; who may open it may administer the daemon"),
-        ("$XDG_RUNTIME_DIR/llmd/llmd.sock", "that of any other user; without the variable /tmp/llmd-UID/llmd.sock"),
-        ("/var/lib/llmd", "the state directory of root: sessions that outlive the process, and parked ones"),
-        ("~/.local/state/llmd", "that of any other user"),
+        (
+            "/run/llmd/llmd.sock",
+            "the unix socket if root runs llmd; every user who can open the socket is an administrator",
+        ),
+        (
+            "$XDG_RUNTIME_DIR/llmd/llmd.sock",
+            "the unix socket if another user runs llmd; /tmp/llmd-UID/llmd.sock if XDG_RUNTIME_DIR is not set",
+        ),
+        ("/var/lib/llmd", "the state directory if root runs llmd: sessions that survive a restart, and parked states"),
+        ("~/.local/state/llmd", "the state directory if another user runs llmd"),
         ("/etc/llmd/llmd.env", "options of llmd.service, as environment variables"),
         ("/etc/llmd/NAME.toml", "options of the instance llmd@NAME.service"),
     ),
@@ -86,18 +92,20 @@ FILES = Section(
 READ_ON = Section(
     "read on",
     (
-        ("llmctl --help, man llmctl", "the running daemon, from a terminal"),
+        ("llmctl --help, man llmctl", "inspect and control a running llmd"),
         ("man llmd.toml", "the configuration file"),
         ("README.md, docs/", "in the source: sessions, HTTP, operating, systemd, reference, limits, benchmarks"),
-        ("GET /openapi.json", "every endpoint, parameter, limit and error, from the daemon itself"),
+        ("GET /openapi.json", "every endpoint, parameter, limit and error of a running llmd"),
     ),
 )
 
 TOML = (
-    "The file named by --config, in TOML (https://toml.io). Each option of llmd is a key: --ctx-size is ctx_size, or "
-    'ctx-size. A value is text, a number, true or false, or a list of texts; a size may have a unit ("8G").',
-    "The command line wins over the environment, the environment over the file. An unknown key, a key twice and a "
-    "value that is not valid end the start with a sentence. llmd reads the file once, at its start, as its own user.",
+    "--config names this file. It is in TOML (https://toml.io). Each option of llmd is a key: --ctx-size is "
+    "ctx_size, or ctx-size. A value is text, a number, true or false, or a list of texts; a size can have a unit "
+    '("8G").',
+    "The command line overrides the environment, and the environment overrides the file. If a key is unknown or "
+    "occurs twice, or if a value is invalid, llmd names the key and does not start. llmd reads the file once, at "
+    "its start, as the user that runs llmd.",
 )
 
 TOML_EXAMPLE = """\
