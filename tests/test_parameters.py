@@ -80,14 +80,15 @@ def test_unknown_names_within_structured_outputs_are_refused(kind: type[Any]) ->
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        (Chat, {"echo": True}, "echo: true asks for the prompt in the answer, which this server does not support."),
+        (Chat, {"echo": True},
+         "echo: true asks for the prompt repeated in the answer, which this server does not support."),
         (Chat, {"lora": [{"id": 1}]}, 'lora: [{"id": 1}] asks for adapters, which this server does not support.'),
         (Chat, {"chat_template": "x"},
-         'chat_template: "x" asks for templates from requests, which this server does not support; use '
+         'chat_template: "x" asks for a chat template of its own, which this server does not support; use '
          "--chat-template-file."),
         (OllamaGenerate, {"context": [1, 2]},
-         "context: [1, 2] asks for tokens of an earlier answer, which this server does not support; name a session, or "
-         "use /api/chat."),
+         "context: [1, 2] asks for the tokens of an earlier answer, which this server does not support; name a "
+         "session, or use /api/chat."),
     ],
 )  # fmt: skip
 def test_a_refusal_quotes_json_and_says_what_to_do_instead(

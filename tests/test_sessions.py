@@ -263,8 +263,10 @@ async def test_of_many_holders_some_are_named(serve: Serve) -> None:
     for number in range(11):
         await daemon.chat(session_id=f"s{number:02}")
     message = (await daemon.refused(chat(session_id="more"))).error["message"]
-    assert "All 11 session places are taken (by s00, s01, s02, s03, s04, s05, s06, s07 and 3 more of yours)." in message
-    assert message.endswith("or serve with a larger --max-sessions.")
+    assert (
+        "All 11 session entries are taken (by s00, s01, s02, s03, s04, s05, s06, s07 and 3 more of yours)." in message
+    )
+    assert message.endswith("or start llmd with a larger --max-sessions.")
 
 
 async def test_places_for_parked_sessions_are_counted(serve: Serve) -> None:
@@ -275,8 +277,8 @@ async def test_places_for_parked_sessions_are_counted(serve: Serve) -> None:
         while "bob" not in await listed(daemon):
             pass
     message = (await daemon.refused(chat(session_id="carl"))).error["message"]
-    assert message.startswith("All 2 session places are taken (by ann, bob).")
-    assert message.endswith("or serve with a larger --max-sessions or --max-parked.")
+    assert message.startswith("All 2 session entries are taken (by ann, bob).")
+    assert message.endswith("or start llmd with a larger --max-sessions or --max-parked.")
     for name in ("ann", "bob"):
         await daemon.ask("DELETE", f"/v1/sessions/{name}")
     assert (await asked).status == (await waiting).status == 499

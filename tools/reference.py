@@ -103,7 +103,7 @@ def request_parameters(requests: Requests) -> str:
     ]
     accepted, refused = _names(requests, "accepted"), _names(requests, "refused")
     parts = [table, "\n".join(more), f"*Accepted without effect:* {accepted}." if accepted else ""]
-    parts.append(f"*Refused, unless the value asks for nothing:* {refused}." if refused else "")
+    parts.append(f"*Refused, unless the value changes nothing:* {refused}." if refused else "")
     return "\n\n".join(filter(None, parts))
 
 

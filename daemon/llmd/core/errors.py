@@ -40,48 +40,65 @@ CODES: dict[str, Kind] = {
     "context_length_exceeded": Kind(400, INVALID, "The prompt does not fit the model's context."),
     "template_failed": Kind(400, INVALID, "The model's chat template could not be rendered for these messages."),
     "previous_response_not_found": Kind(
-        400, INVALID, "The previous response is not stored: it never was, or it has been removed."
+        400, INVALID, "The previous response is not stored: it was never stored, or llmd has removed it."
     ),
     "no_embeddings": Kind(400, INVALID, "This model does not support embeddings."),
-    "no_generation": Kind(400, INVALID, "This model only makes embeddings; it cannot generate text."),
+    "no_generation": Kind(400, INVALID, "This model makes embeddings and cannot generate text."),
     "invalid_token": Kind(400, INVALID, "A token id is outside the model's vocabulary."),
-    "invalid_api_key": Kind(401, AUTHENTICATION, "No valid API key was given: send Authorization: Bearer KEY."),
-    "admin_required": Kind(403, PERMISSION, "This needs an admin key, or the unix socket."),
+    "invalid_api_key": Kind(
+        401, AUTHENTICATION, "The request has no valid API key. Send the header Authorization: Bearer KEY."
+    ),
+    "admin_required": Kind(403, PERMISSION, "Only administrators can do this. Use an admin key or the unix socket."),
     "forbidden_host": Kind(403, PERMISSION, "The Host header does not name this server."),
     "forbidden_origin": Kind(403, PERMISSION, "Requests from this web origin are not allowed."),
-    "not_found": Kind(404, NOT_FOUND, "There is nothing at this address."),
+    "not_found": Kind(404, NOT_FOUND, "This path does not exist. GET /openapi.json lists all paths."),
     "session_not_found": Kind(404, NOT_FOUND, "This session does not exist."),
-    "response_not_found": Kind(404, INVALID, "This response is not stored: it never was, or it has been removed."),
-    "snapshot_not_found": Kind(404, NOT_FOUND, "No session is saved under this name."),
-    "method_not_allowed": Kind(405, INVALID, "This address does not support this HTTP method."),
+    "response_not_found": Kind(
+        404, INVALID, "The response is not stored: it was never stored, or llmd has removed it."
+    ),
+    "snapshot_not_found": Kind(404, NOT_FOUND, "No session is saved under this name. GET /v1/saved lists the names."),
+    "method_not_allowed": Kind(405, INVALID, "This path does not support this HTTP method."),
     "deadline_exceeded": Kind(408, INVALID, "The request took longer than the server allows and was cancelled."),
     "request_timeout": Kind(408, INVALID, "The request did not arrive in time."),
     "ambiguous_session": Kind(
-        409, INVALID, "Several owners have a session with this id: choose one (?owner=, --owner)."
+        409, INVALID, "Several owners have a session with this id. Name the owner: ?owner=NAME (llmctl: --owner NAME)."
     ),
-    "session_busy": Kind(409, INVALID, "A request is using the session; try again when it has ended."),
-    "session_exists": Kind(409, INVALID, "Another session has this name."),
+    "session_busy": Kind(409, INVALID, "A request is using the session. Try again after the request has ended."),
+    "session_exists": Kind(409, INVALID, "Another session has this id."),
     "snapshot_refused": Kind(
-        409, INVALID, "The saved session is damaged or belongs to another model; its file was set aside."
+        409,
+        INVALID,
+        "The saved session is damaged or belongs to another model. llmd has renamed its file and does not use it.",
     ),
     "nothing_to_save": Kind(409, INVALID, "The session is empty: there is nothing to save."),
-    "no_state_dir": Kind(409, INVALID, "This server keeps sessions in memory only (--state-dir none)."),
-    "request_too_large": Kind(413, INVALID, "The body is larger than the server accepts."),
+    "no_state_dir": Kind(
+        409, INVALID, "The server keeps sessions in memory only. Start llmd with --state-dir to save sessions."
+    ),
+    "request_too_large": Kind(413, INVALID, "The body exceeds a limit of the server."),
     "unsupported_encoding": Kind(
         415, INVALID, "Compressed bodies are not supported: send the body without Content-Encoding."
     ),
     "expectation_failed": Kind(417, INVALID, "The only supported value of Expect is 100-continue."),
-    "headers_too_large": Kind(431, INVALID, "The head of the request is larger than the server accepts."),
+    "headers_too_large": Kind(431, INVALID, "The request line or the headers exceed a limit of the server."),
     # What the daemon is short of.
-    "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),
-    "pins_exhausted": Kind(429, RATE, "The limit on pinned histories is reached. Unpin one first."),
-    "queue_full": Kind(429, RATE, "The queue of this session (or of requests without one) is full. Try again later."),
-    "saved_full": Kind(429, RATE, "The limit on saved sessions is reached. Remove one first."),
+    "capacity_exhausted": Kind(
+        429, RATE, "All session entries are taken, and --capacity-policy frees none. Close a session first."
+    ),
+    "pins_exhausted": Kind(429, RATE, "The limit on pinned branches is reached. Unpin a session first."),
+    "queue_full": Kind(
+        429, RATE, "The queue of this session, or of requests that name no session, is full. Try again later."
+    ),
+    "saved_full": Kind(429, RATE, "The limit on saved sessions is reached. Delete a saved session first."),
     "overloaded": Kind(503, SERVER, "The server has reached its limit of live requests. Try again later."),
     "too_many_connections": Kind(503, SERVER, "The server has reached its limit of connections. Try again later."),
-    "kv_cache_full": Kind(503, SERVER, "The KV cache (--kv-memory) has no room left for this session to grow."),
+    "kv_cache_full": Kind(
+        503,
+        SERVER,
+        "The KV cache has no room for more tokens of this session. Try again later, "
+        "or start llmd with a larger --kv-memory.",
+    ),
     "no_memory": Kind(
-        503, SERVER, "The host is short of memory, or too many states are being written to or read from disk."
+        503, SERVER, "The host is short of memory, or too many states wait for the disk. Try again later."
     ),
     "model_loading": Kind(503, SERVER, "The model is still loading. GET /ready shows the progress."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
@@ -89,15 +106,15 @@ CODES: dict[str, Kind] = {
     "cancelled": Kind(
         499, INVALID, "The request was cancelled: its session was reset, closed, or replaced by a fork or a load."
     ),
-    "slow_reader": Kind(499, INVALID, "The client stopped reading and the request was cancelled."),
+    "slow_reader": Kind(499, INVALID, "The client stopped reading the answer, and the request was cancelled."),
     "constraint_failed": Kind(
         500,
         SERVER,
-        "The structured output that was requested is too large, or impossible with this model's vocabulary.",
+        "The requested structured output is too large, or impossible with the model's vocabulary.",
     ),
-    "step_failed": Kind(500, SERVER, "The model failed a step. The next request prefills the session again."),
+    "step_failed": Kind(500, SERVER, "The model failed a step. The next request prefills the session's tokens again."),
     "torn": Kind(500, SERVER, "The session's state is invalid. Reset the session."),
-    "io_error": Kind(500, SERVER, "The state directory could not be read or written. The server's log has the reason."),
+    "io_error": Kind(500, SERVER, "llmd could not read or write the state directory. The server's log has the reason."),
     "internal_error": Kind(500, SERVER, "Internal error. The server's log has the details."),
 }
 

@@ -7,20 +7,20 @@ from typing import Annotated, Any, Literal
 from ..core import limits
 from ..http.parameters import note
 
-Model = Annotated[str | None, note("Any name is accepted. The one model answers, under its own name.")]
-Stream = Annotated[bool | None, note("true: server-sent events instead of one answer.")]
+Model = Annotated[str | None, note("Any name. llmd serves one model, and the answer has that model's name.")]
+Stream = Annotated[bool | None, note("true: stream the answer as server-sent events.")]
 SessionId = Annotated[
     str | None,
-    note("The session that this request continues.", minLength=1, maxLength=limits.SESSION_ID_CHARS_MAX),
+    note("Id of the session that this request continues.", minLength=1, maxLength=limits.SESSION_ID_CHARS_MAX),
 ]
 PromptCacheKey = Annotated[
     str | None,
     note(
-        "Names the session if neither session_id nor a header does. If too many requests wait for that session, this "
-        "one is answered without a session."
+        "Names the session if neither session_id nor a header does. If the queue of that session is full, the "
+        "request is answered without a session."
     ),
 ]
-Metadata = Annotated[Any, note("Its session_id names the session if nothing else does.")]
+Metadata = Annotated[Any, note("metadata.session_id names the session if no other field or header does.")]
 Stop = Annotated[
     str | list[str] | None,
     note(
@@ -28,24 +28,24 @@ Stop = Annotated[
         maxItems=limits.STOP_STRINGS_MAX,
     ),
 ]
-IgnoreEos = Annotated[bool | None, note("true: the answer goes on until its length ends it.")]
-CachePrompt = Annotated[bool | None, note("false: no resident tokens are reused.")]
+IgnoreEos = Annotated[bool | None, note("true: the answer does not end before its maximum length.")]
+CachePrompt = Annotated[bool | None, note("false: prefill the whole prompt, without reuse of the session's state.")]
 ParallelToolCalls = Annotated[
-    bool | None, note("false: at most one tool call in an answer. Default: as the template has it.")
+    bool | None, note("false: at most one tool call in an answer. Default: the template decides.")
 ]
-EnableThinking = Annotated[bool | None, note("The template variable of that name.")]
+EnableThinking = Annotated[bool | None, note("Sets the template variable of the same name.")]
 TemplateVariables = Annotated[
     dict[str, Any] | None,
-    note("Variables for the model's chat template. They win over all other parameters that set one."),
+    note("Variables for the model's chat template. They override all other parameters that set a template variable."),
 ]
 History = Annotated[
     Literal["resident", "template"] | None,
     note(
-        "resident: past answers of the session keep the tokens they were generated with. template: they are tokenized "
-        "again as the template writes them. The choice holds for the session until it is reset. Default: --history."
+        "resident: the session's past answers keep their generated tokens. template: llmd renders and tokenizes "
+        "past answers again. The value applies to the session until a reset. Default: --history."
     ),
 ]
-Grammar = Annotated[str | None, note("A grammar in GBNF for the answer.")]
+Grammar = Annotated[str | None, note("A grammar for the answer, in GBNF.")]
 JsonSchema = Annotated[dict[str, Any] | None, note("A JSON schema for the answer.")]
 TopLogprobs = Annotated[
     int | None,
@@ -65,6 +65,9 @@ NProbs = Annotated[
 ]
 Dimensions = Annotated[
     int | None,
-    note("So many numbers of each vector, the first ones, scaled to length 1 again. At most what the model makes."),
+    note(
+        "Number of dimensions to return, at most those of the model. llmd keeps the first numbers of each vector "
+        "and scales the vector to length 1."
+    ),
 ]
 NOT_SHOWN = "[image: not shown, this model reads text only]"

@@ -38,9 +38,9 @@ class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
     samplers: Annotated[
         list[str] | str | None,
         note(
-            "The samplers in their order, by llama.cpp's names or letters. Default: penalties, dry, top_n_sigma, "
-            "top_k, typ_p, top_p, min_p, xtc, temperature. infill and adaptive_p run only if they are named; a sampler "
-            "that is not named is off, and [] turns all of them off."
+            "Samplers in the order in which they run, by llama.cpp's names or letters. Default: penalties, dry, "
+            "top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature. infill and adaptive_p run only if the list "
+            "names them. A sampler that the list does not name is off; [] turns all samplers off."
         ),
     ] = None
     dry_sequence_breakers: Annotated[

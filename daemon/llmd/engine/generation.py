@@ -285,15 +285,15 @@ class Generation:
         own = [name for owner, name in holders if owner == self.work.owner]
         info, n_others = self._engine.info, len(holders) - len(own)
         n_names = info.n_places - info.n_scratch
-        taken = f"All {n_names} session places are taken"
+        taken = f"All {n_names} session entries are taken"
         if len(holders) < n_names:
-            taken = f"{len(own)} of {n_names} session places, the share of one owner, are taken"
+            taken = f"{len(own)} of {n_names} session entries, the share of one owner, are taken"
         more = f" and {n_others} of other owners" if n_others else ""
         options = "--max-sessions or --max-parked" if n_names > info.n_sessions else "--max-sessions"
         return ApiError(
             "capacity_exhausted",
-            f"{taken} (by {_listed(sorted(set(own)))}{more}). Close one with DELETE /v1/sessions/ID, or serve with a "
-            f"larger {options}.",
+            f"{taken} (by {_listed(sorted(set(own)))}{more}). Close a session with DELETE /v1/sessions/ID, or start "
+            f"llmd with a larger {options}.",
             "session_id",
         )
 

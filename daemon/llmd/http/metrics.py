@@ -43,39 +43,60 @@ _WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _GAPS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 10)
 _DELAYS_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10)
 
-REQUESTS = Metric("requests_total", "counter", "Generations by endpoint and how they ended.", ("endpoint", "outcome"))
-RESPONSES = Metric("http_responses_total", "counter", "HTTP responses by endpoint and status.", ("endpoint", "status"))
-STREAM_BYTES = Metric("stream_bytes_total", "counter", "Bytes of server-sent events written.")
-PREFILL_S = Metric("request_prefill_seconds_total", "counter", "Time from start to the first token of requests.")
-DECODE_S = Metric("request_decode_seconds_total", "counter", "Time that requests spent producing tokens.")
-QUEUE = Metric("request_queue_seconds", "histogram", "Time that a generation waited for its session.", buckets=_WAITS_S)
+REQUESTS = Metric("requests_total", "counter", "Generations, by endpoint and outcome.", ("endpoint", "outcome"))
+RESPONSES = Metric("http_responses_total", "counter", "HTTP responses, by endpoint and status.", ("endpoint", "status"))
+STREAM_BYTES = Metric("stream_bytes_total", "counter", "Bytes written to streams.")
+PREFILL_S = Metric("request_prefill_seconds_total", "counter", "Time from the start of requests to their first token.")
+DECODE_S = Metric("request_decode_seconds_total", "counter", "Time from the first to the last token of requests.")
+QUEUE = Metric(
+    "request_queue_seconds", "histogram", "Time that a generation waited before it started.", buckets=_WAITS_S
+)
 FIRST = Metric(
-    "time_to_first_token_seconds", "histogram", "From a request's arrival to the first text of its answer.",
+    "time_to_first_token_seconds", "histogram", "Time from the arrival of a request to the first text of its answer.",
     buckets=_WAITS_S,
 )  # fmt: skip
-BETWEEN = Metric("time_between_tokens_seconds", "histogram", "From one text of an answer to the next.", buckets=_GAPS_S)
+BETWEEN = Metric(
+    "time_between_tokens_seconds", "histogram", "Time from one text of an answer to the next text.", buckets=_GAPS_S
+)
 DURATION = Metric(
-    "request_seconds", "histogram", "From a request's arrival to the end of its generation.", ("endpoint",), _WAITS_S
+    "request_seconds",
+    "histogram",
+    "Time from the arrival of a request to the end of its generation.",
+    ("endpoint",),
+    _WAITS_S,
 )
 LOOP_LAG = Metric(
-    "event_loop_lag_seconds", "histogram", "How late a clock of the event loop struck, every 10 ms.", buckets=_DELAYS_S
+    "event_loop_lag_seconds",
+    "histogram",
+    "Delay of a timer of the event loop that is due every 10 ms.",
+    buckets=_DELAYS_S,
 )
 LOOP_WORK = Metric(
-    "event_loop_work_seconds", "histogram", "Of that, what the event loop itself was at work.", buckets=_DELAYS_S
+    "event_loop_work_seconds",
+    "histogram",
+    "Time that the event loop itself worked during llmd_event_loop_lag_seconds.",
+    buckets=_DELAYS_S,
 )
-EVENTS = Metric("engine_events_total", "counter", "Events taken from the decode thread.")
-STREAMS = Metric("streams_open", "gauge", "Streams being written.")
-LIVE = Metric("requests_live", "gauge", "Generations that have not ended, waiting ones included.")
-ANSWERS_BYTES = Metric("remembered_answers_bytes", "gauge", "Host memory holding answers with their tokens.")
-ANSWERS_DROPPED = Metric("remembered_answers_dropped_total", "counter", "Answers dropped for that memory's bound.")
-CONNECTIONS = Metric("connections_open", "gauge", "Connections of clients.")
-MODEL_BYTES = Metric("model_bytes", "gauge", "Bytes of the model's weights.")
-STATE_BYTES = Metric("state_bytes", "gauge", "Bytes that KV cache and recurrent state may take.")
+EVENTS = Metric("engine_events_total", "counter", "Events received from the decode thread.")
+STREAMS = Metric("streams_open", "gauge", "Open streams.")
+LIVE = Metric("requests_live", "gauge", "Generations that wait or run.")
+ANSWERS_BYTES = Metric("remembered_answers_bytes", "gauge", "Host memory that holds past answers with their tokens.")
+ANSWERS_DROPPED = Metric(
+    "remembered_answers_dropped_total", "counter", "Past answers dropped because their memory was full."
+)
+CONNECTIONS = Metric("connections_open", "gauge", "Open connections of clients.")
+MODEL_BYTES = Metric("model_bytes", "gauge", "Size of the model's weights.")
+STATE_BYTES = Metric("state_bytes", "gauge", "Maximum size of the KV cache and recurrent state.")
 RESIDENT_BYTES = Metric("process_resident_memory_bytes", "gauge", "Resident memory of the process.")
-PLACES = Metric("session_places", "gauge", "Places for named sessions.")
-CONTEXT = Metric("session_context_tokens", "gauge", "Tokens one session may hold.")
-READY = Metric("ready", "gauge", "1 while the daemon can serve.")
-BUILD = Metric("build_info", "gauge", "Version, model and backend as labels.", ("version", "model", "arch", "backend"))
+PLACES = Metric("session_places", "gauge", "Slots for named sessions.")
+CONTEXT = Metric("session_context_tokens", "gauge", "Maximum tokens of one branch.")
+READY = Metric("ready", "gauge", "1 while llmd can serve requests.")
+BUILD = Metric(
+    "build_info",
+    "gauge",
+    "Always 1; the labels are version, model, arch and backend.",
+    ("version", "model", "arch", "backend"),
+)
 
 _COUNTED = (REQUESTS, RESPONSES, PREFILL_S, DECODE_S)
 _MEASURED = (QUEUE, FIRST, BETWEEN, DURATION, LOOP_LAG, LOOP_WORK)

@@ -91,7 +91,7 @@ def has(members: Iterable[tuple[str, Any, Any]]) -> Callable[[type[T]], type[T]]
 
 def _described(parameter: Parameter) -> msgspec.Meta:
     neutral = " or ".join(["null", *(msgspec.json.encode(one).decode() for one in parameter.neutral)])
-    text = f"Refused, unless the value is {neutral}: it asks for {parameter.note}."
+    text = f"Refused, unless the value is {neutral}: the parameter asks for {parameter.note}."
     if parameter.treatment == "accepted":
         text = f"Accepted without effect: {parameter.note}." if parameter.note else "Accepted without effect."
     return msgspec.Meta(description=text, extra={"parameter": parameter})

@@ -65,7 +65,7 @@ REQUEST = """\
 ENVIRONMENT = Section(
     "environment",
     (
-        ("LLMD_NAME", "sets the option --name, as LLMD_CTX_SIZE sets --ctx-size"),
+        ("LLMD_NAME", "sets the option of that name, as LLMD_CTX_SIZE sets --ctx-size"),
         ("XDG_RUNTIME_DIR", "directory that holds llmd/llmd.sock, unless --socket is set"),
         ("XDG_STATE_HOME", "directory that holds the state directory llmd, unless --state-dir is set"),
     ),

@@ -120,10 +120,11 @@ class OutputConfig(msgspec.Struct, frozen=True):
     "service_tier", "container", "context_management", "compaction", "inference_geo", "speed", "diagnostics",
     "user_profile_id", "workspace_id", "billing_policy", "fallbacks", "fallback_credit_token", "thread", "betas",
     "anthropic_beta", "anthropic_version",
-    cache_control="everything is cached, and a mark in a block of system or messages says where states are kept",
-    **dict.fromkeys(("max_tokens", "stream", "stop_sequences", "temperature", "top_p", "top_k"), "of the answer alone"),
+    cache_control="llmd caches every prompt; cache_control of a block in system or messages asks for a checkpoint",
+    **dict.fromkeys(("max_tokens", "stream", "stop_sequences", "temperature", "top_p", "top_k"),
+                     "it belongs to answers only"),
 )  # fmt: skip
-@refuses(mcp_servers=("servers of tools that the daemon would call", []))
+@refuses(mcp_servers=("MCP servers that llmd would have to call", []))
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The members that make the prompt."""
 
@@ -138,34 +139,37 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "earlier ones. The answer continues a last message of the assistant. Texts that some clients write there for "
         "an empty one, such as (no content), are left out.", UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     system: Annotated[str | list[InputBlock] | None, note(
-        "A text, or blocks of text. A line x-anthropic-billing-header at its beginning, which differs from request to "
-        "request, is left out.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
+        "A text, or blocks of text. llmd leaves out a first line x-anthropic-billing-header, because the line "
+        "differs in each request.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     tools: Annotated[list[ClientTool] | None, note(
-        "name, description, input_schema. A tool with defer_loading is not part of the prompt until a tool_reference "
-        "in a result names it: its definition stands there, and from then on it may be called. Of the tools of a type "
-        "without a schema, those that the provider would run (web_search, code_execution, ...) are ignored beside "
-        "others, and refused alone; those that clients run (bash, text_editor, memory, computer, browser) are refused.",
+        "Tools that the answer can call: name, description, input_schema. A tool with defer_loading is not in the "
+        "prompt until a tool_reference in a result names the tool: llmd then adds the definition at that point, "
+        "and the answer can call the tool. Tools that the provider would run (web_search, code_execution, ...) are "
+        "ignored if the request has other tools, otherwise refused. Tools without a schema that clients run (bash, "
+        "text_editor, memory, computer, browser) are refused.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[ClientToolChoice | None, note(
-        "auto, any, tool with a name, or none; disable_parallel_tool_use.")] = None  # fmt: skip
+        "Which tools the answer calls: auto, any, tool with a name, or none. disable_parallel_tool_use: at most "
+        "one call.")] = None  # fmt: skip
     thinking: Annotated[ThinkingWish | None, note(
-        "enabled or disabled: the template variable enable_thinking. Other types leave it to the template. "
-        "budget_tokens: the reasoning ends after so many. display is ignored.")] = None  # fmt: skip
+        "enabled or disabled sets the template variable enable_thinking; with other types the template decides. "
+        "budget_tokens: maximum tokens of the reasoning. display is ignored.")] = None  # fmt: skip
     output_config: Annotated[OutputConfig | None, note(
-        "effort: the template variable reasoning_effort, xhigh and max as high. format: a JSON schema for the answer.")
+        "effort sets the template variable reasoning_effort (xhigh and max set high). format: a JSON schema for "
+        "the answer.")
     ] = None  # fmt: skip
-    output_format: Annotated[OutputFormat | None, note("The same as output_config.format.")] = None
+    output_format: Annotated[OutputFormat | None, note("Old name of output_config.format.")] = None
     metadata: Annotated[Any, note(
-        "user_id names the session if nothing else does: JSON with a session_id, or a text that ends with _session_ "
-        "and an id.")] = None  # fmt: skip
+        "user_id names the session if no other field or header does: JSON with a session_id, or a text that ends "
+        "with _session_ and an id.")] = None  # fmt: skip
     session_id: SessionId = None
 
 
 @samples(OF_ANTHROPIC)
 class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
     max_tokens: Annotated[int, note(
-        "Longest answer. It is cut to the tokens left in the context, and then stop_reason is "
-        "model_context_window_exceeded. 0: the prompt is processed, and nothing is generated.")]  # fmt: skip
+        "Maximum tokens of the answer. If the context ends the answer earlier, stop_reason is "
+        "model_context_window_exceeded. 0: process the prompt only.")]  # fmt: skip
     stream: Stream = None
     stop_sequences: Annotated[list[str] | None, note(
         f"Up to {limits.STOP_STRINGS_MAX} texts that end the answer and are not part of it. stop_sequence says which "

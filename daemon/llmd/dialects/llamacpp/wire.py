@@ -27,14 +27,14 @@ from ..timings import Timings
 
 @accepts(
     "n_cache_reuse", "n_keep", "n_discard", "return_progress", "penalize_nl",
-    id_slot="session_id or a header names a session",
-    t_max_prompt_ms="there is no such limit",
-    t_max_predict_ms="--request-timeout is the only such limit",
-    timings_per_token="timings come at the end",
-    backend_sampling="it says where tokens are picked",
+    id_slot="slots are not chosen by number; name a session with session_id or a header",
+    t_max_prompt_ms="llmd has no limit on the time of a prompt",
+    t_max_predict_ms="only --request-timeout limits the time of a request",
+    timings_per_token="the last chunk of a stream has the timings",
+    backend_sampling="it chooses the device that samples tokens",
 )  # fmt: skip
 @refuses(
-    post_sampling_probs=("probabilities after sampling; those reported are the model's own", False),
+    post_sampling_probs=("probabilities after the samplers; llmd reports the model's own probabilities", False),
     n_cmpl=("several answers", 1),
     image_data=("images", []),
     lora=("adapters", []),
@@ -46,23 +46,23 @@ class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_
     stream: Stream = None
     session_id: SessionId = None
     n_predict: Annotated[int | None, note(
-        "Longest answer. 0: the prompt is processed, and nothing is generated; less: no limit.")] = None  # fmt: skip
+        "Maximum tokens of the answer. 0: process the prompt only. Negative: no limit.")] = None  # fmt: skip
     stop: Stop = None
     logit_bias: Annotated[dict[int, float] | list[tuple[int, float]] | None, note(
-        "Token id to bias, -100 to 100, as an object or as pairs.")] = None  # fmt: skip
+        "Biases of tokens, from -100 to 100: an object from token id to bias, or a list of pairs.")] = None  # fmt: skip
     ignore_eos: IgnoreEos = None
     cache_prompt: CachePrompt = None
     grammar: Grammar = None
     json_schema: JsonSchema = None
     n_probs: NProbs = None
-    return_tokens: Annotated[bool | None, note("true: the ids of the answer's tokens.")] = None
+    return_tokens: Annotated[bool | None, note("true: return the token ids of the answer.")] = None
     response_fields: Annotated[list[str] | None, note(
-        "Paths (timings/prompt_n) of what the answer has. Default: all.")] = None  # fmt: skip
+        "Paths of the members to return, such as timings/prompt_n. Default: all members.")] = None  # fmt: skip
 
 
 class NativeCompletionRequest(NativeGeneration, frozen=True, kw_only=True):
     prompt: Annotated[str | list[int], note(
-        "A text, whose control words are control tokens, or token ids.", UNBOUNDED)]  # fmt: skip
+        "The prompt: a text, or token ids. Control words in a text become control tokens.", UNBOUNDED)]  # fmt: skip
 
 
 class ExtraContext(msgspec.Struct, frozen=True):
@@ -70,23 +70,25 @@ class ExtraContext(msgspec.Struct, frozen=True):
     filename: str | None = None
 
 
-@accepts(n_indent="lines that are indented less do not end the answer")
+@accepts(n_indent="llmd does not end an answer at a line that is indented less")
 class InfillRequest(NativeGeneration, frozen=True, kw_only=True):
     input_prefix: Annotated[str, note("Text before the answer.", limits.JSON_TEXT_BYTES_MAX)] = ""
     input_suffix: Annotated[str, note("Text after the answer.", limits.JSON_TEXT_BYTES_MAX)] = ""
     input_extra: Annotated[list[ExtraContext] | None, note(
-        "Texts nearby, the most important last. If they are too many, the first ones are left out.",
+        "Texts from other files, the most important text last. llmd leaves out the first texts if not all fit.",
         limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
-    prompt: Annotated[str, note("What has been filled in already.", limits.JSON_TEXT_BYTES_MAX)] = ""
+    prompt: Annotated[
+        str, note("The beginning of the text between input_prefix and input_suffix.", limits.JSON_TEXT_BYTES_MAX)
+    ] = ""
 
 
 _Texts = str | list[int | str | list[int]] | None
 
 
-@refuses(embd_normalize=("another norm than the Euclidean", 2))
+@refuses(embd_normalize=("a norm other than the Euclidean norm", 2))
 class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: Annotated[_Texts, note("A text, token ids, or a list of either.", limits.JSON_TEXT_BYTES_MAX)] = None
-    input: Annotated[_Texts, note("The same as content.", limits.JSON_TEXT_BYTES_MAX)] = None
+    input: Annotated[_Texts, note("Other name of content.", limits.JSON_TEXT_BYTES_MAX)] = None
 
 
 REQUESTS = {"completion": NativeCompletionRequest, "infill": InfillRequest, "embedding": EmbeddingRequest}

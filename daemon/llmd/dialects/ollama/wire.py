@@ -55,38 +55,43 @@ _AT_THE_START = (
 
 
 @accepts(
-    num_ctx="--ctx-size decides",
-    num_keep="the context is never shifted",
-    penalize_newline="no sampler has it any more",
-    tfs_z="no sampler has it any more",
-    **dict.fromkeys(_AT_THE_START, "it is decided when the daemon starts"),
+    num_ctx="--ctx-size sets the context",
+    num_keep="llmd never shifts the context",
+    penalize_newline="llama.cpp has no such sampler any more",
+    tfs_z="llama.cpp has no such sampler any more",
+    **dict.fromkeys(_AT_THE_START, "options of llmd set it at the start"),
 )
 @samples(OF_OLLAMA)
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     IGNORES_UNKNOWN: ClassVar = True
-    num_predict: Annotated[int | None, note("Longest answer; 0 and less: no limit.")] = None
+    num_predict: Annotated[int | None, note("Maximum tokens of the answer; 0 or negative: no limit.")] = None
     stop: Stop = None
 
 
-@accepts(shift="the context is never shifted")
-@refuses(_debug_render_only=("the prompt instead of an answer; use /apply-template", False))
+@accepts(shift="llmd never shifts the context")
+@refuses(_debug_render_only=("the rendered prompt instead of an answer; use /apply-template", False))
 class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The members that chat and generate share."""
 
     IGNORES_UNKNOWN: ClassVar = True
     """Ollama ignores unknown members, too: its clients send options of all its versions."""
     model: Model = None
-    stream: Annotated[bool | None, note("false: one answer instead of a line of JSON for each piece.")] = None
+    stream: Annotated[
+        bool | None, note("false: return one answer. Default: stream a line of JSON for each piece of the answer.")
+    ] = None
     format: Annotated[Literal["", "json"] | dict[str, Any] | None, note(
-        "json, or a JSON schema, the form of the answer.")] = None  # fmt: skip
-    options: Annotated[Options | None, note("Its members are in the rows of `options`.")] = None
+        "Output format of the answer: json, or a JSON schema.")] = None  # fmt: skip
+    options: Annotated[
+        Options | None, note("Sampling parameters and num_predict; the members are in the rows of `options`.")
+    ] = None
     think: Annotated[bool | Literal["low", "medium", "high", "max"] | None, note(
-        "true, low, medium, high, max (which is high) or false: the template variables enable_thinking and "
+        "true, false, low, medium, high or max (the same as high): sets the template variables enable_thinking and "
         "reasoning_effort.")
     ] = None  # fmt: skip
     keep_alive: Annotated[str | float | None, note(
-        "0 without a prompt is answered as if the model had been unloaded. It stays loaded.")] = None  # fmt: skip
-    logprobs: Annotated[bool | None, note("true: the log probability of each token.")] = None
+        "Ignored: the model stays loaded. A request with 0 and without a prompt is answered as if the model had "
+        "been unloaded.")] = None  # fmt: skip
+    logprobs: Annotated[bool | None, note("true: return the log probability of each token.")] = None
     top_logprobs: TopLogprobs = None
 
 
@@ -97,26 +102,27 @@ class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
         f"result, and of a message of the user before the newest, are shown as {NOT_SHOWN}. The answer continues a "
         "last message of the assistant.", UNBOUNDED, maxItems=limits.MESSAGES_MAX)] = None  # fmt: skip
     tools: Annotated[list[OfferedTool] | None, note(
-        "Functions that the answer may call. Their arguments come as objects.", limits.TOOLS_BYTES_MAX)
+        "Functions that the answer can call. Calls have their arguments as objects.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
     truncate: Annotated[bool | None, note(
-        "false: a conversation that does not fit the context is refused. Default: its beginning is left out, except "
+        "false: refuse a conversation that does not fit the context. Default: leave out its first messages, except "
         "system messages.")] = None  # fmt: skip
 
 
-@accepts(truncate="a prompt that does not fit the context is refused")
+@accepts(truncate="llmd refuses a prompt that does not fit the context")
 @refuses(
-    template=("templates from requests; use --chat-template-file", ""),
-    context=("tokens of an earlier answer; name a session, or use /api/chat", []),
+    template=("a chat template of its own; use --chat-template-file", ""),
+    context=("the tokens of an earlier answer; name a session, or use /api/chat", []),
     images=("images", []),
 )
 class OllamaGenerateRequest(_Generation, frozen=True, kw_only=True):
     prompt: Annotated[str | None, note("The user's text. Without it nothing is generated.", UNBOUNDED)] = None
-    system: Annotated[str | None, note("A system message in front.", limits.JSON_TEXT_BYTES_MAX)] = None
+    system: Annotated[str | None, note("System message before the prompt.", limits.JSON_TEXT_BYTES_MAX)] = None
     suffix: Annotated[str | None, note(
-        "Text after the answer: the model fills in the middle.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
+        "Text after the answer: the model fills in the text between prompt and suffix.",
+        limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     raw: Annotated[bool | None, note(
-        "true: the prompt is continued as it is, without the model's chat template.")] = None  # fmt: skip
+        "true: continue the prompt without the model's chat template.")] = None  # fmt: skip
 
 
 @accepts("options", "keep_alive")
@@ -127,15 +133,15 @@ class _Embedding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 class EmbedRequest(_Embedding, frozen=True, kw_only=True):
     input: Annotated[str | list[str], note(
-        "A text, or several.", UNBOUNDED, maxItems=limits.EMBEDDING_TEXTS_MAX)]  # fmt: skip
-    truncate: Annotated[bool | None, note("false: a text that is too long is refused, not cut.")] = None
+        "A text, or a list of texts.", UNBOUNDED, maxItems=limits.EMBEDDING_TEXTS_MAX)]  # fmt: skip
+    truncate: Annotated[bool | None, note("false: refuse a text that is too long. Default: truncate the text.")] = None
     dimensions: Dimensions = None
 
 
 class EmbedPromptRequest(_Embedding, frozen=True, kw_only=True):
     """The request of older clients."""
 
-    prompt: Annotated[str, note("A text. It is cut if it is too long.", UNBOUNDED)]
+    prompt: Annotated[str, note("A text. llmd truncates a text that is too long.", UNBOUNDED)]
 
 
 REQUESTS = {

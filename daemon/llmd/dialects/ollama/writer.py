@@ -166,7 +166,7 @@ class GenerateWriter(_OllamaWriter):
     def _answer(
         self, text: str, thinking: str, calls: list[wire.ToolCallMade], facts: dict[str, Any]
     ) -> wire.OllamaGenerated:
-        assert not calls, "tools are asked for in chats only"
+        assert not calls, "only chats have tools"
         return wire.OllamaGenerated(response=text, thinking=thinking, **facts)
 
 

@@ -160,9 +160,9 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """vLLM's form; one of the members."""
 
     json: Annotated[str | dict[str, Any] | None, note("A JSON schema for the answer.")] = None
-    json_object: Annotated[bool | None, note("true: the answer is a JSON object.")] = None
-    regex: Annotated[str | None, note("A regular expression that the whole answer matches.")] = None
-    choice: Annotated[list[str] | None, note("Texts, one of which is the answer.")] = None
+    json_object: Annotated[bool | None, note("true: the answer must be a JSON object.")] = None
+    regex: Annotated[str | None, note("A regular expression that the whole answer must match.")] = None
+    choice: Annotated[list[str] | None, note("Texts from which the model chooses its answer.")] = None
     grammar: Grammar = None
 
 
@@ -187,39 +187,39 @@ _SCHEMA = str | dict[str, Any] | None
 @accepts(
     "user", "store", "service_tier", "safety_identifier", "prompt_cache_retention", "prompt_cache_options",
     "client_metadata", "include", "request_id", "priority", "cache_salt", "stream_interval", "ttl", "keep_alive",
-    id_slot="session_id or a header names a session",
-    t_max_prompt_ms="there is no such limit",
-    t_max_predict_ms="--request-timeout is the only such limit",
-    response_fields="of /completion alone",
-    sse_ping_interval="--keepalive-interval sets it for all streams",
-    usage="it is in every answer, and in a stream by stream_options",
-    backend_sampling="it says where tokens are picked",
+    id_slot="slots are not chosen by number; name a session with session_id or a header",
+    t_max_prompt_ms="llmd has no limit on the time of a prompt",
+    t_max_predict_ms="only --request-timeout limits the time of a request",
+    response_fields="it belongs to /completion only",
+    sse_ping_interval="--keepalive-interval sets the interval for all streams",
+    usage="every answer has usage; streams have it with stream_options",
+    backend_sampling="it chooses the device that samples tokens",
 )  # fmt: skip
 @refuses(
     use_beam_search=("beam search", False),
     length_penalty=("beam search", 1),
     early_stopping=("beam search", False),
     grammar_lazy=("lazy grammars", False),
-    post_sampling_probs=("probabilities after sampling; those reported are the model's own", False),
+    post_sampling_probs=("probabilities after the samplers; llmd reports the model's own probabilities", False),
     tfs_z=("this sampler", 1),
     top_a=("this sampler", 0),
     prompt_logprobs=("log probabilities of the prompt", 0),
-    allowed_token_ids=("token sets; use logit_bias", []),
+    allowed_token_ids=("a set of allowed tokens; use logit_bias", []),
     bad_words=("forbidden words", []),
-    skip_special_tokens=("control tokens in answers", True),
-    truncate_prompt_tokens=("cutting the prompt", -1),
+    skip_special_tokens=("control tokens in the text of answers", True),
+    truncate_prompt_tokens=("truncation of the prompt", -1),
     n_keep=("context shifting", 0, -1),
     n_discard=("context shifting", 0),
     lora=("adapters", []),
     speculative=("speculation", {}),
-    mm_processor_kwargs=("anything but text", {}),
+    mm_processor_kwargs=("input or output other than text", {}),
 )
 class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: Model = None
     stream: Stream = None
     stream_options: Annotated[StreamOptions | None, note(
-        "include_usage: a last chunk with usage and session. continuous_usage_stats with it: every chunk from the "
-        "first text on has the usage so far.")] = None  # fmt: skip
+        "include_usage: the last chunk has usage and session. continuous_usage_stats, together with include_usage: "
+        "every chunk from the first text on has the usage so far.")] = None  # fmt: skip
     n: Annotated[int | None, note(
         f"1 to {limits.ANSWERS_MAX} answers. The first one continues the session, but any of them may be sent back.",
         minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
@@ -227,49 +227,54 @@ class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown
         f"1 to {limits.ANSWERS_MAX} answers are generated, and the n with the highest mean log probability returned. "
         "Not with stream.", minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
     n_probs: NProbs = None
-    return_token_ids: Annotated[bool | None, note("true: prompt_token_ids, and token_ids with each choice.")] = None
-    return_tokens: Annotated[bool | None, note("The same as return_token_ids.")] = None
+    return_token_ids: Annotated[bool | None, note("true: return prompt_token_ids, and token_ids in each choice.")] = (
+        None
+    )
+    return_tokens: Annotated[bool | None, note("Other name of return_token_ids.")] = None
     return_progress: Annotated[bool | None, note(
-        "true: while a stream's prompt is processed, prompt_progress with total, cache, processed, time_ms.")
+        "true: a stream reports prompt_progress (total, cache, processed, time_ms) while llmd processes the prompt.")
     ] = None  # fmt: skip
     timings_per_token: Annotated[bool | None, note(
-        "true: llama.cpp's timings. In a stream every chunk from the first text on has them.")] = None  # fmt: skip
+        "true: return llama.cpp's timings, in a stream in every chunk from the first text on.")] = None  # fmt: skip
     include_stop_str_in_output: Annotated[bool | None, note(
-        "true: the text of stop that ended the answer is a part of it.")] = None  # fmt: skip
+        "true: the answer includes the stop text that ended it.")] = None  # fmt: skip
     session_id: SessionId = None
     prompt_cache_key: PromptCacheKey = None
     metadata: Metadata = None
     max_tokens: Annotated[int | None, note(
-        "Longest answer. It is cut to the tokens left in the context; -1: no limit.")] = None  # fmt: skip
+        "Maximum tokens of the answer; -1: no limit. The context limits the answer in any case.")] = None  # fmt: skip
     n_predict: Annotated[int | None, note(
-        "The same as max_tokens, but 0: the prompt is processed, and nothing is generated.")] = None  # fmt: skip
+        "Other name of max_tokens. 0: process the prompt only.")] = None  # fmt: skip
     stop: Stop = None
     stop_token_ids: Annotated[list[int] | None, note(
         f"Up to {limits.STOP_TOKENS_MAX} tokens that end the answer as the model's own end does.",
         maxItems=limits.STOP_TOKENS_MAX)] = None  # fmt: skip
     min_tokens: Annotated[int | None, note(
-        "Neither the model nor a text of stop ends the answer before so many tokens; at most max_tokens.")
+        "Minimum tokens of the answer, at most max_tokens. Until then neither the model nor a stop text ends the "
+        "answer.")
     ] = None  # fmt: skip
-    repetition_penalty: Annotated[float | None, note("The same as repeat_penalty.")] = None
-    typ_p: Annotated[float | None, note("The same as typical_p.")] = None
+    repetition_penalty: Annotated[float | None, note("Other name of repeat_penalty.")] = None
+    typ_p: Annotated[float | None, note("Other name of typical_p.")] = None
     logit_bias: Annotated[dict[int, float] | None, note(
-        "Token id to bias, -100 to 100.", maxProperties=limits.LOGIT_BIASES_MAX)] = None  # fmt: skip
+        "Biases of tokens, from -100 to 100, by token id.", maxProperties=limits.LOGIT_BIASES_MAX)] = None  # fmt: skip
     ignore_eos: IgnoreEos = None
     cache_prompt: CachePrompt = None
     response_format: Annotated[ResponseFormat | None, note(
-        "The form of the answer. {type: json_object}: a JSON object. {type: json_schema, json_schema: {schema, "
-        "strict}}: JSON that the schema allows; strict refuses a schema that cannot be enforced whole, otherwise "
-        "keywords that cannot be enforced are ignored. {type, schema}: with either type, as if strict. Of "
-        "response_format, json_schema, grammar, structured_outputs and guided_* only one may be set.")
+        "Output format of the answer. {type: json_object}: a JSON object. {type: json_schema, json_schema: "
+        "{schema, strict}}: JSON that matches the schema. With strict, llmd refuses a schema that it cannot "
+        "enforce completely; otherwise it ignores keywords that it cannot enforce. {type, schema}, with either "
+        "type: the same with strict. A request can have only one of response_format, json_schema, grammar, "
+        "structured_outputs and guided_*.")
     ] = None  # fmt: skip
     json_schema: JsonSchema = None
     grammar: Grammar = None
     structured_outputs: Annotated[StructuredOutputs | None, note(
-        "One of json (a schema), json_object, regex, choice (a list of texts), grammar.")] = None  # fmt: skip
-    guided_json: Annotated[_SCHEMA, note("The same as structured_outputs.json.")] = None
-    guided_regex: Annotated[str | None, note("The same as structured_outputs.regex.")] = None
-    guided_choice: Annotated[list[str] | None, note("The same as structured_outputs.choice.")] = None
-    guided_grammar: Annotated[str | None, note("The same as structured_outputs.grammar.")] = None
+        "Output format of the answer: one of json (a schema), json_object, regex, choice (a list of texts), "
+        "grammar.")] = None  # fmt: skip
+    guided_json: Annotated[_SCHEMA, note("Other name of structured_outputs.json.")] = None
+    guided_regex: Annotated[str | None, note("Other name of structured_outputs.regex.")] = None
+    guided_choice: Annotated[list[str] | None, note("Other name of structured_outputs.choice.")] = None
+    guided_grammar: Annotated[str | None, note("Other name of structured_outputs.grammar.")] = None
 
 
 # --- the requests ----------------------------------------------------------------------------------------------------
@@ -277,18 +282,18 @@ class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown
 
 @accepts(
     "verbosity", "parallel_tool_call",
-    parse_tool_calls="tool calls are always separate from the text", prediction="it is a hint for speed only",
+    parse_tool_calls="tool calls are always separate from the text", prediction="it is only a hint for speed",
 )  # fmt: skip
 @refuses(
-    modalities=("anything but text", ["text"]),
+    modalities=("input or output other than text", ["text"]),
     audio=("audio",),
     web_search_options=("web search",),
     moderation=("moderation",),
-    chat_template=("templates from requests; use --chat-template-file",),
+    chat_template=("a chat template of its own; use --chat-template-file",),
     documents=("documents", []),
-    echo=("the prompt in the answer", False),
-    add_special_tokens=("tokens that the template decides", True),
-    include_reasoning=("answers without the model's reasoning; enable_thinking turns reasoning on and off", True),
+    echo=("the prompt repeated in the answer", False),
+    add_special_tokens=("a choice of tokens that the template makes", True),
+    include_reasoning=("answers without the model's reasoning; use enable_thinking to turn reasoning off", True),
 )
 class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     messages: Annotated[list[Message], note(
@@ -298,45 +303,48 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
         "and the reasoning (the first of reasoning_content, reasoning, reasoning_text and thinking that is a text). "
         "Several messages of the user in a row are joined if the template refuses them.",
         UNBOUNDED, minItems=1, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
-    max_completion_tokens: Annotated[int | None, note("The same as max_tokens, and wins over it.")] = None
+    max_completion_tokens: Annotated[int | None, note("New name of max_tokens; overrides max_tokens.")] = None
     tools: Annotated[list[ChatTool] | None, note(
-        "Functions that the answer may call: name, description, parameters as a JSON schema. A custom tool takes a "
-        "text: name, description, format (text, or grammar: syntax lark or regex, definition). Tools of other types "
-        "are ignored.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+        "Functions that the answer can call: name, description, parameters as a JSON schema. A custom tool takes a "
+        "text: name, description, format (text, or grammar with syntax lark or regex and a definition). llmd "
+        "ignores tools of other types.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChatToolChoice | None, note(
-        "Which tools the answer calls. auto: the model decides. none. required: at least one. {type: function, "
-        "function: {name}} or {type: custom, custom: {name}}: this one. {type: allowed_tools, allowed_tools: {mode: "
-        "auto or required, tools}}: some of these.")] = None  # fmt: skip
+        "Which tools the answer calls. auto: the model decides. none: no tool. required: at least one tool. {type: "
+        "function, function: {name}} or {type: custom, custom: {name}}: this tool. {type: allowed_tools, "
+        "allowed_tools: {mode, tools}}: only the listed tools, with mode auto or required.")] = None  # fmt: skip
     parallel_tool_calls: ParallelToolCalls = None
     functions: Annotated[list[ChatFunction] | None, note(
-        "The same as tools, in their first form: the answer calls at most one, as its function_call.",
+        "Old form of tools: the answer has at most one call, as function_call.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     function_call: Annotated[Literal["auto", "none"] | NamedFunction | None, note(
-        "With functions: auto, none, or {name} of the one to call.")] = None  # fmt: skip
+        "Old form of tool_choice, for functions: auto, none, or {name} of the function to call.")] = None  # fmt: skip
     logprobs: Annotated[bool | None, note(
-        "true: the log probability of each token of the answer, from the model's own distribution before sampling.")
+        "true: return the log probability of each token of the answer, from the model's distribution before the "
+        "samplers.")
     ] = None  # fmt: skip
     top_logprobs: TopLogprobs = None
     chat_template_kwargs: TemplateVariables = None
     enable_thinking: EnableThinking = None
     reasoning_effort: Annotated[str | None, note(
-        "The template variable of that name. none also sets enable_thinking to false.")] = None  # fmt: skip
+        "Sets the template variable reasoning_effort. none also sets enable_thinking to false.")] = None  # fmt: skip
     thinking: Annotated[Thinking | None, note(
-        "type disabled or enabled: the template variable enable_thinking. budget_tokens: as thinking_budget_tokens. "
-        "Other members are ignored.")] = None  # fmt: skip
+        "type (enabled or disabled) sets the template variable enable_thinking. budget_tokens sets "
+        "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning: Annotated[Reasoning | None, note(
-        "enabled: the template variable enable_thinking. effort: as reasoning_effort. max_tokens: as "
+        "enabled sets the template variable enable_thinking. effort sets reasoning_effort. max_tokens sets "
         "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning_format: Annotated[Literal["none", "auto", "deepseek"] | None, note(
-        "auto or deepseek (default): the model's reasoning is in reasoning_content. none: it is in the text, as the "
-        "model wrote it.")] = None  # fmt: skip
+        "auto or deepseek (default): the answer has its reasoning in reasoning_content. none: the answer has its "
+        "reasoning in the text, as the model wrote it.")] = None  # fmt: skip
     thinking_budget_tokens: Annotated[int | None, note(
-        "The model is made to end its reasoning after so many tokens; -1: no limit.")] = None  # fmt: skip
-    thinking_budget: Annotated[int | None, note("The same as thinking_budget_tokens, which wins over it.")] = None
-    add_generation_prompt: Annotated[bool | None, note("false: the prompt ends with the last message.")] = None
+        "Maximum tokens of the reasoning; llmd then makes the model end it. -1: no limit.")] = None  # fmt: skip
+    thinking_budget: Annotated[int | None, note("Other name of thinking_budget_tokens, which overrides it.")] = None
+    add_generation_prompt: Annotated[
+        bool | None, note("false: the prompt ends with the last message, without the beginning of an answer.")
+    ] = None
     continue_final_message: Annotated[bool | None, note(
-        "true: the answer continues the last message, which is the assistant's, and has only the new text. Default: a "
-        "last message of the assistant is a turn of the past.")] = None  # fmt: skip
+        "true: the answer continues the last message, which must be the assistant's, and has only the new text. "
+        "Default: a last message of the assistant is a finished turn.")] = None  # fmt: skip
     history: History = None
 
 
@@ -345,12 +353,13 @@ class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
         f"A text or token ids, or a list of up to {limits.ANSWERS_MAX} of these: each is answered n times, numbered in "
         "the order of the prompts.", UNBOUNDED)]  # fmt: skip
     suffix: Annotated[str | None, note(
-        "Text after the answer: the model fills in the middle. Control words are plain text then.",
+        "Text after the answer: the model fills in the text between prompt and suffix. Control words in both are "
+        "then plain text.",
         limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     parse_special: Annotated[bool | None, note(
-        "false: control words in the prompt are plain text. Default: they are control tokens.")] = None  # fmt: skip
+        "false: control words in the prompt are plain text. Default: they become control tokens.")] = None  # fmt: skip
     add_special_tokens: Annotated[bool | None, note(
-        "false: a text gets no tokens that the model wants around one.")] = None  # fmt: skip
+        "false: do not add the model's tokens for the beginning and end of a text.")] = None  # fmt: skip
     logprobs: Annotated[int | bool | None, note(
         f"0 to {limits.LIKELIEST_MAX}: the log probability of each token, with so many of the most likely ones. false: "
         "none.", minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
@@ -359,7 +368,7 @@ class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
 
 
 @accepts("user", "service_tier", "metadata", "ttl", "keep_alive")
-@refuses(truncate_prompt_tokens=("cutting the text", -1), task=("tasks",), input_type=("tasks",))
+@refuses(truncate_prompt_tokens=("truncation of the text", -1), task=("tasks",), input_type=("tasks",))
 class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Annotated[str | list[int | str | list[int]], note(
         "A text, token ids, or a list of either.", UNBOUNDED, maxItems=limits.EMBEDDING_TEXTS_MAX)]  # fmt: skip

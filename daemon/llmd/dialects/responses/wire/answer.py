@@ -104,7 +104,7 @@ class Incompleteness(msgspec.Struct, frozen=True):
     reason: Literal["max_output_tokens"]
 
 
-AsGiven = Annotated[msgspec.Raw, msgspec.Meta(description="As the request had it.")]
+AsGiven = Annotated[msgspec.Raw, msgspec.Meta(description="The value of the request.")]
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,16 +159,16 @@ class ReasoningAsked(msgspec.Struct, frozen=True):
 @accepts(
     "user", "service_tier", "safety_identifier", "prompt_cache_retention", "prompt_cache_options", "client_metadata",
     "access_programs", "image", "request_id", "priority", "ttl", "keep_alive",
-    stream_options="usage is in every response",
-    personality="of /responses/input_tokens alone",
-    background_options="of background alone",
-    max_tool_calls="of the provider's own tools",
+    stream_options="every response has usage",
+    personality="it belongs to /responses/input_tokens only",
+    background_options="it belongs to background responses only",
+    max_tool_calls="it belongs to tools that the provider runs",
 )  # fmt: skip
 @refuses(
-    background=("responses that are fetched later", False),
-    conversation=("conversations that are stored under a name; use previous_response_id or session_id",),
-    prompt=("stored prompts",),
-    context_management=("compaction by the server", []),
+    background=("responses that run in the background", False),
+    conversation=("conversations that the server stores; use previous_response_id or session_id",),
+    prompt=("prompts that the server stores",),
+    context_management=("compaction of the conversation by the server", []),
     moderation=("moderation",),
 )
 @samples(OF_RESPONSES)
@@ -177,39 +177,42 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "A text, or items: messages, tool calls and their outputs, reasoning, references to items of stored responses. "
         f"Another part than text in a tool's output, or in a message of the user before the newest, is shown as "
         f"{NOT_SHOWN}. Items of other types are ignored.", UNBOUNDED)] = None  # fmt: skip
-    instructions: Annotated[str | None, note("A system message before all others.", limits.JSON_TEXT_BYTES_MAX)] = None
+    instructions: Annotated[
+        str | None, note("System message before all other messages.", limits.JSON_TEXT_BYTES_MAX)
+    ] = None
     model: Model = None
     stream: Stream = None
-    store: Annotated[bool | None, note("false: the response cannot be fetched later. Default: true.")] = None
+    store: Annotated[bool | None, note("false: do not store the response. Default: true.")] = None
     previous_response_id: Annotated[str | None, note(
-        "The conversation up to and including that response stands before the input. Its session is continued, unless "
-        "the request names another one.")] = None  # fmt: skip
+        "Id of a stored response. The conversation up to and including that response precedes the input. The "
+        "request continues the session of that response, unless it names another session.")] = None  # fmt: skip
     tools: Annotated[list[msgspec.Raw] | None, note(
-        "Functions, and custom tools, which take a text. Tools of a namespace are called NAMESPACE__NAME in the "
-        "prompt. Tools that the provider runs (web_search, ...) are ignored beside others, and refused alone. "
-        "local_shell, shell, apply_patch and computer, which clients run, are refused.",
+        "Functions, and custom tools, which take a text. The prompt names tools of a namespace NAMESPACE__NAME. "
+        "Tools that the provider would run (web_search, ...) are ignored if the request has other tools, otherwise "
+        "refused. The tools local_shell, shell, apply_patch and computer, which clients run, are refused.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChosenTool | None, note(
-        "auto, none, required, a function or a custom tool, or allowed_tools.")] = None  # fmt: skip
+        "Which tools the answer calls: auto, none, required, one tool, or allowed_tools.")] = None  # fmt: skip
     parallel_tool_calls: ParallelToolCalls = None
     text: Annotated[TextAsked | None, note(
-        "format: json_object or json_schema, the form of the answer. verbosity is ignored.", limits.TOOLS_BYTES_MAX)
+        "format: output format, json_object or json_schema. verbosity is ignored.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
     reasoning: Annotated[ReasoningAsked | None, note(
-        "effort: the template variable reasoning_effort; none also sets enable_thinking to false. summary: the "
-        "reasoning comes as a summary, whole; without it, as reasoning_text.")] = None  # fmt: skip
+        "effort sets the template variable reasoning_effort; none also sets enable_thinking to false. summary: "
+        "return the complete reasoning as a summary instead of as reasoning_text.")] = None  # fmt: skip
     include: Annotated[list[str] | None, note(
-        "reasoning.encrypted_content: reasoning in a form that comes back with the item. message.output_text.logprobs: "
-        "log probabilities. Other words are ignored.")] = None  # fmt: skip
+        "reasoning.encrypted_content: return the reasoning in a form that you can send back with the item. "
+        "message.output_text.logprobs: return log probabilities. Other words are ignored.")] = None  # fmt: skip
     truncation: Annotated[Literal["auto", "disabled"] | None, note(
-        "auto: a conversation that does not fit the context loses its beginning, except system messages. Default: "
-        "disabled.")] = None  # fmt: skip
+        "auto: if a conversation does not fit the context, leave out its first messages, except system messages. "
+        "Default: disabled.")] = None  # fmt: skip
     metadata: Annotated[dict[str, Any] | None, note(
-        "Its session_id names the session if nothing else does. The response has all of it.")] = None  # fmt: skip
+        "metadata.session_id names the session if no other field or header does. The response has the same "
+        "metadata.")] = None  # fmt: skip
     session_id: SessionId = None
     prompt_cache_key: PromptCacheKey = None
     max_output_tokens: Annotated[int | None, note(
-        "Longest answer. It is cut to the tokens left in the context.")] = None  # fmt: skip
+        "Maximum tokens of the answer. The context limits the answer in any case.")] = None  # fmt: skip
     top_logprobs: TopLogprobs = None
     stop: Stop = None
     ignore_eos: IgnoreEos = None
