@@ -104,8 +104,17 @@ void decode_leave_queue(decode *d, request *r)
     }
 }
 
+/* The session is the request's, or is the next one's to have. */
+static bool is_first_of(const request *r, const session *s)
+{
+    return s->running != NULL ? s->running == &r->claim : s->waiting == &r->claim;
+}
+
 static void end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
+    if (r->session != NULL && is_first_of(r, r->session)) {
+        r->session->parked.wanted_until_us = 0; /* or the next request's wait for the disk would be over already */
+    }
     decode_leave_queue(d, r);
     request_end(r, outcome, status);
     d->may_reseat = true;

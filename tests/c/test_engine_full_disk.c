@@ -180,6 +180,27 @@ static void test_a_state_that_is_waited_for_outlives_its_failed_write(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Long after a request stopped waiting for a state on the disk, the next request of the session has a wait of its own. */
+static void test_a_cancelled_request_takes_its_wait_for_the_disk_along(void)
+{
+    enum { LONGER_THAN_ANY_WAIT_S = 3600 };
+    reset_disk();
+    driver *d = open_with(1);
+    ask_each(d, 0, 2); /* the state of s0 is on the disk */
+    is_held = true;
+    CHECK_INT(driver_wait(d, begin(d, "s2", 3, 5))->status, LLM_OK); /* that of s1 is not yet, and is before any read */
+    const uint64_t cancelled = begin(d, "s0", 1, 5);
+    driver_fence(d);
+    driver_cancel(d, cancelled);
+    CHECK_INT(driver_wait(d, cancelled)->finished.outcome, LLM_OUTCOME_CANCELLED);
+    n_seconds_later = LONGER_THAN_ANY_WAIT_S;
+    const uint64_t again = begin(d, "s0", 1, 5);
+    driver_fence(d);
+    is_held = false;
+    CHECK(driver_wait(d, again)->n_reused >= LONG - 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* Three states have room: those of the sessions used last. A start with a lower limit drops more. */
 static void test_states_stay_within_the_limit_of_the_disk(void)
 {
@@ -209,5 +230,6 @@ int main(void)
     RUN_FILES(test_a_full_disk_is_tried_once);
     RUN_FILES(test_a_part_of_the_disk_is_left_to_others);
     RUN_FILES(test_a_state_that_is_waited_for_outlives_its_failed_write);
+    RUN_FILES(test_a_cancelled_request_takes_its_wait_for_the_disk_along);
     return CHECK_RESULT();
 }
