@@ -33,6 +33,8 @@ typedef struct loose_file {
     size_t n_file_bytes; /* of its state file */
 } loose_file;
 
+enum { LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX }; /* at a time: each of them may be reported, and reports have bounded room */
+
 typedef struct places_naming {
     store_job *removing; /* what is closed or reset now is removed by this job; NULL: each by one of its own */
     uint32_t n_loose;
@@ -96,8 +98,8 @@ bool places_is_waiting(const places *p, session_name name); /* one waits for a p
 uint32_t places_n_waiting(const places *p);
 void places_remove_loose(places *p, session_name name);
 void places_remove_closed(places *p); /* of whatever name */
-/* Those that wait and were not used since before_ms go, pinned ones excepted. The oldest stamp of the others that may
- * expire, or 0. */
+/* Removes files that wait for a place and were not used since before_ms, at most LOOSE_EXPIRED_MAX of them and none that is
+ * pinned. Returns the oldest stamp of those left that may expire, or 0. */
 uint64_t places_expire_loose(places *p, uint64_t before_ms);
 size_t places_loose_bytes(const places *p); /* of their states */
 void places_free_loose(places *p);

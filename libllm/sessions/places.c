@@ -425,7 +425,14 @@ void places_reset_session(places *p, session *s)
     places_reset_file(p, s);
 }
 
-/* Nobody asked for it: with its last timeline the name is told. */
+void places_report_forgotten(places *p, uint32_t owner, const char *name, llm_counter counter)
+{
+    page_count(p->ground.page, counter, 1);
+    if (p->seating.forgotten != NULL && !places_knows(p, session_name_from(owner, name))) {
+        p->seating.forgotten(p->seating.forgotten_context, owner, name);
+    }
+}
+
 static void give_up(places *p, session *s, llm_counter counter)
 {
     assert(session_is_idle(s));
@@ -433,12 +440,8 @@ static void give_up(places *p, session *s, llm_counter counter)
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
     memcpy(name, s->name, sizeof name);
     places_close_session(p, s);
-    if (name[0] == '\0') {
-        return;
-    }
-    page_count(p->ground.page, counter, 1);
-    if (p->seating.forgotten != NULL && !places_knows(p, session_name_from(owner, name))) {
-        p->seating.forgotten(p->seating.forgotten_context, owner, name);
+    if (name[0] != '\0') {
+        places_report_forgotten(p, owner, name, counter);
     }
 }
 

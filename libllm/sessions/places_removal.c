@@ -154,16 +154,18 @@ void places_remove_closed(places *p)
 uint64_t places_expire_loose(places *p, uint64_t before_ms)
 {
     uint64_t oldest = 0;
+    uint32_t n_expired = 0;
     for (uint32_t i = p->naming.n_loose; i > 0; i--) {
-        const loose_file *f = &p->naming.loose_files[i - 1];
-        if (f->is_closed || f->is_pinned) {
+        const loose_file f = p->naming.loose_files[i - 1];
+        if (f.is_closed || f.is_pinned) {
             continue;
         }
-        if (f->used_ms < before_ms) {
+        if (f.used_ms < before_ms && n_expired < LOOSE_EXPIRED_MAX) {
+            n_expired++;
             remove_loose(p, i - 1);
-            page_count(p->ground.page, LLM_COUNTER_SESSIONS_EXPIRED, 1);
-        } else if (oldest == 0 || f->used_ms < oldest) {
-            oldest = f->used_ms;
+            places_report_forgotten(p, f.owner, f.name, LLM_COUNTER_SESSIONS_EXPIRED);
+        } else if (oldest == 0 || f.used_ms < oldest) {
+            oldest = f.used_ms;
         }
     }
     return oldest;

@@ -152,6 +152,9 @@ uint64_t places_new_number(places *p); /* larger than all before: a use, a readi
 void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t owner, const char *name),
                            void *context);
 
+/* Counts a timeline that was given up unasked, and reports the name if it was the last one. */
+void places_report_forgotten(places *p, uint32_t owner, const char *name, llm_counter counter);
+
 /* Forgets idle sessions not used since `before_ms` (CLOCK_REALTIME), pinned ones excepted. Returns the stamp of the
  * oldest one left that may expire, or 0. */
 uint64_t places_expire(places *p, uint64_t before_ms);

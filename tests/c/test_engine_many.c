@@ -602,6 +602,9 @@ static void test_what_waits_expires_unless_it_is_pinned(void)
     while (driver_counter(d, LLM_COUNTER_SESSIONS_EXPIRED) == 0) {
         driver_drain(d);
     }
+    driver_fence(d);
+    CHECK_INT(d->n_forgotten, 1);
+    CHECK_STR(d->forgotten, "a");
     CHECK_INT(driver_close(d), 0);
     d = open_sim(4);
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPEN), 1);
