@@ -74,26 +74,33 @@ static bool is_opening(const char *name)
     return n > strlen(PAGE_OPENING) && strcmp(name + n - strlen(PAGE_OPENING), PAGE_OPENING) == 0;
 }
 
-/* Removes it if its owner is dead, and either never finished opening it or did not come back for long. The lock is held
- * meanwhile: an owner that has just made it notices (make_locked). */
-static void remove_orphan(const char *name)
+/* Whether nobody is likely to come back for it: it was never finished, or not used for long. */
+static bool is_outdated(const char *name)
 {
     llm_page *reader;
+    const uint64_t patience_ms = (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
+    if (is_opening(name)) {
+        return true;
+    }
+    if (llm_page_open(name, -1, &reader) != LLM_OK) {
+        return false;
+    }
+    const bool is_old = last_use_ms(reader) < now_ms() - patience_ms;
+    llm_page_close(reader);
+    return is_old;
+}
+
+/* Removes an outdated segment whose owner is dead. The lock comes last: the daemon that would take over a recent segment
+ * must not find it locked by a sweep (page_is_abandoned). It is held meanwhile: an owner that has just made the segment
+ * notices (make_locked). */
+static void remove_orphan(const char *name)
+{
     const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);
     if (fd < 0) {
         return;
     }
-    const uint64_t patience_ms = (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
     struct stat facts; /* other users' segments are none of our business */
-    bool is_orphan = fstat(fd, &facts) == 0 && facts.st_uid == geteuid() && lock(fd);
-    if (is_orphan && !is_opening(name)) {
-        is_orphan = llm_page_open(name, -1, &reader) == LLM_OK;
-        if (is_orphan) {
-            is_orphan = last_use_ms(reader) < now_ms() - patience_ms;
-            llm_page_close(reader);
-        }
-    }
-    if (is_orphan) {
+    if (fstat(fd, &facts) == 0 && facts.st_uid == geteuid() && is_outdated(name) && lock(fd)) {
         shm_unlink(name);
     }
     close(fd);

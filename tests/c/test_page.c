@@ -9,8 +9,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +21,17 @@
 #include "boundary/page_layout.h"
 
 static char segment[64]; /* this process's own name */
+
+static ino_t watched; /* a segment, and how often it was locked */
+static uint32_t n_watched_locks;
+
+/* Instead of the library's: tells what is locked. */
+int flock(int fd, int operation)
+{
+    struct stat facts;
+    n_watched_locks += fstat(fd, &facts) == 0 && facts.st_ino == watched;
+    return (int)syscall(SYS_flock, fd, operation);
+}
 
 static page *open_page(const char *name, uint32_t n_places, uint32_t n_ctx)
 {
@@ -309,6 +322,26 @@ static void a_dead_owners_segment_has_one_heir(void)
     CHECK(!is_abandoned());
     llm_page_close(heir);
     CHECK(is_abandoned());
+    shm_unlink(segment);
+}
+
+/* The daemon that comes back for it may ask at any moment whether it is abandoned. */
+static void a_sweep_does_not_lock_what_was_used_lately(void)
+{
+    struct stat facts;
+    leave_segment_behind();
+    CHECK_STILL_GOOD();
+    const int fd = shm_open(segment, O_RDONLY, 0);
+    CHECK(fd >= 0 && fstat(fd, &facts) == 0);
+    close(fd);
+    watched = facts.st_ino;
+    char other[sizeof segment + 8];
+    snprintf(other, sizeof other, "%s-other", segment);
+    page *p = open_page(other, 1, 16);
+    CHECK(p != NULL);
+    CHECK_INT(n_watched_locks, 0);
+    watched = 0;
+    page_close(p);
     shm_unlink(segment);
 }
 
@@ -653,6 +686,7 @@ int main(void)
     RUN(a_dead_owners_segment_is_readable);
     RUN(a_zombie_owns_nothing);
     RUN(a_dead_owners_segment_has_one_heir);
+    RUN(a_sweep_does_not_lock_what_was_used_lately);
     RUN(what_is_left_is_abandoned);
     RUN(segments_of_the_long_dead_are_removed);
     RUN(what_cannot_be_had_is_named);
