@@ -156,7 +156,21 @@ static int make_locked(const char *name)
     for (;;) {
         const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         struct stat facts;
-        if (fd < 0 || (flock(fd, LOCK_EX) == 0 && fstat(fd, &facts) == 0 && facts.st_nlink > 0)) {
+        if (fd < 0) {
+            return -1;
+        }
+        int failed;
+        do {
+            failed = flock(fd, LOCK_EX);
+        } while (failed != 0 && errno == EINTR);
+        if (failed != 0 || fstat(fd, &facts) != 0) {
+            const int error = errno;
+            shm_unlink(name);
+            close(fd);
+            errno = error;
+            return -1;
+        }
+        if (facts.st_nlink > 0) {
             return fd;
         }
         close(fd);

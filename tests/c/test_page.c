@@ -24,12 +24,18 @@ static char segment[64]; /* this process's own name */
 
 static ino_t watched; /* a segment, and how often it was locked */
 static uint32_t n_watched_locks;
+static int lock_error; /* of the next lock; 0: none */
 
-/* Instead of the library's: tells what is locked. */
+/* Instead of the library's: tells what is locked, and fails when the test says so. */
 int flock(int fd, int operation)
 {
     struct stat facts;
     n_watched_locks += fstat(fd, &facts) == 0 && facts.st_ino == watched;
+    if (lock_error != 0) {
+        errno = lock_error;
+        lock_error = 0;
+        return -1;
+    }
     return (int)syscall(SYS_flock, fd, operation);
 }
 
@@ -343,6 +349,20 @@ static void a_sweep_does_not_lock_what_was_used_lately(void)
     watched = 0;
     page_close(p);
     shm_unlink(segment);
+}
+
+static void a_segment_that_cannot_be_locked_is_not_left_behind(void)
+{
+    page *p = NULL;
+    char error[LLM_TEXT_BYTES_MAX] = "";
+    lock_error = ENOLCK;
+    CHECK_INT(page_open(segment, 1, 16, "a model", "", &p, error, sizeof error), LLM_IO);
+    CHECK(strstr(error, "No locks available") != NULL);
+    CHECK_INT(shm_open(segment, O_RDONLY, 0), -1);
+    lock_error = EINTR;
+    p = open_page(segment, 1, 16);
+    CHECK(p != NULL && !is_abandoned());
+    page_close(p);
 }
 
 /* "As if the process were killed now." */
@@ -687,6 +707,7 @@ int main(void)
     RUN(a_zombie_owns_nothing);
     RUN(a_dead_owners_segment_has_one_heir);
     RUN(a_sweep_does_not_lock_what_was_used_lately);
+    RUN(a_segment_that_cannot_be_locked_is_not_left_behind);
     RUN(what_is_left_is_abandoned);
     RUN(segments_of_the_long_dead_are_removed);
     RUN(what_cannot_be_had_is_named);
