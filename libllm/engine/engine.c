@@ -375,11 +375,10 @@ void llm_engine_close(llm_engine *e)
     }
     llm_engine_stop(e);
     decode_close(&e->decode);
-    if (places_is_unsaved(
-            &e->places)) { /* the disk refused what should come back: the next start has it from the segment */
+    places_settle(&e->places);
+    if (places_is_unsaved(&e->places)) { /* what the disk refused, the next start has from the segment */
         page_leave(e->page);
     }
-    places_settle(&e->places);
     store_close(e->store);
     places_close(&e->places);
     checkpoint_store_close(&e->checkpoints);
