@@ -218,7 +218,6 @@ static session *session_of(places *p, const store_job *job)
 /* A request may wait for it, or memory have room again. */
 static void stay_in_memory(places *p, session *s)
 {
-    (void)places_remove_state(p, s); /* an older one: of no use, and others need the disk */
     p->shelf.refused_until_us = session_clock_us() + STORE_PAUSE_S * (uint64_t)1000000;
     ledger_hold(p->ground.ledger, LEDGER_PARKED, s->parked.state);
     ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, s->parked.state);
@@ -229,19 +228,21 @@ static void stay_in_memory(places *p, session *s)
 void places_written(places *p, const store_job *job)
 {
     session *s = session_of(p, job);
-    if (s != NULL && job->linked_id != 0) {
-        if (job->status != LLM_OK && s->parked.where == PARKED_ON_DISK) {
-            session_forget_parked(s);
-            s->n_file_bytes = 0;
+    if (s == NULL) {
+        return;
+    }
+    const bool is_writing = s->parked.where == PARKED_WRITING;
+    const bool is_held = is_writing && job->linked_id == 0 && s->parked.state == job->state.parts[0].held;
+    if (job->status == LLM_OK) {
+        if (is_held) {
+            lies_on_disk(s, state_file_bytes(&job->state), state_file_ends(&job->state));
         }
         return;
     }
-    if (s == NULL || s->parked.where != PARKED_WRITING || s->parked.state != job->state.parts[0].held) {
-        return;
+    if (is_held || !is_writing) {        /* else a later state is on its way to the file */
+        (void)places_remove_state(p, s); /* an older one: of no use, and others need the disk */
     }
-    if (job->status == LLM_OK) {
-        lies_on_disk(s, state_file_bytes(&job->state), state_file_ends(&job->state));
-    } else {
+    if (is_held) {
         stay_in_memory(p, s);
     }
 }

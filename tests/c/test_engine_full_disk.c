@@ -180,6 +180,26 @@ static void test_a_state_that_is_waited_for_outlives_its_failed_write(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* The request that waited for its seat has taken the state from memory by the time the write fails. */
+static void test_a_write_that_fails_takes_no_part_of_the_limit(void)
+{
+    reset_disk();
+    driver *d = open_with(1);
+    CHECK_INT(driver_wait(d, begin(d, "a", 1, 5))->status, LLM_OK);
+    is_held = true;
+    CHECK_INT(driver_wait(d, begin(d, "b", 2, 5))->status, LLM_OK);
+    CHECK(driver_wait(d, begin(d, "a", 1, 5))->n_reused >= LONG - 1);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES) / MIB, 2);
+    is_full = true;
+    is_held = false;
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    driver_fence(d);
+    CHECK(n_refused > 0);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES), 0);
+    CHECK_INT(count_states(), 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* Long after a request stopped waiting for a state on the disk, the next request of the session has a wait of its own. */
 static void test_a_cancelled_request_takes_its_wait_for_the_disk_along(void)
 {
@@ -230,6 +250,7 @@ int main(void)
     RUN_FILES(test_a_full_disk_is_tried_once);
     RUN_FILES(test_a_part_of_the_disk_is_left_to_others);
     RUN_FILES(test_a_state_that_is_waited_for_outlives_its_failed_write);
+    RUN_FILES(test_a_write_that_fails_takes_no_part_of_the_limit);
     RUN_FILES(test_a_cancelled_request_takes_its_wait_for_the_disk_along);
     return CHECK_RESULT();
 }
