@@ -14,6 +14,13 @@ uint32_t share_of(uint32_t limit, uint32_t n_owners)
     return (uint32_t)(limit - (kept > 0 ? kept : 1));
 }
 
+uint32_t share_units(size_t n_bytes)
+{
+    enum { UNIT_BYTES = 4096 };
+    const size_t n = n_bytes / UNIT_BYTES + (n_bytes % UNIT_BYTES != 0);
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
 static uint64_t equal_part(const share_claim *claim)
 {
     const uint32_t part = claim->n_owners > 1 ? claim->limit / claim->n_owners : claim->limit;
@@ -34,9 +41,10 @@ static uint32_t account_of(share_holding *holdings, uint32_t n, uint32_t i)
     return *link - 1;
 }
 
-static void add_up(share_holding *holdings, uint32_t n)
+void share_add_up(share_holding *holdings, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
+        holdings[i].is_going = false;
         holdings[i].bucket = holdings[i].next = holdings[i].n_going = 0;
         holdings[i].held = 0;
     }
@@ -57,17 +65,16 @@ static bool has_equal_part(const share_holding *holdings, uint32_t n, const shar
     return held >= equal_part(claim);
 }
 
-uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim)
+uint32_t share_next_victim(share_holding *holdings, uint32_t n, const share_claim *claim)
 {
     const bool shared = claim->n_owners > 1;
     const bool spares_last = shared && claim->is_lost && has_equal_part(holdings, n, claim);
     uint32_t victim = n;
     uint64_t most = 0;
-    add_up(holdings, n);
     for (uint32_t i = 0; i < n; i++) {
         const share_holding *h = &holdings[i];
         const share_holding *account = &holdings[h->account];
-        if (!h->may_go || (spares_last && h->owner != claim->asker && account->n_going == 1)) {
+        if (!h->may_go || h->is_going || (spares_last && h->owner != claim->asker && account->n_going == 1)) {
             continue;
         }
         /* How much its owner holds beyond an equal part. */
@@ -77,5 +84,17 @@ uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *cl
             most = excess;
         }
     }
+    if (victim < n) {
+        share_holding *account = &holdings[holdings[victim].account];
+        account->held -= holdings[victim].amount;
+        account->n_going--;
+        holdings[victim].is_going = true;
+    }
     return victim;
+}
+
+uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim)
+{
+    share_add_up(holdings, n);
+    return share_next_victim(holdings, n, claim);
 }

@@ -173,19 +173,17 @@ static session *dispensable(places *p, uint32_t owner)
 
 session *places_parked_victim(places *p)
 {
-    enum { UNIT_BYTES = 4096 };
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
         const bool counts = s->is_open && s->parked.where == PARKED_IN_MEMORY;
         p->holdings[i] = (share_holding){
             .owner = s->owner,
-            .amount = counts ? (uint32_t)(s->parked.n_bytes / UNIT_BYTES) + 1 : 0,
+            .amount = counts ? share_units(s->parked.n_bytes) : 0,
             .may_go = counts && session_is_idle(s),
             .order = places_order(s),
         };
     }
-    const size_t limit = p->options.parked_bytes_max / UNIT_BYTES;
-    const share_claim claim = {.limit = limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX,
+    const share_claim claim = {.limit = share_units(p->options.parked_bytes_max),
                                .n_owners = atomic_load(&p->n_owners)};
     const uint32_t place = share_victim(p->holdings, p->n_places, &claim);
     return place < p->n_places ? &p->sessions[place] : NULL;

@@ -36,38 +36,63 @@ static bool may_lose_state(const session *s)
     return !is_needed && !at->is_lent && at->where != PARKED_WRITING && at->where != PARKED_READING;
 }
 
-/* Whose file goes first: of a session that does not need it, then the least recently used. `s` wants n_bytes. NULL: none. */
-static session *victim(places *p, const session *s, size_t n_bytes)
+/* Least valuable first: files that their sessions do not need, then the least recently used. `s` wants n_bytes. */
+static void weigh_files(places *p, const session *s, size_t n_bytes)
 {
-    enum { UNIT_BYTES = 4096 };
     const uint64_t needed = (uint64_t)1 << 63; /* places_order is below */
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
         const size_t n = other == s ? n_bytes : other->is_open ? other->n_file_bytes : 0;
         p->holdings[i] = (share_holding){
             .owner = other->owner,
-            .amount = n > 0 ? (uint32_t)(n / UNIT_BYTES) + 1 : 0,
+            .amount = share_units(n),
             .may_go = n > 0 && (other == s || may_lose_state(other)),
             .order = places_order(other) | (other == s || other->parked.where == PARKED_ON_DISK ? needed : 0),
         };
     }
-    const size_t limit = p->options.parked_disk_bytes_max / UNIT_BYTES;
-    const share_claim claim = {.limit = limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX,
+    share_add_up(p->holdings, p->n_places);
+}
+
+/* Marks files in p->holdings that have n_over bytes together. False: they would not be enough, or `s` is one of them. */
+static bool choose_victims(places *p, const session *s, size_t n_bytes, size_t n_over)
+{
+    const share_claim claim = {.limit = share_units(p->options.parked_disk_bytes_max),
                                .n_owners = atomic_load(&p->n_owners)};
-    const uint32_t place = share_victim(p->holdings, p->n_places, &claim);
-    return place < p->n_places ? &p->sessions[place] : NULL;
+    size_t n_freed = 0;
+    weigh_files(p, s, n_bytes);
+    while (n_freed < n_over) {
+        const uint32_t place = share_next_victim(p->holdings, p->n_places, &claim);
+        if (place == p->n_places || &p->sessions[place] == s) {
+            return false;
+        }
+        n_freed += p->sessions[place].n_file_bytes;
+    }
+    return true;
+}
+
+static bool remove_victims(places *p)
+{
+    bool are_removed = true;
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        are_removed = are_removed && (!p->holdings[i].is_going || places_remove_state(p, &p->sessions[i]));
+    }
+    return are_removed;
+}
+
+/* The bytes that are too many with n_bytes for `s`. */
+static size_t bytes_over(const places *p, const session *s, size_t n_bytes)
+{
+    const size_t n = places_disk_bytes(p) - (s != NULL ? s->n_file_bytes : 0) + n_bytes;
+    return n > p->options.parked_disk_bytes_max ? n - p->options.parked_disk_bytes_max : 0;
 }
 
 bool places_make_disk_room(places *p, const session *s, size_t n_bytes)
 {
-    const size_t n_max = p->options.parked_disk_bytes_max, n_replaced = s != NULL ? s->n_file_bytes : 0;
-    while (n_bytes > n_max || places_disk_bytes(p) - n_replaced > n_max - n_bytes) {
-        session *other = n_bytes <= n_max ? victim(p, s, n_bytes) : NULL;
-        if (other == NULL || other == s || !places_remove_state(p, other)) {
-            return false;
-        }
+    if (n_bytes > p->options.parked_disk_bytes_max) {
+        return false;
     }
-    return true;
+    const size_t n_over = bytes_over(p, s, n_bytes);
+    return n_over == 0 || (choose_victims(p, s, n_bytes, n_over) && remove_victims(p));
 }
 
 void places_limit_disk(places *p)
@@ -80,5 +105,6 @@ void places_limit_disk(places *p)
     if (*n_max == 0) {
         *n_max = (size_t)((store_free_bytes(p->store) + places_disk_bytes(p)) / PLACES_DISK_SHARE);
     }
-    (void)places_make_disk_room(p, NULL, 0);
+    (void)choose_victims(p, NULL, 0, bytes_over(p, NULL, 0));
+    (void)remove_victims(p); /* as far as that goes: files of sessions without a place stay */
 }

@@ -103,7 +103,8 @@ size_t places_disk_bytes(const places *p);
 /* The state file goes, and with it the state of a session that has it there alone. False: memory is short. */
 bool places_remove_state(places *p, session *s);
 
-/* For a state of n_bytes of `s` (NULL: for none): the least valuable go. False: that is this one, or none can. */
+/* Removes the least valuable states until one of n_bytes of `s` fits. False, and all stay: it is less valuable than they
+ * are, or would not fit all the same. */
 bool places_make_disk_room(places *p, const session *s, size_t n_bytes);
 
 /* A start: settles the limit, and keeps to it. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -180,6 +181,59 @@ static void test_a_state_that_is_waited_for_outlives_its_failed_write(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+static driver *open_for_large(uint64_t n_disk_bytes)
+{
+    return driver_open(&(llm_engine_options){.model = "sim:dense,length=0,ctx=65536",
+                                             .n_ctx = 65536,
+                                             .parked_bytes_max = 1,
+                                             .parked_disk_bytes_max = n_disk_bytes,
+                                             .capacity_policy = LLM_POLICY_PARK,
+                                             .state_dir = directory});
+}
+
+static void ask_large(driver *d)
+{
+    enum { LARGE = 40000 };
+    int32_t *tokens = malloc(LARGE * sizeof *tokens);
+    make_prompt(tokens, LARGE, 9);
+    const generate_call call = {.session = "large", .prompt = tokens, .n_prompt = LARGE, .max_tokens = 5};
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+    free(tokens);
+}
+
+static void park(driver *d, const char *name)
+{
+    CHECK_INT(driver_wait(d, driver_park(d, 0, name))->status, LLM_OK);
+    driver_wait(d, driver_unsave(d, 0, "nothing")); /* its state is on the disk, if it has room */
+    driver_fence(d);
+}
+
+/* There is room for the large state only without all others, of which one is worth more. */
+static void test_no_state_goes_for_one_that_does_not_fit(void)
+{
+    reset_disk();
+    driver *d = open_for_large(0);
+    ask_large(d);
+    park(d, "large");
+    const uint64_t n_bytes = driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES);
+    CHECK_INT(driver_close(d), 0);
+    files_remove_directory(directory);
+    files_make_directory(directory);
+
+    d = open_for_large(n_bytes + 1);
+    CHECK_INT(driver_wait(d, begin(d, "earlier", 1, 5))->status, LLM_OK);
+    park(d, "earlier");
+    ask_large(d);
+    CHECK_INT(driver_wait(d, begin(d, "later", 2, 5))->status, LLM_OK);
+    park(d, "later");
+    CHECK_INT(count_states(), 2);
+    park(d, "large");
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), 1);
+    CHECK_INT(count_states(), 2);
+    CHECK(driver_wait(d, begin(d, "earlier", 1, 5))->n_reused >= LONG - 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* The request that waited for its seat has taken the state from memory by the time the write fails. */
 static void test_a_write_that_fails_takes_no_part_of_the_limit(void)
 {
@@ -250,6 +304,7 @@ int main(void)
     RUN_FILES(test_a_full_disk_is_tried_once);
     RUN_FILES(test_a_part_of_the_disk_is_left_to_others);
     RUN_FILES(test_a_state_that_is_waited_for_outlives_its_failed_write);
+    RUN_FILES(test_no_state_goes_for_one_that_does_not_fit);
     RUN_FILES(test_a_write_that_fails_takes_no_part_of_the_limit);
     RUN_FILES(test_a_cancelled_request_takes_its_wait_for_the_disk_along);
     return CHECK_RESULT();
