@@ -160,8 +160,11 @@ static uint64_t idle_now(decode *d)
  * each of them may be told, too. */
 static void expire(decode *d)
 {
+    if (d->idle_ms_max == 0 || d->n_notices > 0) {
+        return;
+    }
     const uint64_t now = idle_now(d);
-    if (d->idle_ms_max == 0 || now < d->expire_at_ms || d->n_notices > 0) {
+    if (now < d->expire_at_ms) {
         return;
     }
     places_removing_begin(d->places);

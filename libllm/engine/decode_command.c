@@ -290,7 +290,7 @@ static void apply(decode *d, const wire_command *c)
 
 void decode_take_commands(decode *d, double budget_us)
 {
-    const uint64_t began_us = session_clock_us();
+    uint64_t began_us = 0;
     d->taken_generate = atomic_load(&d->pushed.n_generate);
     d->taken_cancel = atomic_load(&d->pushed.n_cancel);
     while (decode_has_room(d)) {
@@ -299,6 +299,7 @@ void decode_take_commands(decode *d, double budget_us)
         if (c == NULL) {
             return;
         }
+        began_us = began_us == 0 ? session_clock_us() : began_us;
         apply(d, c);
         ring_release(d->commands);
         if ((double)(session_clock_us() - began_us) > budget_us) {

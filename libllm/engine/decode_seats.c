@@ -289,11 +289,14 @@ double decode_patience_us(const decode *d)
 /* False: some had no turn yet. */
 static bool start_waiting(decode *d)
 {
+    turn turns[LLM_REQUESTS_MAX];
+    const uint32_t n = collect_turns(d, turns);
+    if (n == 0) {
+        return true;
+    }
     const uint64_t began_us = session_clock_us();
     const double patience_us = decode_patience_us(d);
     places_allow_copies(d->places, patience_us);
-    turn turns[LLM_REQUESTS_MAX];
-    const uint32_t n = collect_turns(d, turns);
     request *r;
     while ((r = next_turn(d, turns, n)) != NULL) {
         ask_for_seat(d, r);
@@ -309,15 +312,27 @@ static bool start_waiting(decode *d)
     return true;
 }
 
+static uint64_t earlier(uint64_t a_us, uint64_t b_us)
+{
+    return b_us != 0 && (a_us == 0 || b_us < a_us) ? b_us : a_us;
+}
+
+/* Of a request, in the future; 0: it does not wait for the disk. */
+static uint64_t gives_up_at(const request *r, uint64_t now_us)
+{
+    const uint64_t fetch_us = r->phase == REQUEST_WAITING && r->fetching != 0 ? r->fetched_by_us : 0;
+    const uint64_t state_us = r->session != NULL ? r->session->parked.wanted_until_us : 0;
+    return earlier(fetch_us, state_us > now_us ? state_us : 0);
+}
+
 /* When the first wait for the disk ends; 0: there is none. */
 static uint64_t first_to_give_up(const decode *d)
 {
-    uint64_t first_us = places_waits_until_us(d->places);
+    const uint64_t now_us = session_clock_us();
+    const uint64_t spill_us = places_spill_waits_until_us(d->places);
+    uint64_t first_us = spill_us > now_us ? spill_us : 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        const request *r = d->requests[i];
-        if (r->phase == REQUEST_WAITING && r->fetching != 0 && (first_us == 0 || r->fetched_by_us < first_us)) {
-            first_us = r->fetched_by_us;
-        }
+        first_us = earlier(first_us, gives_up_at(d->requests[i], now_us));
     }
     return first_us;
 }

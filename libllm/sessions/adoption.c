@@ -227,14 +227,14 @@ static void open_one(places *p, const candidate *c)
     session *s = places_open_known(p, f->owner, f->name, f->id);
     page_append(p->ground.page, s->place, f->tokens, f->n_tokens);
     s->has_file = c->has_file;
-    s->n_file_bytes = (size_t)c->state.n_bytes; /* of use or not */
+    session_set_file_bytes(s, (size_t)c->state.n_bytes); /* of use or not */
     if (has_state(c)) {
-        s->parked = (parked){.where = PARKED_ON_DISK,
-                             .k = c->state.k,
-                             .n_bytes = (size_t)c->state.n_bytes,
-                             .is_on_disk = true,
-                             .n_disk_bytes = (size_t)c->state.n_bytes,
-                             .ends = c->state.ends};
+        session_set_parked(s, &(parked){.where = PARKED_ON_DISK,
+                                        .k = c->state.k,
+                                        .n_bytes = (size_t)c->state.n_bytes,
+                                        .is_on_disk = true,
+                                        .n_disk_bytes = (size_t)c->state.n_bytes,
+                                        .ends = c->state.ends});
         s->record.n_visible = f->n_tokens;
     }
     s->record.state = LLM_STATE_PARKED;

@@ -39,6 +39,8 @@ typedef struct places_naming {
     store_job *removing; /* what is closed or reset now is removed by this job; NULL: each by one of its own */
     uint32_t n_loose;
     loose_file *loose_files; /* n_loose */
+    uint32_t n_waiting;      /* of them, not is_closed */
+    size_t loose_bytes;      /* of their states */
 } places_naming;
 
 /* ---- pins ---- */

@@ -14,6 +14,7 @@ int places_open(places *p, const session_ground *ground, const places_options *o
     *p =
         (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_places};
     p->ground.pace = &p->pace;
+    p->ground.totals = &p->totals;
     p->pace.token_us_first = worth_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
     p->seating.patience_us = HUGE_VAL;
     atomic_init(&p->n_owners, options->n_owners);
@@ -96,15 +97,6 @@ static session *closed_place(places *p)
         }
     }
     return NULL;
-}
-
-static uint32_t count_open(const places *p, bool named)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        n += p->sessions[i].is_open && session_is_named(&p->sessions[i]) == named;
-    }
-    return n;
 }
 
 /* What runs short, and who may be given up for it. */
@@ -229,7 +221,7 @@ int places_open_named(places *p, session_name name, session **out)
     if (!is_within_share(p, name.owner, 0)) {
         return LLM_CAPACITY;
     }
-    if (count_open(p, true) >= places_names_max(p)) {
+    if (p->totals.n_named >= places_names_max(p)) {
         session *s = dispensable(p, name.owner);
         if (s == NULL) {
             return LLM_CAPACITY;
@@ -250,8 +242,8 @@ session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t
 
 bool places_may_open_branch(places *p, uint32_t owner, session **replaced)
 {
-    *replaced = count_open(p, true) >= places_names_max(p) ? dispensable(p, owner) : NULL;
-    return count_open(p, true) < places_names_max(p) || (*replaced != NULL && (*replaced)->n_left > 0);
+    *replaced = p->totals.n_named >= places_names_max(p) ? dispensable(p, owner) : NULL;
+    return p->totals.n_named < places_names_max(p) || (*replaced != NULL && (*replaced)->n_left > 0);
 }
 
 session *places_open_branch(places *p, const session *s)
@@ -271,7 +263,7 @@ session *places_replace(places *p, session *old, const session *like)
 bool places_has_room_for_another(const places *p, uint32_t owner)
 {
     return p->options.policy == LLM_POLICY_PARK ||
-           (count_open(p, true) < p->options.n_named && is_within_share(p, owner, 0));
+           (p->totals.n_named < p->options.n_named && is_within_share(p, owner, 0));
 }
 
 uint32_t places_n_history(const session *s)
@@ -373,7 +365,7 @@ session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
     if (s == NULL) {
         s = empty_scratch(p, owner);
     }
-    if (s == NULL && count_open(p, false) == p->options.n_scratch) {
+    if (s == NULL && p->totals.n_open - p->totals.n_named == p->options.n_scratch) {
         s = victim(p, &(shortage){.owner = owner, .limit = p->options.n_scratch});
         if (s == NULL) {
             return NULL;

@@ -41,6 +41,7 @@ struct places {
     places_options options;
     store *store; /* NULL: no disk */
     worth_pace pace;
+    session_totals totals;
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_places: of one choice */
     uint32_t n_places;         /* n_named + n_scratch + n_parked_places */

@@ -3,11 +3,7 @@
 
 size_t places_disk_bytes(const places *p)
 {
-    size_t n = 0;
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        n += p->sessions[i].is_open ? p->sessions[i].n_file_bytes : 0;
-    }
-    return n + places_loose_bytes(p);
+    return p->totals.file_bytes + places_loose_bytes(p);
 }
 
 bool places_remove_state(places *p, session *s)
@@ -19,7 +15,7 @@ bool places_remove_state(places *p, session *s)
     job->changes[0].verb = CHANGE_RESET;
     job->changes[0].file.id = s->id;
     store_push(p->store, job);
-    s->n_file_bytes = 0;
+    session_set_file_bytes(s, 0);
     if (s->parked.where == PARKED_ON_DISK) { /* its tokens stay known */
         session_forget_parked(s);
         page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);

@@ -98,7 +98,7 @@ bool places_write_state(places *p, session *s, blob *state, uint32_t k, store_jo
     job->place = s->place;
     job->id = s->id;
     memcpy(job->name, s->name, sizeof job->name);
-    s->n_file_bytes = n_bytes;
+    session_set_file_bytes(s, n_bytes);
     store_push(p->store, job);
     return true;
 }
@@ -144,7 +144,7 @@ void places_remove_file(places *p, session *s)
     if (s->has_file && p->store != NULL) {
         places_remove_id(p, s->id, s->owner, s->name);
         s->has_file = false;
-        s->n_file_bytes = 0;
+        session_set_file_bytes(s, 0);
     }
 }
 
@@ -157,7 +157,7 @@ void places_reset_file(places *p, session *s)
     store_job *job = places_change_of(p, s, CHANGE_RESET);
     if (job != NULL) {
         places_attach(p, job);
-        s->n_file_bytes = 0;
+        session_set_file_bytes(s, 0);
     } else {
         places_remove_file(p, s);
     }

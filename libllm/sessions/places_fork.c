@@ -15,9 +15,9 @@ static void share_file(places *p, const session *from, session *to)
     job->id = to->id;
     job->linked_id = from->id;
     memcpy(job->name, to->name, sizeof job->name);
-    to->parked = from->parked;
+    session_set_parked(to, &from->parked);
     to->parked.where = PARKED_ON_DISK;
-    to->n_file_bytes = from->n_file_bytes; /* either may outlive the other */
+    session_set_file_bytes(to, from->n_file_bytes); /* either may outlive the other */
     store_push(p->store, job);
 }
 
@@ -28,7 +28,7 @@ void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_
     const bool is_of_use = k <= n || (may_be_cut && state != NULL);
     page_append(p->ground.page, to->place, session_tokens(from), is_of_use && k > n ? k : n);
     if (state != NULL && is_of_use) {
-        to->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .k = k, .n_bytes = state->n_bytes};
+        session_hold_parked(to, state, k);
         places_spill(p);
         return;
     }

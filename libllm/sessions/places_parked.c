@@ -10,12 +10,12 @@ static void lies_on_disk(session *s, size_t n_disk_bytes, state_ends ends)
     const parked old = s->parked;
     session_forget_parked(s);
     session_forget_logits(s); /* what lies on the disk takes no memory */
-    s->parked = (parked){.where = PARKED_ON_DISK,
-                         .k = old.k,
-                         .n_bytes = old.n_bytes,
-                         .is_on_disk = true,
-                         .n_disk_bytes = n_disk_bytes,
-                         .ends = ends};
+    session_set_parked(s, &(parked){.where = PARKED_ON_DISK,
+                                    .k = old.k,
+                                    .n_bytes = old.n_bytes,
+                                    .is_on_disk = true,
+                                    .n_disk_bytes = n_disk_bytes,
+                                    .ends = ends});
 }
 
 bool places_is_refused(const places *p)
@@ -150,20 +150,9 @@ bool places_gives_up_reading(places *p, session *s)
     return true;
 }
 
-static uint64_t earlier(uint64_t a_us, uint64_t b_us, uint64_t now_us)
+uint64_t places_spill_waits_until_us(const places *p)
 {
-    return b_us > now_us && (a_us == 0 || b_us < a_us) ? b_us : a_us;
-}
-
-uint64_t places_waits_until_us(const places *p)
-{
-    const uint64_t now_us = session_clock_us();
-    uint64_t first_us = p->shelf.spill_waits ? earlier(0, p->shelf.spill_until_us, now_us) : 0;
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *s = &p->sessions[i];
-        first_us = s->is_open ? earlier(first_us, s->parked.wanted_until_us, now_us) : first_us;
-    }
-    return first_us;
+    return p->shelf.spill_waits ? p->shelf.spill_until_us : 0;
 }
 
 /* What was read for others has been had. */
@@ -280,7 +269,7 @@ bool places_take_state(places *p, session *s, state_file *from)
     }
     blob *state = take_part(p, &from->parts[0], LEDGER_PARKED);
     session_forget_parked(s);
-    s->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .k = k, .n_bytes = state->n_bytes};
+    session_hold_parked(s, state, k);
     for (uint32_t i = 1; i < from->n_parts; i++) {
         if (n_wanted == 0 || from->parts[i].k <= n_wanted) {
             adopt_part(p, s, &from->parts[i]);
@@ -317,7 +306,7 @@ void places_read_back(places *p, store_job *job)
         s->parked.where = PARKED_ON_DISK; /* nobody's but its own request costs it what is there */
         return;
     }
-    s->parked = (parked){.where = PARKED_NOWHERE, .n_wanted = before.n_wanted};
+    session_set_parked(s, &(parked){.where = PARKED_NOWHERE, .n_wanted = before.n_wanted});
     if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
         s->parked.is_on_disk = true;
         s->parked.n_disk_bytes = before.n_disk_bytes;
@@ -326,7 +315,7 @@ void places_read_back(places *p, store_job *job)
         p->shelf.is_lending = p->shelf.is_lending || is_for_others;
         places_spill(p);
     } else {
-        s->n_file_bytes = job->status == LLM_VERSION ? 0 : s->n_file_bytes; /* set aside */
+        session_set_file_bytes(s, job->status == LLM_VERSION ? 0 : s->n_file_bytes); /* set aside */
         page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
     }
 }

@@ -85,6 +85,8 @@ bool places_add_loose(places *p, const loose_file *f)
     }
     p->naming.loose_files = larger;
     p->naming.loose_files[p->naming.n_loose++] = *f;
+    p->naming.n_waiting += !f->is_closed;
+    p->naming.loose_bytes += f->n_file_bytes;
     return true;
 }
 
@@ -130,6 +132,8 @@ static void remove_loose(places *p, uint32_t i)
 {
     const loose_file f = p->naming.loose_files[i];
     p->naming.loose_files[i] = p->naming.loose_files[--p->naming.n_loose];
+    p->naming.n_waiting -= !f.is_closed;
+    p->naming.loose_bytes -= f.n_file_bytes;
     places_remove_id(p, f.id, f.owner, f.name);
 }
 
@@ -173,20 +177,12 @@ uint64_t places_expire_loose(places *p, uint64_t before_ms)
 
 uint32_t places_n_waiting(const places *p)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->naming.n_loose; i++) {
-        n += !p->naming.loose_files[i].is_closed;
-    }
-    return n;
+    return p->naming.n_waiting;
 }
 
 size_t places_loose_bytes(const places *p)
 {
-    size_t n = 0;
-    for (uint32_t i = 0; i < p->naming.n_loose; i++) {
-        n += p->naming.loose_files[i].n_file_bytes;
-    }
-    return n;
+    return p->naming.loose_bytes;
 }
 
 void places_free_loose(places *p)

@@ -99,11 +99,28 @@ static void truncate_tokens(session *s, uint32_t n)
     }
 }
 
+void session_set_parked(session *s, const parked *to)
+{
+    s->ground->totals->parked_bytes += to->n_bytes - s->parked.n_bytes;
+    s->parked = *to;
+}
+
+void session_hold_parked(session *s, blob *state, uint32_t k)
+{
+    session_set_parked(s, &(parked){.where = PARKED_IN_MEMORY, .state = state, .k = k, .n_bytes = state->n_bytes});
+}
+
+void session_set_file_bytes(session *s, size_t n_bytes)
+{
+    s->ground->totals->file_bytes += n_bytes - s->n_file_bytes;
+    s->n_file_bytes = n_bytes;
+}
+
 void session_forget_parked(session *s)
 {
     const ledger_use use = s->parked.where == PARKED_WRITING ? LEDGER_IN_FLIGHT : LEDGER_PARKED;
     ledger_drop(s->ground->ledger, use, s->parked.state);
-    s->parked = (parked){.where = PARKED_NOWHERE};
+    session_set_parked(s, &(parked){.where = PARKED_NOWHERE});
 }
 
 static size_t logits_bytes(const session *s)
@@ -149,6 +166,8 @@ void session_open(session *s, session_name name, uint64_t id)
     s->owner = name.owner;
     s->id = id;
     memcpy(s->name, name.bytes, name.n_bytes);
+    s->ground->totals->n_open++;
+    s->ground->totals->n_named += session_is_named(s);
     s->record = (page_record){.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = session_clock_ms()};
     page_place_open(page_of(s), s->place, s->owner, s->name, id);
     set_state(s, LLM_STATE_EMPTY);
@@ -168,6 +187,9 @@ void session_close(session *s)
     unpin(s);
     session_forget_logits(s);
     page_place_close(page_of(s), s->place);
+    session_set_file_bytes(s, 0);
+    s->ground->totals->n_open--;
+    s->ground->totals->n_named -= session_is_named(s);
     session_init(s, s->ground, s->place);
 }
 
@@ -497,10 +519,7 @@ void session_become_copy(session *to, const session *from, const session_copy *c
     assert(!session_is_seated(to) && session_n_tokens(to) == 0);
     to->seat = copy->seat;
     if (copy->state != NULL) {
-        to->parked = (parked){.where = PARKED_IN_MEMORY,
-                              .state = copy->state,
-                              .k = session_n_tokens(from),
-                              .n_bytes = copy->state->n_bytes};
+        session_hold_parked(to, copy->state, session_n_tokens(from));
     }
     tell_as_copy(from, to);
     set_state_unused(to, session_is_seated(to) ? LLM_STATE_IDLE : LLM_STATE_PARKED);
@@ -518,8 +537,7 @@ bool session_park(session *s)
             return false;
         }
         session_forget_parked(s);
-        s->parked =
-            (parked){.where = PARKED_IN_MEMORY, .state = state, .k = session_n_tokens(s), .n_bytes = state->n_bytes};
+        session_hold_parked(s, state, session_n_tokens(s));
         m->ops->clear(m, seat(s));
     }
     s->seat = SESSION_NO_SEAT;

@@ -79,6 +79,14 @@ typedef struct parked {
     uint64_t wanted_until_us; /* ON_DISK, READING: so long a request waits for it; 0: none does */
 } parked;
 
+/* Of all open sessions, kept up by session.c: the decode loop reports them, and places are many. */
+typedef struct session_totals {
+    uint32_t n_open;
+    uint32_t n_named;
+    size_t parked_bytes; /* of parked states, wherever they lie */
+    size_t file_bytes;   /* of state files */
+} session_totals;
+
 /* What all sessions of an engine share. */
 typedef struct session_ground {
     model *model;
@@ -86,6 +94,7 @@ typedef struct session_ground {
     checkpoint_store *checkpoints;
     ledger *ledger;
     worth_pace *pace; /* of reading tokens and of copying states */
+    session_totals *totals;
 } session_ground;
 
 typedef struct session {
@@ -162,6 +171,11 @@ void session_forget_logits(session *s);
 
 /* The parked state is forgotten, wherever it lies; its file stays. */
 void session_forget_parked(session *s);
+
+/* Sets `parked`; what it held before is the caller's. */
+void session_set_parked(session *s, const parked *to);
+void session_hold_parked(session *s, blob *state, uint32_t k); /* in memory: of its first k tokens */
+void session_set_file_bytes(session *s, size_t n_bytes);
 
 /* The state of the session's first *k tokens, wherever in memory it is, held for this use: that of a seated session is saved.
  * NULL: it is only on the disk, there is none, or memory is short. */

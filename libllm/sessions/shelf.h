@@ -78,8 +78,8 @@ bool places_is_unsaved(const places *p); /* an orderly stop could not write a se
 /* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
 bool places_read_file(places *p, session *s);
 
-/* When the first wait for the store that is not over yet ends; 0: there is none. */
-uint64_t places_waits_until_us(const places *p);
+/* When the wait of a parked state for the store ends; 0: none waits. */
+uint64_t places_spill_waits_until_us(const places *p);
 
 /* Its request has waited for the state on the disk as long as reading its tokens again would take: it goes on without. */
 bool places_gives_up_reading(places *p, session *s);
