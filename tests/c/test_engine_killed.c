@@ -14,7 +14,7 @@
 #include "engine_driver.h"
 #include "snapshot_files.h"
 
-enum { LONG = 400, KEPT = 300 };
+enum { LONG = 400, KEPT = 300, N_BATCH = 48 /* a prompt takes several steps, and a kill comes between two of them */ };
 
 static char directory[FILES_PATH_BYTES];
 static _Atomic bool is_disk_stuck;
@@ -44,8 +44,9 @@ static driver *open_life(uint32_t life)
 {
     char before[64];
     strcpy(before, segment_of(life - 1));
-    return driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+    return driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0,step_us=5000",
                                              .n_sessions = 8,
+                                             .n_batch = N_BATCH,
                                              .capacity_policy = LLM_POLICY_EVICT,
                                              .page_name = segment_of(life),
                                              .dead_page_names = before,
@@ -181,6 +182,8 @@ static void begin_reading(driver *d)
     const uint64_t asked = driver_generate(
         d, &(generate_call){.session = "it", .prompt = tokens, .n_prompt = LONG, .flags = LLM_GENERATE_COLD});
     driver_wait_started(d, asked);
+    while (driver_session(d, "it").n_tokens == 0) { /* the first step has not ended */
+    }
 }
 
 static void begin_with_pin(driver *d)
