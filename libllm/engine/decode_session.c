@@ -323,7 +323,7 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
     if (job->file.n_tokens > d->model->info.n_ctx) {
         return LLM_CONTEXT_LENGTH;
     }
-    if (!places_are_tokens(d->places, job->file.tokens, job->file.n_tokens)) {
+    if (job->file.n_tokens == 0 || !session_are_tokens(&d->model->info, job->file.tokens, job->file.n_tokens)) {
         return LLM_VERSION;
     }
     places_removing_begin(d->places);

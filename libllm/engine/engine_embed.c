@@ -11,10 +11,8 @@ static int texts_check(const model_info *info, const int32_t *tokens, const uint
         if (n_tokens[i] == 0 || n_tokens[i] > info->n_embedding_tokens) {
             return LLM_CONTEXT_LENGTH;
         }
-        for (uint32_t k = 0; k < n_tokens[i]; k++) {
-            if (tokens[k] < 0 || (uint32_t)tokens[k] >= info->n_vocab) {
-                return LLM_TOKEN;
-            }
+        if (!session_are_tokens(info, tokens, n_tokens[i])) {
+            return LLM_TOKEN;
         }
         tokens += n_tokens[i];
     }

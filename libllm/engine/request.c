@@ -19,11 +19,8 @@ static int copy_prompt(request *r, const model *m, const wire_command *command)
     r->claim.prompt = (session_prompt){.tokens = r->prompt, .n_tokens = n, .n_head = command->n_head};
     for (uint32_t i = 0; i < n; i++) {
         r->prompt[i] = wire_prompt_token(command, i);
-        if (r->prompt[i] < 0 || (uint32_t)r->prompt[i] >= m->info.n_vocab) {
-            return LLM_TOKEN;
-        }
     }
-    return LLM_OK;
+    return session_are_tokens(&m->info, r->prompt, n) ? LLM_OK : LLM_TOKEN;
 }
 
 static int open_sampler(request *r, const model *m, const wire_command *command)

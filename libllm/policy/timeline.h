@@ -13,7 +13,6 @@ typedef struct timeline {
     uint32_t n_history; /* tokens of its last prompt: what came after is one answer, which may be asked for again */
     uint32_t n_common;  /* tokens it shares with the request's prompt from the start */
     uint32_t n_head;    /* of the prompt: how many at its beginning many conversations share (llm_prompt) */
-    uint32_t n_waiting;
     uint32_t n_worth; /* tokens that are gone with it */
     bool is_busy;     /* a generation holds it or waits for it */
     bool is_far;      /* its state lies on the disk: only it can go on with it */

@@ -38,20 +38,10 @@ static candidate *add(adoption *a, const candidate *c)
     return &a->candidates[a->n++];
 }
 
-static bool are_of_vocabulary(const adoption *a, const int32_t *tokens, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= a->info->n_vocab) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static void found_file(void *context, session_file *file, const state_facts *state)
 {
     adoption *a = context;
-    if (file->name[0] == '\0' || !are_of_vocabulary(a, file->tokens, file->n_tokens)) {
+    if (file->name[0] == '\0' || !session_are_tokens(a->info, file->tokens, file->n_tokens)) {
         return;
     }
     candidate c = {.file = *file, .state = *state, .has_file = true};
@@ -103,7 +93,7 @@ static void look_at_place(adoption *a, const llm_page *dead, uint32_t place, int
     llm_session_view view;
     const int64_t n = llm_page_tokens(dead, place, tokens, n_tokens_max, NULL);
     if (n < 0 || llm_page_session(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
-        !are_of_vocabulary(a, tokens, (uint32_t)n)) {
+        !session_are_tokens(a->info, tokens, (uint32_t)n)) {
         return;
     }
     candidate *c = find(a, view.id);
@@ -212,15 +202,6 @@ static bool has_state(const candidate *c)
     return c->state.is_there && state_matches(c->state.k, c->state.hash, c->file.tokens, c->file.n_tokens);
 }
 
-/* What only the segment knows gets a file where that is promised; else the next orderly stop writes it. */
-static void write_if_due(places *p, session *s, const candidate *c)
-{
-    store_job *job = c->is_changed && (c->has_file || c->file.is_pinned) ? places_change_of(p, s, CHANGE_WRITE) : NULL;
-    if (job != NULL) {
-        store_push(p->store, job);
-    }
-}
-
 static void open_one(places *p, const candidate *c)
 {
     const session_file *f = &c->file;
@@ -242,7 +223,9 @@ static void open_one(places *p, const candidate *c)
     s->record.used_ms = f->used_ms;
     s->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     session_publish(s);
-    write_if_due(p, s, c);
+    if (c->is_changed && (c->has_file || c->file.is_pinned)) { /* else the next orderly stop writes it */
+        (void)places_write_file(p, s);
+    }
 }
 
 /* What the segment alone knew, or knew more of, gets a file to wait in. Takes the tokens. */

@@ -7,6 +7,7 @@
 
 #include "policy/cuts.h"
 #include "policy/timeline.h"
+#include "states/durable.h"
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
 {
@@ -163,6 +164,11 @@ static session *dispensable(places *p, uint32_t owner)
     return victim(p, &(shortage){.owner = owner, .limit = places_names_max(p), .named = true, .is_lost = true});
 }
 
+share_claim places_bytes_claim(const places *p, size_t n_bytes_max)
+{
+    return (share_claim){.limit = share_units(n_bytes_max), .n_owners = atomic_load(&p->n_owners)};
+}
+
 session *places_parked_victim(places *p)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
@@ -175,8 +181,7 @@ session *places_parked_victim(places *p)
             .order = places_order(s),
         };
     }
-    const share_claim claim = {.limit = share_units(p->options.parked_bytes_max),
-                               .n_owners = atomic_load(&p->n_owners)};
+    const share_claim claim = places_bytes_claim(p, p->options.parked_bytes_max);
     const uint32_t place = share_victim(p->holdings, p->n_places, &claim);
     return place < p->n_places ? &p->sessions[place] : NULL;
 }
@@ -204,14 +209,9 @@ static bool is_within_share(const places *p, uint32_t owner, uint32_t n_less)
            n - n_less < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
 
-uint64_t places_new_id(places *p)
-{
-    return session_clock_us() ^ (places_new_number(p) << 48) ^ ((uint64_t)session_clock_ms() << 12);
-}
-
 static session *open_new(places *p, session_name name)
 {
-    session *s = open_place(p, name, places_new_id(p));
+    session *s = open_place(p, name, durable_new_id());
     places_pin_with_others(p, s);
     return s;
 }
@@ -260,7 +260,9 @@ session *places_replace(places *p, session *old, const session *like)
     return open_new(p, session_name_from(owner, name));
 }
 
-bool places_has_room_for_another(const places *p, uint32_t owner)
+/* For another branch of a session that has some. Under park it is opened as any session is: the least recently used one
+ * makes way for it, which may be another session's. Otherwise only where it costs nobody a place. */
+static bool has_room_for_another(const places *p, uint32_t owner)
 {
     return p->options.policy == LLM_POLICY_PARK ||
            (p->totals.n_named < p->options.n_named && is_within_share(p, owner, 0));
@@ -285,7 +287,6 @@ static timeline timeline_of(const session *s, const session_prompt *prompt)
         .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
         .n_common = n_common,
         .n_head = prompt->n_head,
-        .n_waiting = s->record.n_waiting,
         .is_far = s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING,
         .is_busy = !session_is_idle(s),
         .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
@@ -304,7 +305,7 @@ int places_admit(places *p, session_name name, const session_prompt *prompt, ses
         sessions[n++] = s;
     }
     const timeline_choice choice =
-        timeline_choose(timelines, n, p->options.timelines_max, places_has_room_for_another(p, name.owner));
+        timeline_choose(timelines, n, p->options.timelines_max, has_room_for_another(p, name.owner));
     if (choice.verb == TIMELINE_CONTINUE) {
         *out = sessions[choice.index];
         return LLM_OK;
@@ -375,7 +376,7 @@ session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
             s = NULL;
         }
     }
-    return s != NULL ? s : open_place(p, session_name_from(owner, ""), places_new_id(p));
+    return s != NULL ? s : open_place(p, session_name_from(owner, ""), durable_new_id());
 }
 
 bool places_has_scratch(const places *p)

@@ -51,6 +51,9 @@ struct places {
     places_naming naming;
 };
 
+/* What owners may hold of so many bytes, which none of them asks for. */
+share_claim places_bytes_claim(const places *p, size_t n_bytes_max);
+
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);
 void places_close(places *p);
 

@@ -120,7 +120,7 @@ void places_change_settled(places *p, const store_job *job)
 /* ---- undo ---- */
 
 /* Its state has a file, or is getting one, which is nothing without the session's. */
-static bool lies_on_disk(const session *s)
+static bool has_state_file(const session *s)
 {
     return s->parked.where == PARKED_WRITING || s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING;
 }
@@ -137,7 +137,7 @@ static void undo(places *p, const store_change *c)
     s->record.is_pinned = c->was.is_pinned;
     session_publish(s);
     if (c->was.has_file || c->verb != CHANGE_NONE) { /* it may have been written after all */
-        store_job *again = places_change_of(p, s, c->was.has_file || lies_on_disk(s) ? CHANGE_WRITE : CHANGE_REMOVE);
+        store_job *again = places_change_of(p, s, c->was.has_file || has_state_file(s) ? CHANGE_WRITE : CHANGE_REMOVE);
         if (again != NULL) {
             store_push(p->store, again);
         }

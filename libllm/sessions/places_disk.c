@@ -52,8 +52,7 @@ static void weigh_files(places *p, const session *s, size_t n_bytes)
 /* Marks files in p->holdings that have n_over bytes together. False: they would not be enough, or `s` is one of them. */
 static bool choose_victims(places *p, const session *s, size_t n_bytes, size_t n_over)
 {
-    const share_claim claim = {.limit = share_units(p->options.parked_disk_bytes_max),
-                               .n_owners = atomic_load(&p->n_owners)};
+    const share_claim claim = places_bytes_claim(p, p->options.parked_disk_bytes_max);
     size_t n_freed = 0;
     weigh_files(p, s, n_bytes);
     while (n_freed < n_over) {

@@ -5,7 +5,7 @@
 
 /* ---- to the disk ---- */
 
-static void lies_on_disk(session *s, size_t n_disk_bytes, state_ends ends)
+static void become_on_disk(session *s, size_t n_disk_bytes, state_ends ends)
 {
     const parked old = s->parked;
     session_forget_parked(s);
@@ -37,7 +37,7 @@ static spilling spill(places *p, session *s)
         return SPILL_NEVER;
     }
     if (s->parked.is_on_disk) {
-        lies_on_disk(s, s->parked.n_disk_bytes, s->parked.ends);
+        become_on_disk(s, s->parked.n_disk_bytes, s->parked.ends);
         return SPILLED;
     }
     blob *state = s->parked.state;
@@ -161,7 +161,7 @@ static void end_lending(places *p)
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
         if (s->is_open && s->parked.is_lent && s->parked.where == PARKED_IN_MEMORY && session_is_idle(s)) {
-            lies_on_disk(s, s->parked.n_disk_bytes, s->parked.ends);
+            become_on_disk(s, s->parked.n_disk_bytes, s->parked.ends);
         }
         s->parked.is_lent = false;
     }
@@ -224,7 +224,7 @@ void places_written(places *p, const store_job *job)
     const bool is_held = is_writing && job->linked_id == 0 && s->parked.state == job->state.parts[0].held;
     if (job->status == LLM_OK) {
         if (is_held) {
-            lies_on_disk(s, state_file_bytes(&job->state), state_file_ends(&job->state));
+            become_on_disk(s, state_file_bytes(&job->state), state_file_ends(&job->state));
         }
         return;
     }

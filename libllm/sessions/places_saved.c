@@ -100,16 +100,6 @@ int places_unsave(places *p, session_name label, uint64_t request)
     return LLM_OK;
 }
 
-bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens)
-{
-    for (uint32_t i = 0; i < n_tokens; i++) {
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= p->ground.model->info.n_vocab) {
-            return false;
-        }
-    }
-    return n_tokens > 0 && n_tokens <= p->ground.model->info.n_ctx;
-}
-
 void places_become(places *p, session *s, const store_job *from)
 {
     assert(session_is_idle(s) && session_n_tokens(s) == 0);

@@ -88,10 +88,6 @@ session *places_open_branch(places *p, const session *s);
 /* Tokens of the last prompt, as far as they were consumed and are still there. */
 uint32_t places_n_history(const session *s);
 
-/* Another timeline of a session that has some. Under park it is opened as any session is: the least recently used one makes
- * way to it, which may be another session's. Otherwise only where it costs nobody a place. */
-bool places_has_room_for_another(const places *p, uint32_t owner);
-
 /* Some scratch session is idle, or not yet open. */
 bool places_has_scratch(const places *p);
 
@@ -141,7 +137,6 @@ seating places_may_be_seated(const places *p, const session *s);
 
 /* ---- ids ---- */
 
-uint64_t places_new_id(places *p);               /* of a session and its files */
 session *places_find_id(places *p, uint64_t id); /* the open one, or NULL */
 uint32_t places_names_max(
     const places *p); /* timelines with a name that may be open before one makes way for another */

@@ -201,6 +201,16 @@ void session_reset(session *s)
     set_state(s, session_is_seated(s) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
 }
 
+bool session_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= info->n_vocab) {
+            return false;
+        }
+    }
+    return true;
+}
+
 uint32_t session_n_tokens(const session *s)
 {
     return page_n_tokens(page_of(s), s->place);

@@ -136,6 +136,9 @@ void session_rename(session *s, session_name name);
 void session_close(session *s);
 void session_reset(session *s); /* keeps its seat, if it has one */
 
+/* All are of the model's vocabulary. */
+bool session_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n);
+
 uint32_t session_n_tokens(const session *s);
 const int32_t *session_tokens(const session *s);
 resume_source session_source(const session *s); /* seated and not torn */

@@ -151,9 +151,6 @@ int places_save(places *p, session *s, session_name label, uint64_t request);
 int places_load(places *p, session_name name, session_name label, uint64_t request);
 int places_unsave(places *p, session_name label, uint64_t request);
 
-/* A prompt could be these tokens: at least one, all of the model's vocabulary, no more than its context. */
-bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens);
-
 /* The session, open, idle and empty, becomes what was loaded: its tokens first, parked; then, in memory, the state, if
  * there is one. Between the two its file may be written. */
 void places_become(places *p, session *s, const store_job *from);

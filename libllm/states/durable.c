@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -65,6 +66,17 @@ uint64_t durable_sum_end(durable_sum *s)
 }
 
 /* ---- names ---- */
+
+uint64_t durable_new_id(void)
+{
+    uint64_t id = 0;
+    while (id == 0) {
+        while (getrandom(&id, sizeof id, 0) !=
+               (ssize_t)sizeof id) { /* interrupted: so few bytes are always to be had */
+        }
+    }
+    return id;
+}
 
 void durable_path(char out[DURABLE_PATH_BYTES], const char *directory, uint64_t id, const char *ending)
 {

@@ -27,6 +27,9 @@ enum { DURABLE_PATH_BYTES = 4096 };
 enum { DURABLE_RESERVE_SHARE = 20 };
 #define DURABLE_RESERVE_BYTES_MAX ((uint64_t)2 << 30)
 
+/* 64 random bits, not 0: of a session and its files, so that no name or label chooses a file. Any thread. */
+uint64_t durable_new_id(void);
+
 void durable_path(char out[DURABLE_PATH_BYTES], const char *directory, uint64_t id, const char *ending);
 /* The id in such a name; false for any other name. */
 bool durable_parse(const char *name, const char *ending, uint64_t *id);

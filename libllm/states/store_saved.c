@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -126,11 +125,6 @@ static int write_files(store_files *f, store_job *job)
     return status;
 }
 
-static int draw_id(uint64_t *out)
-{
-    return getrandom(out, sizeof *out, 0) == (ssize_t)sizeof *out ? LLM_OK : LLM_IO;
-}
-
 /* The new entry takes the place of the old one, whose id is returned; 0: there was none. */
 static uint64_t index_saved(store_files *f, const saved_entry *entry)
 {
@@ -165,12 +159,9 @@ void store_saved_save(store_files *f, store_job *job)
         job->status = LLM_SAVED_FULL;
         return;
     }
-    int status = draw_id(&job->file.id);
-    if (status == LLM_OK) {
-        status = write_files(f, job);
-    }
-    job->status = (llm_status)status;
-    if (status != LLM_OK) {
+    job->file.id = durable_new_id();
+    job->status = (llm_status)write_files(f, job);
+    if (job->status != LLM_OK) {
         store_files_complain(f, "session \"%s\" cannot be written to %s: %s", job->file.name, f->saved_directory,
                              strerror(errno));
         remove_files(f, job->file.id);
