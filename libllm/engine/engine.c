@@ -22,7 +22,7 @@ enum {
     TIMELINES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
     DEAD_SEGMENTS_MAX = 4,
-    IN_FLIGHT_BYTES_MIN = 1 << 28, /* on their way to the disk or from it, if no more may be parked */
+    IN_FLIGHT_BYTES_MIN = 1 << 28, /* on their way to the disk or from it: where little may be parked, beside that */
     MEMORY_SHARE = 10,             /* one in so many free bytes for checkpoints, as many for parked sessions */
 };
 
@@ -236,8 +236,8 @@ static int open_places(llm_engine *e, const llm_engine_options *o, const adoptio
     if (status != LLM_OK) {
         return status;
     }
-    const size_t n_parked = sizes.parked_bytes_max;
-    ledger_open(&e->ledger, n_parked > IN_FLIGHT_BYTES_MIN ? n_parked : IN_FLIGHT_BYTES_MIN);
+    const size_t n_moving = sizes.parked_bytes_max / PLACES_MOVING_SHARE;
+    ledger_open(&e->ledger, n_moving > IN_FLIGHT_BYTES_MIN ? n_moving : IN_FLIGHT_BYTES_MIN);
     checkpoint_store_open(&e->checkpoints, &e->ledger,
                           o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
     e->ground =

@@ -177,6 +177,19 @@ static double depth_called(const step *t)
     return n > 0 ? sum / n : 0;
 }
 
+/* What the model saves before a call that may be given up (model.h), and holds until the call ends. */
+static size_t undo_bytes(const step *t)
+{
+    size_t n_bytes = 0;
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        const session *s = t->requests[i]->session;
+        if (t->is_called[i] && session_takes_checkpoints(s) && session_n_tokens(s) > 0) {
+            n_bytes += t->model->ops->state_bytes(t->model, (uint16_t)s->seat, MODEL_STATE_CHECKPOINT);
+        }
+    }
+    return n_bytes;
+}
+
 static model_result call_model(step *t)
 {
     uint32_t n_decode = 0, n_called = 0;
@@ -187,13 +200,18 @@ static model_result call_model(step *t)
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
     /* beside streams it is short, and to be able to give it up may cost a copy */
-    const bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
+    bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
+    ledger *account = t->places->ground.ledger;
+    const size_t n_undo_bytes = may_stop ? undo_bytes(t) : 0;
+    may_stop = may_stop && ledger_admits(account, n_undo_bytes);
+    ledger_reserve(account, may_stop ? n_undo_bytes : 0);
     t->batch.stop = may_stop ? t->stop : NULL;
     t->batch.stop_context = t->stop_context;
     t->depth = depth_called(t);
     t->call_began_us = session_clock_us();
     const model_result result = t->model->ops->decode(t->model, &t->batch);
     t->call_us = session_clock_us() - t->call_began_us;
+    ledger_release(account, may_stop ? n_undo_bytes : 0);
     last_words_working(NULL, NULL);
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 0);
 

@@ -29,11 +29,14 @@ typedef struct places_options {
     uint32_t n_parked_places;     /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
     uint32_t timelines_max;       /* of one name */
     uint32_t n_owners;            /* at the start */
-    size_t parked_bytes_max;      /* of parked states in memory; beyond it they go to the store, or are forgotten */
+    size_t parked_bytes_max;      /* of parked states in memory, with those on their way to the store or from it */
     size_t parked_disk_bytes_max; /* of state files; 0: one byte in PLACES_DISK_SHARE of what is free, and of theirs */
 } places_options;
 
-enum { PLACES_DISK_SHARE = 2 };
+enum {
+    PLACES_DISK_SHARE = 2,
+    PLACES_MOVING_SHARE = 4 /* of parked_bytes_max, one byte in so many is for states on their way */
+};
 enum { REFUSED_REMOVALS_MAX = 1024, TIMELINES_LOOKED_AT = 64 };
 
 struct places {

@@ -115,9 +115,16 @@ bool places_is_lending(const places *p)
     return p->shelf.is_lending;
 }
 
+/* What may stay: with the states on their way to the disk it is parked_bytes_max. */
+static size_t resting_bytes_max(const places *p)
+{
+    const size_t n_max = p->options.parked_bytes_max;
+    return p->store != NULL ? n_max - n_max / PLACES_MOVING_SHARE : n_max;
+}
+
 void places_spill(places *p)
 {
-    while (!p->shelf.is_lending && p->ground.ledger->n_bytes[LEDGER_PARKED] > p->options.parked_bytes_max) {
+    while (!p->shelf.is_lending && p->ground.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(p)) {
         session *s = places_parked_victim(p);
         if (s == NULL) {
             return;

@@ -2,12 +2,12 @@
  * decode thread, which never waits here for the disk.
  *
  *   NOWHERE    only the tokens are known: prefilled again by the next request (`torn`)
- *   IN_MEMORY  held as parked, within --park-memory
+ *   IN_MEMORY  held as parked: three quarters of --park-memory, the rest of which is for states on their way
  *   WRITING    in memory still, and on its way to the disk
  *   ON_DISK    in its file
  *   READING    on its way back: for its own request, or lent to another session's
  *
- * Spill: while parked states take more than --park-memory, the least valuable idle one leaves it:
+ * Spill: while parked states take more than that, the least valuable idle one leaves memory:
  *
  *   the session, the store                        its state
  *   a scratch session                             is dropped: of a session without a name nothing outlasts the process
