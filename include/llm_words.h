@@ -1,7 +1,7 @@
-/* llm_words.h: every word that libllm has for something, with its sentence. Part of llm.h, which includes it.
+/* llm_words.h: libllm's vocabularies: every word with its sentence. Part of llm.h, which includes it.
  *
  * One table per vocabulary: X(NAME, number, word, sentence). The word is what responses, logs, metrics and tests use, the
- * sentence is what people read beside it; llm_word() and llm_sentence() return them. Numbers are part of the wire format
+ * sentence explains it to people; llm_word() and llm_sentence() return them. Numbers are part of the wire format
  * and never change meaning.
  */
 #ifndef LLM_WORDS_H
@@ -12,18 +12,18 @@
     X(INVALID, 1, "invalid", "An argument or message is malformed.")                                                   \
     X(FULL, 2, "full", "The ring has no room for this message; try again after the other side has drained it.")        \
     X(NOT_FOUND, 3, "not_found", "There is no such session, request or segment.")                                      \
-    X(MISUSE, 4, "misuse", "The call is not allowed any more, or not yet.")                                            \
+    X(MISUSE, 4, "misuse", "The engine is not in a state that allows this call.")                                      \
     X(NO_MEMORY, 5, "no_memory", "The host is out of memory.")                                                         \
-    X(IO, 6, "io_error", "The operating system refused a file, segment or descriptor.")                                \
+    X(IO, 6, "io_error", "The operating system could not open, read or write a file or segment.")                      \
     X(MODEL_LOAD, 7, "model_load_failed", "The model file could not be loaded.")                                       \
     X(TEMPLATE, 8, "template_failed", "The model's chat template could not be rendered for these messages.")           \
     X(CONTEXT_LENGTH, 9, "context_length_exceeded", "The prompt does not fit the session's context.")                  \
     X(CAPACITY, 10, "capacity_exhausted", "All session places are taken and the capacity policy frees none.")          \
     X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                                 \
-    X(OVERLOADED, 12, "overloaded", "The engine holds as many live requests, or commands for its disk, as it can.")    \
+    X(OVERLOADED, 12, "overloaded", "The limit on live requests, or on commands that wait for the disk, is reached.")  \
     X(NO_CELLS, 13, "kv_cache_full", "The KV cache (--kv-memory) has no room left for this session to grow.")          \
-    X(STEP_FAILED, 14, "step_failed", "The model failed a step; the session is torn until it is reset.")               \
-    X(TORN, 15, "torn", "The session's state is not trusted; reset it.")                                               \
+    X(STEP_FAILED, 14, "step_failed", "The model failed a step. The session's state is invalid until it is reset.")    \
+    X(TORN, 15, "torn", "The session's state is invalid. Reset the session.")                                          \
     X(SHUTDOWN, 16, "shutting_down", "The engine is stopping.")                                                        \
     X(CANCELLED, 17, "cancelled", "The request was cancelled.")                                                        \
     X(TOKEN, 18, "invalid_token", "A token id is outside the model's vocabulary.")                                     \
@@ -31,70 +31,71 @@
     X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                           \
     X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
     X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
-    X(PINS, 23, "pins_exhausted", "As many histories are pinned as may be.")                                           \
-    X(SAVED_FULL, 24, "saved_full", "As many sessions are saved as may be; remove one first.")                         \
-    X(CONSTRAINT, 25, "constraint_failed", "The form asked for the answer is faulty, too large, or leads nowhere.")    \
-    X(NO_GENERATION, 26, "no_generation", "This model makes embeddings and generates nothing.")
+    X(PINS, 23, "pins_exhausted", "The limit on pinned histories is reached. Unpin one first.")                        \
+    X(SAVED_FULL, 24, "saved_full", "The limit on saved sessions is reached. Remove one first.")                       \
+    X(CONSTRAINT, 25, "constraint_failed",                                                                             \
+      "The output format of the request is invalid, too large, or allows no answer.")                                  \
+    X(NO_GENERATION, 26, "no_generation", "This model makes embeddings and cannot generate text.")
 
 /* Why a request started with the state it did (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                            \
-    X(NEW, 0, "new", "Nothing was resident.")                                                                          \
+    X(NEW, 0, "new", "The session had no tokens.")                                                                     \
     X(EXACT_PREFIX, 1, "exact_prefix", "The prompt extends the resident tokens: only the suffix is prefilled.")        \
-    X(EQUAL, 2, "equal", "The prompt is what is resident.")                                                            \
-    X(REWIND, 3, "rewind", "The session was cut back to the common prefix.")                                           \
+    X(EQUAL, 2, "equal", "The prompt equals the resident tokens.")                                                     \
+    X(REWIND, 3, "rewind", "The session was truncated to the common prefix.")                                          \
     X(CHECKPOINT, 4, "checkpoint", "The latest checkpoint inside the common prefix was restored.")                     \
     X(SHARED, 5, "shared", "Another session held a longer prefix and was copied.")                                     \
-    X(RESTORED, 6, "restored", "The session came back from a snapshot.")                                               \
+    X(RESTORED, 6, "restored", "The session's state was loaded from host memory or from disk.")                        \
     X(MISMATCH, 7, "mismatch", "No resident prefix could be reused: everything is prefilled.")                         \
-    X(TORN, 8, "torn", "The resident state was not trusted: everything is prefilled.")
+    X(TORN, 8, "torn", "The resident state was invalid: everything is prefilled.")
 
 /* How a generation ended. Each accepted GENERATE has exactly one FINISHED event that carries one of these. */
 #define LLM_OUTCOME_TABLE(X)                                                                                           \
     X(END, 0, "end", "The model ended its turn.")                                                                      \
     X(STOP, 1, "stop", "A stop string was found.")                                                                     \
     X(LENGTH, 2, "length", "max_tokens or the context's end was reached.")                                             \
-    X(CANCELLED, 3, "cancelled", "The client left, cancelled, or the session was reset or closed meanwhile.")          \
-    X(REFUSED, 4, "refused", "The request never got a place; the status says why.")                                    \
+    X(CANCELLED, 3, "cancelled", "The client left or cancelled, or the session was reset or closed.")                  \
+    X(REFUSED, 4, "refused", "The request was not accepted; the status says why.")                                     \
     X(FAILED, 5, "failed", "The model failed; the status says how.")                                                   \
     X(SHUTDOWN, 6, "shutdown", "The engine stopped before the end.")
 
 /* What a session is doing. session.h draws the transitions. */
 #define LLM_STATE_TABLE(X)                                                                                             \
-    X(EMPTY, 0, "empty", "Open, nothing resident.")                                                                    \
+    X(EMPTY, 0, "empty", "Open, without tokens.")                                                                      \
     X(PREFILL, 1, "prefill", "Consuming prompt tokens.")                                                               \
     X(DECODE, 2, "decode", "Producing tokens.")                                                                        \
     X(IDLE, 3, "idle", "Warm, waiting for the next request.")                                                          \
-    X(PARKED, 4, "parked", "Its state lies outside the model's memory.")                                               \
-    X(TORN, 5, "torn", "Its state cannot be trusted; the next request refills it, a reset clears it.")
+    X(PARKED, 4, "parked", "Its state is in host memory or on disk.")                                                  \
+    X(TORN, 5, "torn", "Its state is invalid; the next request prefills its tokens again, a reset clears it.")
 
-/* How the model remembers: decides what a rewind costs. */
+/* The model's kind of memory, which decides what a truncation costs. */
 #define LLM_MEMORY_TABLE(X)                                                                                            \
     X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
     X(WINDOW, 1, "window", "Some layers keep a sliding window: short rewinds only.")                                   \
     X(RECURRENT, 2, "recurrent", "One running state: no rewind without a checkpoint.")                                 \
     X(HYBRID, 3, "hybrid", "Attention and running state: no rewind without a checkpoint.")                             \
-    X(NONE, 4, "none", "Nothing is kept: it makes embeddings of whole texts and generates nothing.")
+    X(NONE, 4, "none", "No state: it makes embeddings of whole texts and cannot generate text.")
 
 /* What happens when a named session needs a seat and none is free. */
 #define LLM_POLICY_TABLE(X)                                                                                            \
-    X(REFUSE, 0, "refuse", "Refuse the request and name the holders.")                                                 \
+    X(REFUSE, 0, "refuse", "Refuse the request, and name the sessions that have the seats.")                           \
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
 /* Samplers that narrow the choice of a token: the default ones in their order, up to LLM_SAMPLER_USUAL_LAST, then those
  * that only run if a request names them. */
 #define LLM_SAMPLER_TABLE(X)                                                                                           \
-    X(PENALTIES, 1, "penalties", "repeat_penalty, presence_penalty and frequency_penalty.")                            \
-    X(DRY, 2, "dry", "Tokens that would prolong a repetition lose.")                                                   \
-    X(TOP_N_SIGMA, 3, "top_n_sigma", "Logits within so many standard deviations of the largest.")                      \
-    X(TOP_K, 4, "top_k", "The likeliest so many.")                                                                     \
-    X(TYPICAL_P, 5, "typ_p", "The most typical ones.")                                                                 \
-    X(TOP_P, 6, "top_p", "The likeliest ones that together reach it.")                                                 \
-    X(MIN_P, 7, "min_p", "Those at least so likely beside the likeliest.")                                             \
-    X(XTC, 8, "xtc", "Now and then, all likely ones but the least of them go.")                                        \
-    X(TEMPERATURE, 9, "temperature", "temperature, dynatemp_range and dynatemp_exponent.")                             \
-    X(INFILL, 10, "infill", "Adds up candidates that begin alike; a likely end ends the answer.")                      \
-    X(ADAPTIVE_P, 11, "adaptive_p", "Draws tokens whose average probability nears adaptive_target.")
+    X(PENALTIES, 1, "penalties", "Apply repeat_penalty, presence_penalty and frequency_penalty.")                      \
+    X(DRY, 2, "dry", "Lower the probability of tokens that would extend a repetition.")                                \
+    X(TOP_N_SIGMA, 3, "top_n_sigma", "Keep tokens whose logit is within n standard deviations of the largest.")        \
+    X(TOP_K, 4, "top_k", "Keep the k most likely tokens.")                                                             \
+    X(TYPICAL_P, 5, "typ_p", "Keep the tokens closest to the expected information, up to probability p.")              \
+    X(TOP_P, 6, "top_p", "Keep the most likely tokens that together reach probability p.")                             \
+    X(MIN_P, 7, "min_p", "Keep tokens at least min_p times as likely as the most likely one.")                         \
+    X(XTC, 8, "xtc", "Sometimes remove all likely tokens but the least likely of them.")                               \
+    X(TEMPERATURE, 9, "temperature", "Apply temperature, dynatemp_range and dynatemp_exponent.")                       \
+    X(INFILL, 10, "infill", "Merge candidates that begin alike; a likely end of text ends the answer.")                \
+    X(ADAPTIVE_P, 11, "adaptive_p", "Choose tokens so that their average probability approaches adaptive_target.")
 
 /* What llm_json_scan found: what is no JSON, then what is more than the limits allow. */
 #define LLM_JSON_TABLE(X)                                                                                              \
