@@ -1,13 +1,13 @@
-/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, emits. It owns the model's sequences,
- * the places and all requests from decode_start to decode_stop.
+/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, delivers events. It owns the model's
+ * sequences, the places and all requests from decode_start to decode_stop.
  *
- *   every loop:  take commands -> start what can start -> take what was picked -> one step -> deliver events -> (sleep)
+ *   every loop:  take commands -> start requests -> take sampled tokens -> one step -> deliver events -> (sleep)
  *
- * A step of two calls delivers and takes commands between them. One that only prefills is given up for what has come, where
- * the model can (decode_step.c).
+ * A step of two calls delivers events and takes commands between them. A call that only prefills is given up for new
+ * commands, if the model can (decode_step.c).
  *
- * A step that fails is retried after making room, or fails exactly the requests whose sessions it harmed. Nothing here
- * waits for a reader: what the event ring does not take stays in the outboxes (outbox.h) and in `notices`. */
+ * A step that fails is retried after KV cells were freed, or fails exactly the requests whose sessions it harmed. The thread
+ * never waits for the reader: events that the event ring has no room for stay in the outboxes (outbox.h) and in `notices`. */
 #ifndef LLM_DECODE_H
 #define LLM_DECODE_H
 
@@ -26,13 +26,13 @@
 #include "boundary/ring.h"
 #include "engine/step.h"
 
-/* An event that belongs to no live request: a refusal, a reply, a session that was forgotten. */
+/* An event that belongs to no live request: a refusal, a reply, a forgotten session. */
 typedef struct notice {
     uint8_t bytes[WIRE_EVENT_BYTES_MAX];
     uint32_t n_bytes;
 } notice;
 
-/* A command about a session that waits until the store has written its name and pin. */
+/* A command about a session whose name and pin are being written: it waits until they are. */
 typedef struct deferred {
     wire_command command; /* its names are these: */
     char session[LLM_SESSION_NAME_BYTES_MAX];
@@ -40,31 +40,31 @@ typedef struct deferred {
     struct deferred *next;
 } deferred;
 
-/* What a model call under way need know of commands that are not yet taken. Counted once they are in the ring: what is
- * seen here can be taken, and some of it may have been already. */
+/* Commands that are not yet taken, for the model call in progress to look at. They are counted after they are in the ring:
+ * every command counted here can be taken, and may have been already. */
 enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
 
 typedef struct decode_pushed {
     _Atomic uint32_t n_generate;
     _Atomic uint32_t n_cancel;
-    _Atomic uint64_t cancelled[CANCELS_SEEN_MAX]; /* the last ones' requests; the n-th at n % CANCELS_SEEN_MAX */
+    _Atomic uint64_t cancelled[CANCELS_SEEN_MAX]; /* requests of the last CANCELs; the n-th at n % CANCELS_SEEN_MAX */
 } decode_pushed;
 
 typedef enum decode_life {
     DECODE_NEW,
     DECODE_SERVING, /* the thread exists, or is just being made: commands pushed now are carried out */
-    DECODE_JOINED   /* what is left is the caller's (decode_finish) */
+    DECODE_JOINED   /* the thread has ended; the owner thread answers commands that are left (decode_finish) */
 } decode_life;
 
 typedef struct decode {
-    model *model;   /* the engine's, used here only */
-    page *page;     /* idem */
-    places *places; /* idem */
+    model *model; /* the engine's, as the next two; used by this thread only */
+    page *page;
+    places *places;
 
     ring *commands;         /* consumer: this thread */
     ring *events;           /* producer: this thread */
     doorbell *command_bell; /* rung by the loop thread: commands pushed, or room in the event ring */
-    doorbell *event_bell;   /* rung here, once a delivery in which there was something */
+    doorbell *event_bell;   /* rung here, once for each delivery that had events */
 
     pthread_t thread;
     _Atomic(decode_life) life;   /* writer: the owner thread */
@@ -72,89 +72,93 @@ typedef struct decode {
     _Atomic bool events_blocked; /* set here, taken by the loop thread: events wait for room in the ring */
     decode_pushed pushed;        /* writer: the loop thread */
     uint32_t taken_generate;     /* what `pushed` said before commands were last taken */
-    uint32_t taken_cancel;       /* idem */
-    double lost_us;              /* with calls that were given up for newcomers, since the last that was not */
+    uint32_t taken_cancel;       /* as taken_generate */
+    double lost_us; /* time of the calls that were given up for new requests, since the last that was not */
 
     request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
     uint32_t n_requests;
-    session_claim *scratch_queue; /* first of those that wait for any scratch session */
+    session_claim *scratch_queue; /* first request that waits for any scratch session */
     uint32_t n_scratch_waiting;
     notice *notices; /* owned */
     uint32_t n_notices;
     uint32_t n_notices_max; /* see decode_open */
-    uint32_t n_replies_due; /* commands whose reply waits for the store; fewer than REMOVALS_DUE_MAX */
+    uint32_t n_replies_due; /* commands whose reply waits for the store; at most REMOVALS_DUE_MAX */
     deferred *deferred;     /* those of them that have not begun, in order of arrival; owned */
     uint32_t n_deferred;    /* at most REPLIES_DUE_MAX */
-    bool is_undelivered;    /* something is left that the event ring did not take */
+    bool is_undelivered;    /* events are left that the event ring had no room for */
     uint64_t n_rung;        /* ring_committed of the events that the bell was rung for */
 
     step step;
-    sampling_threads *sampling; /* owned: the threads that pick what takes long */
-    bool may_reseat; /* a request has ended, KV cells were given back, the store has read a state, or a command has
-                      * changed a session: who has no seat may try again */
+    sampling_threads *sampling; /* owned: the threads for slow samplers */
+    bool may_reseat; /* a request has ended, KV cells were freed, the store has read a state, or a command has changed a
+                      * session: requests without a seat try again */
     uint64_t fetched_by_us; /* the first wait for the disk ends then; 0: there is none */
     uint64_t idle_ms_max;   /* 0: sessions do not expire */
     idle_clock idle_clock;
-    uint32_t n_owners_seen; /* when who waits was last looked at */
-    uint64_t expire_at_ms;  /* by idle_clock: when to look for expired sessions next; 0: nothing expires */
+    uint32_t n_owners_seen; /* when waiting requests were last looked at */
+    uint64_t expire_at_ms;  /* by idle_clock: when to look for expired sessions next; 0: at once */
     float *logits;          /* n_vocab, owned: a copy that a sampler may modify */
 } decode;
 
-/* Prepares; the caller has filled the members above `thread`, and what step_open wants. LLM_OK, LLM_NO_MEMORY. */
+/* Prepares. The caller has filled the members above `thread`, and those that step_open needs. LLM_OK, LLM_NO_MEMORY. */
 int decode_open(decode *d);
 void decode_close(decode *d);
 
 int decode_start(decode *d); /* owner thread: LLM_OK, LLM_IO */
 void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`, joins */
 
-/* Delivers what waits into the event ring. Decode thread. */
+/* Moves waiting events into the event ring, as far as it has room. Decode thread. */
 void decode_deliver(decode *d);
 
-/* Once the thread is joined: answers commands that it did not get to, and delivers what waits. As long as the event ring
- * is drained between calls, each makes progress until nothing is left. Owner thread. */
+/* After the thread has ended: answers the commands that it did not take, and delivers events. As long as the event ring is
+ * drained between calls, each call makes progress until nothing is left. Owner thread. */
 void decode_finish(decode *d);
 
-/* A command is in the ring now, checked. Loop thread. */
+/* Counts a checked command that is in the ring now. Loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: the notices have room for the reply of one more command, or of a result of the store, beside those of all
- * deferred commands, which one result may start. Without room, both wait: commands in the ring, results in the store. */
+/* decode_command.c: the notices have room for the reply to one more command or result of the store, in addition to the replies
+ * to all deferred commands, which one result may start. Without room both wait: commands in the ring, results in the store. */
 bool decode_has_room(const decode *d);
 
-/* Takes commands off the ring as long as their replies have room, whatever the disk does. Those that copy states (FORK, SAVE, PARK
- * of another session) take long: after budget_us the others stay in the ring until a step has been made, so that a burst
- * of them cannot stop who decodes. HUGE_VAL: takes all. */
+/* Takes commands off the ring as long as their replies have room; a busy disk does not stop it. Commands that copy states
+ * (FORK, SAVE, PARK) take long: after budget_us the rest stay in the ring until the next step is over, so that a burst of
+ * them cannot stop decoding sessions. HUGE_VAL: takes all. */
 void decode_take_commands(decode *d, double budget_us);
-/* Time that this loop may spend on anything but the step before a decoding session notices; HUGE_VAL: none decodes. */
+/* Time that this loop may spend outside the step before a decoding session notices; HUGE_VAL: none decodes. */
 double decode_patience_us(const decode *d);
 request *decode_find(const decode *d, uint64_t id);               /* NULL: it has ended, or there was none */
-void decode_leave_queue(decode *d, request *r);                   /* where it waits in one */
+void decode_leave_queue(decode *d, request *r);                   /* if it waits in one */
 void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status);
 
-/* decode_seats.c: whoever waits and can have a seat now begins, or goes on. */
+/* decode_seats.c: waiting requests that can have a seat now begin or continue. */
 void decode_start_waiting(decode *d);
 
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s);
 void decode_reply_tokens(decode *d, uint64_t request_id, uint32_t place, uint32_t n_tokens); /* LLM_OK */
-session *decode_latest(decode *d, session_name name);          /* the timeline used last */
-int decode_fork(decode *d, session *from, session_name name);  /* of all its tokens */
+session *decode_latest(decode *d, session_name name);          /* the most recently used timeline */
+int decode_fork(decode *d, session *from, session_name name);  /* with all its tokens */
 void decode_session_command(decode *d, const wire_command *c); /* all but GENERATE, CANCEL and PAUSE */
 void decode_take_stored(decode *d);                            /* results of the store */
-void decode_save_all(decode *d); /* orderly stop: what commands wait for gets its replies, too */
+void decode_save_all(decode *d); /* at an orderly stop; commands that wait for the store are answered, too */
 
-/* decode_step.c: one step of the model for all that can run. False: nothing to do. */
+/* decode_step.c: one step of the model for all requests that can run. False: there are none. */
 bool decode_step(decode *d);
-void decode_take_sampled(decode *d); /* what the threads have picked */
+void decode_take_sampled(decode *d); /* tokens from the sampling threads */
 bool decode_stops(void *d);          /* step.h: stop */
 
-typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among; /* as the asker is */
+typedef enum decode_among {
+    AMONG_ALL,
+    AMONG_KIND,
+    AMONG_OWNER_AND_KIND
+} decode_among; /* of the asker's kind, or owner */
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
-/* Parks what only waits or is not read, the newest of them: a session whose requests have not begun, or a generation that is
- * paused. False: there is none, or the policy does not park. */
+/* Parks the newest session that holds a seat without decoding: its requests have not begun, or its generation is paused as
+ * its client does not read. False: there is none, or the policy does not park. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 
 #endif

@@ -1,17 +1,20 @@
-/* naming.h: names and pins, how a change of them gets to the disk, and how files go. Owned by the decode thread.
+/* naming.h: names and pins, how a change of them is written to the disk, and how files are removed. Owned by the decode
+ * thread.
  *
- *   command         in memory                    on the disk before the answer        if the disk refuses
- *   PIN, RENAME     at once                      files of what has one or is pinned   all is taken back; LLM_IO
- *   RESET           at once: empty               the files go; of a pinned one an     LLM_IO; tried again by the next reset,
- *                                                empty one stays                      close or stop
- *   CLOSE           at once: gone                the files go                         LLM_IO; the file is loose, idem
+ *   command         in memory, at once           on the disk before the reply         if the disk fails
+ *   PIN, RENAME     changed                      session files of timelines that      the change is undone; LLM_IO
+ *                                                have one or are pinned are written
+ *   RESET           empty                        the files are removed; a pinned      LLM_IO; the next reset, close or stop
+ *                                                session keeps an empty one           tries again
+ *   CLOSE           closed                       the files are removed                LLM_IO; the file is loose, and the
+ *                                                                                     next close or stop tries again
  *
- * Example: PIN `a` marks its timelines as anchored and changing, and pushes one job that writes their files. A second PIN or RENAME
- * of `a` waits for the result. If the write fails, the timelines are what they were, and the file, which may have been written
- * after all, is written once more.
+ * Example: PIN `a` marks its timelines as anchored and changing, and pushes one job that writes their files. A second PIN or
+ * RENAME of `a` waits for the result. If the write fails, the timelines get their former pins, and their files are written
+ * once more, as some of them may have been written with the new ones.
  *
- * A loose file is that of a session that is not open: it was closed and the disk did not let it go, or it waits for a start
- * that has a place for it (adoption.h). */
+ * A loose file belongs to a session that is not open: the session was closed and the disk failed to remove its file, or the
+ * session waits for a start that has a place for it (adoption.h). */
 #ifndef LLM_NAMING_H
 #define LLM_NAMING_H
 
@@ -25,18 +28,18 @@ typedef struct loose_file {
     uint64_t id;
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-    /* Its session was closed, and the disk refused to remove it: it would come back with the next start. Else it waits for a
-     * start that has a place for it, and holds: */
-    bool is_closed;
+    bool is_closed; /* the disk failed to remove it: the next start would open the session again. Else it waits, and: */
     bool is_pinned;
     uint64_t used_ms;
     size_t n_file_bytes; /* of its state file */
 } loose_file;
 
-enum { LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX }; /* at a time: each of them may be reported, and reports have bounded room */
+enum {
+    LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX
+}; /* at a time: each of them may be reported, and reports have bounded room */
 
 typedef struct places_naming {
-    store_job *removing; /* what is closed or reset now is removed by this job; NULL: each by one of its own */
+    store_job *removing; /* collects the removals of one command; NULL: each removal is a job of its own */
     uint32_t n_loose;
     loose_file *loose_files; /* n_loose */
     uint32_t n_waiting;      /* of them, not is_closed */
@@ -45,65 +48,64 @@ typedef struct places_naming {
 
 /* ---- pins ---- */
 
-/* Pins all timelines of a name, or none any more. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
+/* Pins or unpins all timelines of a name. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
 int places_pin(places *p, session_name name, bool pinned);
 
-/* Some timeline of that name, open or waiting, was there when it was pinned. */
+/* Some timeline of that name, open or waiting, existed when it was pinned. */
 bool places_is_pinned(places *p, session_name name);
 
-/* A timeline of a pinned session that was not there when it was pinned. */
+/* Pins a new timeline of a pinned session, if the limit on pins allows it. */
 void places_pin_with_others(places *p, session *s);
 
-/* A pin was taken back: the timelines that were not pinned themselves follow those that were. */
+/* Pins or unpins the later timelines of a session whose pin was undone. */
 void places_pin_follow(places *p, uint32_t owner, const char *name);
 
-/* After an adoption, which knows the anchored ones only: the other timelines of pinned sessions are pinned with them. */
+/* Pins the later timelines of pinned sessions after an adoption, which restores anchored pins only. */
 void places_pin_later_timelines(places *p);
 
-/* How many histories may be pinned in all. */
+/* Limit on pinned timelines of all owners together. */
 uint32_t places_pins_max(const places *p);
-uint32_t places_pins_max_of(uint32_t n_names); /* where so many timelines may be open */
+uint32_t places_pins_max_of(uint32_t n_names); /* if n_names timelines may be open */
 
 /* ---- what a command waits for: places_change.c ---- */
 
-/* A change of name or pin. Between begin and end the caller changes the name's timelines; `end` makes
- * the store write what must last. True: a result will come through places_take_stored, and if it is a failure,
- * places_change_undo takes everything back; until then the timelines are changing, and a second change has to wait, for it
- * could not be told what to go back to. False: *status is the answer, and an error has been undone already. */
+/* A change of name or pin. Between begin and end the caller changes the name's timelines; `end` makes the store write their
+ * files. True: the result comes through places_take_stored; after a failure places_change_undo restores the former names and
+ * pins. Until then the timelines are changing, and a second change waits: its undo could not know which names and pins are on
+ * the disk. False: *status is the reply, and a failure has been undone. */
 store_job *places_change_begin(places *p, session_name name); /* NULL: no memory */
 bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *status);
 void places_change_undo(places *p, const store_job *job);
-void places_change_settled(places *p, const store_job *job); /* its result is there */
+void places_change_settled(places *p, const store_job *job); /* the store has finished it */
 bool places_is_changing(places *p, session_name name);
 void places_rename(places *p, session_name name, session_name to);
 
 /* ---- what a command waits for: places_removal.c ---- */
 
-/* All files removed between begin and end are removed by one job, which syncs their directory once. True: a result will
- * come. */
+/* All files removed between begin and end are removed by one job, which syncs their directory once. True: there are some,
+ * and a result will come. */
 void places_removing_begin(places *p);
 bool places_removing_end(places *p, session_name name, uint64_t request);
-void places_removing_end_unasked(places *p); /* nobody waits for it */
+void places_removing_end_unasked(places *p); /* no command waits for the result */
 void places_remove_id(places *p, uint64_t id, uint32_t owner, const char *name);
-void places_attach(places *p, store_job *job); /* of one change: to the job between begin and end, or by itself */
+void places_attach(places *p, store_job *job); /* adds its one change to the job between begin and end, or pushes it */
 
-/* What the disk did not let go in this job is remembered, and tried again when the session is closed once more, or with an
- * orderly stop. */
+/* Remembers the files that this job failed to remove: closing the session again, or an orderly stop, tries again. */
 void places_removal_refused(places *p, const store_job *job);
 
 /* ---- files of sessions that are not open: places_removal.c ---- */
 
 bool places_add_loose(places *p, const loose_file *f); /* false: memory is short */
-/* Those of a name, from `after` on (NULL: from the first). NULL: no more. */
+/* The next loose file of a name after `after` (NULL: the first). NULL: no more. */
 const loose_file *places_next_loose(const places *p, session_name name, const loose_file *after);
-bool places_is_waiting(const places *p, session_name name); /* one waits for a place */
+bool places_is_waiting(const places *p, session_name name); /* a loose file of that name waits for a place */
 uint32_t places_n_waiting(const places *p);
 void places_remove_loose(places *p, session_name name);
-void places_remove_closed(places *p); /* of whatever name */
+void places_remove_closed(places *p); /* all that are left of closed sessions */
 /* Removes files that wait for a place and were not used since before_ms, at most LOOSE_EXPIRED_MAX of them and none that is
  * pinned. Returns the oldest stamp of those left that may expire, or 0. */
 uint64_t places_expire_loose(places *p, uint64_t before_ms);
-size_t places_loose_bytes(const places *p); /* of their states */
+size_t places_loose_bytes(const places *p); /* of the state files beside loose files */
 void places_free_loose(places *p);
 
 #endif

@@ -1,33 +1,33 @@
-/* seating.h: who has a place and who a seat. A session is open while it has a place, a record in the shared segment. It has a
- * seat, a sequence of the model, while its state is in the model's memory. Owned by the decode thread.
+/* seating.h: which sessions have a place and which a seat. A session is open while it has a place, a record in the shared
+ * segment. It has a seat, a sequence of the model, while its state is in the model's memory. Owned by the decode thread.
  *
- * Seats 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. No request
- * waits while its session holds a seat that another request waits for: places_seat answers at once.
+ * Seats 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. places_seat
+ * never blocks, and no request waits in a seat that another request waits for.
  *
  *   the session                       the seats of its kind           places_seat
  *   has a seat                        any                             SEATED
- *   its state is on the disk          one could be had                SEAT_LATER, and the state is asked for (shelf.h)
+ *   its state is on the disk          one is free, or can be freed    SEAT_LATER, and the state is read (shelf.h)
  *   its state is being read           any                             SEAT_LATER
  *   parked in memory, or tokens only  one is free                     SEATED
- *                                     an idle session has one         SEATED: `park` parks that one, `evict` forgets it
- *                                     all busy, or a state in flight  SEAT_LATER: its end frees one
- *                                     idle, but none may go           SEAT_NEVER (`refuse`; `evict`, if all are pinned)
- *   does not fit the KV cells         any                             idle ones leave theirs; else SEAT_LATER or SEAT_NO_CELLS
+ *                                     an idle session has one         SEATED: `park` parks that session, `evict` forgets it
+ *                                     all busy, or a state in flight  SEAT_LATER: the end of either frees one
+ *                                     idle, but kept by the policy    SEAT_NEVER (`refuse`; `evict`, if all are pinned)
+ *   does not fit the KV cells         any                             idle sessions leave; else SEAT_LATER or SEAT_NO_CELLS
  *
- * Example: two seats, idle `a` and `b` in them, policy park. A request for the parked `c` comes: `a`, which was used longest ago,
- * is parked, `c` is loaded into its seat, and the request begins.
+ * Example: `a` and `b` are idle and have the only two seats; the policy is park. A request of the parked `c` arrives: `a`, the
+ * least recently used, is parked, `c` is loaded into its seat, and the request begins.
  *
- * A branch is a timeline that is kept when its session goes on with a prompt that parts from it (policy/worth.h decides):
+ * A branch is a timeline that is kept when its session continues with a prompt that diverges from it (policy/worth.h decides):
  *
- *   the prompt                                   what the session held beyond the common prefix
- *   continues the session                        nothing is discarded
- *   has another answer in place of the last one  is discarded: the client changed it for good
- *   parts earlier, prefilling is cheaper         is discarded, to be prefilled again if it is asked for
- *   parts earlier, a copy is cheaper             stays as a branch, if a place costs no other session its own
+ *   the prompt                                   the session's tokens after the common prefix
+ *   continues the session                        none are discarded
+ *   has another answer in place of the last one  are discarded: the client replaced them
+ *   diverges earlier, prefilling is cheaper      are discarded, and prefilled again if a request needs them
+ *   diverges earlier, a copy is cheaper          stay as a branch, unless its place would cost another session its own
  *
- * Example: of 20,000 tokens the client edits a message at 4,000. The whole is copied to a branch, and the session truncated to
- * 4,000. When the client goes back to the first version, the request continues the branch and prefills nothing. The copy
- * exists before anything makes way for it; then it takes a free place, or that of the least valuable branch. */
+ * Example: the client edits a message at token 4,000 of 20,000. The session is copied to a branch and truncated to 4,000. When
+ * the client goes back to the first version, the request continues the branch and prefills nothing. The copy is made before
+ * anything is given up for it; then it takes a free place, or that of the least valuable branch. */
 #ifndef LLM_SEATING_H
 #define LLM_SEATING_H
 
@@ -37,75 +37,76 @@
 typedef struct places places; /* places.h */
 
 typedef struct places_seating {
-    session **seats;    /* n_named + n_scratch: who sits there, or NULL */
-    uint64_t clock;     /* counts uses; orders sessions by recency */
-    double patience_us; /* left of it for copies that need not be, of who decodes; HUGE_VAL: nobody does */
-    void (*forgotten)(void *context, uint32_t owner, const char *name); /* NULL, or who hears of names given up */
+    session **seats; /* n_named + n_scratch: the session in each, or NULL */
+    uint64_t clock;  /* counts uses; orders sessions by recency */
+    double
+        patience_us; /* time left in this gap for optional copies before decoding sessions notice; HUGE_VAL: none decodes */
+    void (*forgotten)(void *context, uint32_t owner,
+                      const char *name); /* called for each name that is given up; or NULL */
     void *forgotten_context;
 } places_seating;
 
 /* ---- finding ---- */
 
-/* The open timelines of a name, from `after` on (NULL: from the first). NULL: no more. */
+/* The next open timeline of a name after `after` (NULL: the first). NULL: no more. */
 session *places_next(places *p, session_name name, const session *after);
 
 /* Some timeline of that name is open, or waits on the disk for a place. */
 bool places_knows(places *p, session_name name);
 
-/* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
- * LLM_CAPACITY: none can be opened, or be busy. */
+/* The timeline that a request of this name continues (timeline.h), opened now if need be, not necessarily seated.
+ * LLM_CAPACITY: none can be opened, or the owner has as many busy ones as it may. */
 int places_admit(places *p, session_name name, const session_prompt *prompt, session **out);
 
 /* A new timeline of this name, without looking at the others. LLM_CAPACITY: nothing has changed. */
 int places_open_named(places *p, session_name name, session **out);
 
-/* A new timeline of the session that `like` is of, in the place of `old`, which is idle and goes. */
+/* A new timeline of the session of `like`, in the place of `old`, which is idle and is forgotten. */
 session *places_replace(places *p, session *old, const session *like);
 
-/* The timeline with this id, in a place that is free. */
+/* Opens a timeline that has this id already, in a free place. */
 session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id);
 
-/* A scratch session for this prompt that no request holds: the one of the same owner that the prompt continues, else a
- * free one, else the least recently used, which is emptied unless they share more than the prompt's head. NULL: all are
- * busy. */
+/* An idle scratch session for this prompt: the one of the same owner that the prompt continues, else a free one, else the
+ * least recently used, which is emptied unless the two share more than the prompt's head. NULL: all are busy. */
 session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt);
 
-/* `to`, open, empty and without a seat, gets the first n tokens of `from`, and its state, parked: what is parked is shared,
- * in memory or on the disk. Without a state, as it is where that covers more than n tokens, it is read again from its
- * tokens. Only a `to` that may be cut still gets more: all that the state covers. (places_fork.c) */
+/* Gives `to`, open, empty and without a seat, the first n tokens of `from` and a share of its state, parked in memory or on
+ * the disk. A state of more than n tokens is of no use: `to` has the tokens only, and prefills them. Unless it may_be_cut:
+ * then it gets all tokens of the state, for the caller to truncate. (places_fork.c) */
 void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut);
 
-/* `s`, seated, is about to go on with this prompt: if that discards what is dearer to read again than to copy, it stays as a
- * timeline beside it, in a place that costs no other session its own. False: nothing is to be kept, or can be.
+/* Before the seated `s` continues with this prompt: copies `s` to a branch if the prompt discards tokens that cost more to
+ * prefill again than to copy, and if a place for it costs no other session its own. False: no branch is made.
  * (places_branch.c) */
 bool places_keep_branch(places *p, session *s, const session_prompt *prompt);
 
-/* There is a place for another branch of this owner: a free one (*replaced is NULL), where places_open_branch opens it, or that
- * of a branch that was left before. */
+/* There is a place for another branch of this owner: a free one (*replaced is NULL) for places_open_branch, or that of
+ * another branch. */
 bool places_may_open_branch(places *p, uint32_t owner, session **replaced);
 session *places_open_branch(places *p, const session *s);
 
-/* Tokens of the last prompt, as far as they were consumed and are still there. */
+/* Resident tokens of the last prompt. */
 uint32_t places_n_history(const session *s);
 
-/* Some scratch session is idle, or not yet open. */
+/* A scratch session is idle, or can be opened. */
 bool places_has_scratch(const places *p);
 
-/* This owner's busy sessions, which nobody else can have the places of, are fewer than its share. */
+/* This owner has fewer busy sessions than its share: their places cannot be given to other owners. */
 bool places_may_be_busy(const places *p, uint32_t owner);
 
 void places_used(places *p, session *s); /* s is the most recent now */
 
 /* ---- seats ---- */
 
-/* Time for copies that need not be, before a decoding session notices; HUGE_VAL: none decodes. */
+/* Sets the time for optional copies before a decoding session notices; HUGE_VAL: none decodes. */
 void places_allow_copies(places *p, double patience_us);
 
 typedef enum seating {
     SEATED,
-    SEAT_LATER,    /* what is in progress can still free what is missing: a generation, or the store */
-    SEAT_NEVER,    /* everybody is idle, and the policy lets none of them go */
-    SEAT_NO_CELLS, /* idem, of KV cells */
+    SEAT_LATER,    /* a generation, or a job of the store, may free a seat when it ends */
+    SEAT_NEVER,    /* all sessions are idle, and the policy keeps all of them */
+    SEAT_NO_CELLS, /* all sessions are idle, and the KV cache has no room without those that the policy keeps */
 } seating;
 
 /* Seats the session, parking or forgetting idle ones if the policy allows it. */
@@ -115,43 +116,42 @@ seating places_seat(places *p, session *s);
 bool places_free_cells(places *p, const session *s);
 
 bool places_park(places *p, session *s);          /* gives up its seat; it may be running (decode_step.c) */
-void places_forget(places *p, session *s);        /* closes an idle session that is given up, and counts and tells it */
-void places_close_session(places *p, session *s); /* the file in the state directory goes, too */
-void places_reset_session(places *p, session *s); /* idem */
+void places_forget(places *p, session *s);        /* closes an idle session for another one, and reports it */
+void places_close_session(places *p, session *s); /* removes its files, too */
+void places_reset_session(places *p, session *s); /* removes its files, too */
 
-/* ---- what who wants a seat can expect: places_expected.c ---- */
+/* ---- whether a seat can be had: places_expected.c ---- */
 
-/* A seat of the session's kind is empty, or somebody idle would leave it. */
+/* A seat of the session's kind is empty, or its idle session may leave it. */
 bool places_has_free_seat(const places *p, const session *s);
 
-/* A state is on its way to the disk or from it, or waits to be: what is short may be there when it has come. */
+/* A state is being written or read, or waits to be written: its end may free memory or a seat. */
 bool places_has_in_flight(const places *p);
 
-/* What keeps a seat of that kind, or any, is in progress and will end: a generation in another session, or a state on its
- * way to the disk or from it. */
+/* A seat of that kind (or of any) may be freed without a command: a generation in another session will end, or a state is in
+ * flight. */
 bool places_is_in_progress(const places *p, const session *s, bool any_kind);
 
-/* Whether a state on the disk should be read now: there are more seats to be had than sessions whose state is at hand, or on
- * its way, for a request that waits. What could not be seated is not read. */
+/* SEATED: the session's state should be read from the disk now, as more seats can be had than there are waiting requests
+ * whose session's state is in memory or being read. A state whose session could not be seated is not read. */
 seating places_may_be_seated(const places *p, const session *s);
 
 /* ---- ids ---- */
 
-session *places_find_id(places *p, uint64_t id); /* the open one, or NULL */
-uint32_t places_names_max(
-    const places *p); /* timelines with a name that may be open before one makes way for another */
+session *places_find_id(places *p, uint64_t id); /* the open timeline, or NULL */
+uint32_t places_names_max(const places *p);      /* limit on open named timelines */
 
-uint64_t places_new_number(places *p); /* larger than all before: a use, a reading */
+uint64_t places_new_number(places *p); /* larger than all before: of a use, or of a read */
 
-/* Who hears of names that are given up; NULL: nobody. */
+/* Sets the function that names given up are reported to; NULL: none. */
 void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t owner, const char *name),
                            void *context);
 
 /* Counts a timeline that was given up unasked, and reports the name if it was the last one. */
 void places_report_forgotten(places *p, uint32_t owner, const char *name, llm_counter counter);
 
-/* Forgets idle sessions not used since `before_ms` (CLOCK_REALTIME), pinned ones excepted. Returns the stamp of the
- * oldest one left that may expire, or 0. */
+/* Forgets unpinned idle sessions not used since `before_ms` (CLOCK_REALTIME). Returns the oldest stamp of those left that may
+ * expire, or 0. */
 uint64_t places_expire(places *p, uint64_t before_ms);
 
 void places_publish(places *p); /* gauges */

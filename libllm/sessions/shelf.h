@@ -1,36 +1,38 @@
-/* shelf.h: states outside the model's memory, and the dealings with the store that writes and reads their files. Owned by the
+/* shelf.h: states outside the model's memory, and the jobs for the store that writes and reads their files. Owned by the
  * decode thread, which never waits here for the disk.
  *
- *   NOWHERE    only the tokens are known: prefilled again by the next request (`torn`)
+ *   NOWHERE    only the tokens are kept: the next request prefills them again (`torn`)
  *   IN_MEMORY  held as parked: three quarters of --park-memory, the rest of which is for states on their way
- *   WRITING    in memory still, and on its way to the disk
- *   ON_DISK    in its file
- *   READING    on its way back: for its own request, or lent to another session's
+ *   WRITING    in memory, and being written to its file
+ *   ON_DISK    in its file only
+ *   READING    being read from its file: for a request of its session, or lent to a request of another session
  *
  * Spill: while parked states take more than that, the least valuable idle one leaves memory:
  *
  *   the session, the store                        its state
- *   a scratch session                             is dropped: of a session without a name nothing outlasts the process
- *   has the state on the disk already             is dropped from memory, and ON_DISK
- *   the store takes it                            WRITING, then ON_DISK
- *   the store has too much in hand                waits in memory, one at a time and not for ever (spill_until_us)
- *   no store, the disk is full or has refused     is dropped: NOWHERE
+ *   a scratch session                             NOWHERE: sessions without a name are never written to the disk
+ *   a session whose file holds this state         ON_DISK
+ *   the store has capacity                        WRITING, then ON_DISK
+ *   the store is busy                             stays in memory, one at a time, until spill_until_us; then NOWHERE
+ *   no store, or the disk is full or failed       NOWHERE
  *
- * Example: --park-memory 1G, and a third state of 400 MB is parked: the oldest is written, and its memory is given back when it is
- * on the disk. Its next request reads it, and says `restored`.
+ * Example: with --park-memory 1G, a second state of 400 MB is parked: the older one is written, and its memory is freed when
+ * it is on the disk. The next request of its session reads it, and reports `restored`.
  *
- * Lend: a prompt of one session may begin with what another one's state on the disk holds. It is read if that is sooner than
- * prefilling (sessions/resuming.c):
+ * Lend: a prompt of one session may share a prefix with another session's state on the disk. That state is read if this is
+ * faster than prefilling the prefix (sessions/resuming.c):
  *
- *   read for                                      when it has come                    if it cannot be read
- *   its own request                               IN_MEMORY, until it has a seat      NOWHERE
- *   another session's prompt, and its own idles   IN_MEMORY, lent until the requests  ON_DISK, as before
- *                                                 that wait have begun; then ON_DISK
+ *   read for                                      after the read                      if the read fails
+ *   a request of its session                      IN_MEMORY, until it has a seat      NOWHERE
+ *   a request of another session, while its own   IN_MEMORY, lent until the waiting   ON_DISK, as before
+ *   session is idle                               requests have begun; then ON_DISK
  *
- * No request waits for a read longer than prefilling those tokens would take (or a second).
+ * A request waits for its own session's state as long as prefilling its tokens would take, and 10 s at least: losing a state
+ * costs more than a disk that is busy for a moment. For another session's state it waits as long as prefilling the shared
+ * tokens would take, and 1 s at least.
  *
- * Example: an agent's system prompt of 10,000 tokens is in the parked session `a`. The first request of the new session `b` waits
- * for `a`'s state, copies its first 10,000 tokens (`shared`), and `a` is on the disk again. */
+ * Example: an agent's system prompt of 10,000 tokens is in the parked session `a`. The first request of the new session `b`
+ * waits for `a`'s state and copies its first 10,000 tokens (`shared`). Then the state of `a` is on the disk only, as before. */
 #ifndef LLM_SHELF_H
 #define LLM_SHELF_H
 
@@ -40,119 +42,120 @@
 typedef struct places places; /* places.h */
 
 typedef struct places_shelf {
-    uint64_t refused_until_us; /* the disk refused a state: until then none is given to it */
-    bool spill_waits;          /* a parked state is over the budget until the store can take it, */
+    uint64_t refused_until_us; /* writing a state failed: until then no state is written */
+    bool spill_waits;          /* a parked state waits in memory, over the budget, until the store has capacity, */
     uint64_t spill_until_us;   /* or until then; 0: none waits */
-    bool is_stalled;           /* one has waited in vain: no state waits for the store until it finishes something */
+    bool is_stalled;           /* a state has waited in vain: none waits for the store until it finishes a job */
     uint64_t stall_said_us;
-    bool is_lending; /* what was read for others is there until they have had their turn: nothing is over a budget */
+    bool is_lending; /* a state is lent: until it is returned nothing is spilled */
     bool is_saving;  /* an orderly stop has begun */
-    bool is_unsaved; /* and the disk refused a session's file */
+    bool is_unsaved; /* during the stop, writing a session file failed */
 } places_shelf;
 
 /* ---- what the store has finished: places_stored.c ---- */
 
-/* Takes one result of the store (store_take); `done` is called if a command waits for it. False: there was none. */
+/* Takes one result of the store (store_take), and calls `done` if a command waits for it. False: there was none. */
 bool places_take_stored(places *p, bool takes_asked, void (*done)(void *context, store_job *job), void *context);
 
-/* Waits for the store and takes what it has finished: before it is closed, and where nobody waits for results. */
+/* Waits for the store and takes all its results: before it is closed, when no command waits for them any more. */
 void places_settle(places *p);
 
 /* ---- parked states: places_parked.c ---- */
 
-/* Whose parked state leaves the memory next; NULL: none can. One that a request waits for stays where it can be loaded
- * from. (places.c) */
+/* The session whose parked state leaves memory next; NULL: none may. A state that a request waits for stays. (places.c) */
 session *places_parked_victim(places *p);
 
-/* Parks are moved from memory to the store until the budget holds. While the store has too much in hand, one of them waits
- * in memory (spill_waits), as long as reading its tokens again would take, and 10 s at least; if more are to go then,
- * their states are dropped. */
+/* Moves parked states from memory to the store until the budget holds. While the store is busy, one state waits in memory
+ * (spill_waits), as long as prefilling its tokens again would take, and 10 s at least; other states over the budget are
+ * dropped. */
 void places_spill(places *p);
-bool places_is_refused(const places *p); /* the disk refused a state a short time ago */
-void places_spill_on(places *p);         /* the store may have finished something; who waited has had its turn */
+bool places_is_refused(const places *p); /* a state could not be written a short time ago */
+void places_spill_on(places *p);         /* returns lent states, and spills again: the store may have capacity now */
 
 bool places_spill_waits(const places *p);
-bool places_is_lending(const places *p); /* what was read for others stays in memory until they have had their turn */
-bool places_is_unsaved(const places *p); /* an orderly stop could not write a session's file */
+bool places_is_lending(const places *p); /* states that were read for other sessions are in memory */
+bool places_is_unsaved(const places *p); /* an orderly stop could not write a session file */
 
-/* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
+/* Begins to read the session's parked state. False: too many bytes are in flight; try again after the next result. */
 bool places_read_file(places *p, session *s);
 
 /* When the wait of a parked state for the store ends; 0: none waits. */
 uint64_t places_spill_waits_until_us(const places *p);
 
-/* Its request has waited for the state on the disk as long as reading its tokens again would take: it goes on without. */
+/* The session's request has waited for the state on the disk as long as prefilling its tokens would take, and 10 s at least:
+ * the state is dropped, and the tokens are prefilled again. False: the wait goes on. */
 bool places_gives_up_reading(places *p, session *s);
 
-/* Some session's state is on its way by this reading (session.h). */
+/* Some session's state is being read under this number (session.h). */
 bool places_is_reading(const places *p, uint64_t reading);
 
-/* The session's parked state becomes what was read; its checkpoints are kept, too. False: it is not of these tokens. */
+/* Gives the session the state that was read, and adds the checkpoints read with it. False: it is not of these tokens. */
 bool places_take_state(places *p, session *s, state_file *from);
 
-/* What was written, or could not be, is held no longer. */
+/* Drops the blobs of a job whose write is over. */
 void places_drop_parts(places *p, state_file *f);
 
-void places_written(places *p, const store_job *job); /* a state; or it could not be */
-void places_read_back(places *p, store_job *job);     /* idem */
+void places_written(places *p, const store_job *job); /* a state was written, or the write failed */
+void places_read_back(places *p, store_job *job);     /* a state was read, or the read failed */
 
-/* ---- what states take on the disk: places_disk.c ---- */
+/* ---- bytes of states on the disk: places_disk.c ---- */
 
 size_t places_disk_bytes(const places *p);
 
-/* The state file goes, and with it the state of a session that has it there alone. False: memory is short. */
+/* Removes the state file, and with it the state of a session that has it nowhere else. False: memory is short. */
 bool places_remove_state(places *p, session *s);
 
 /* Removes the least valuable states until one of n_bytes of `s` fits. False, and all stay: it is less valuable than they
  * are, or would not fit all the same. */
 bool places_make_disk_room(places *p, const session *s, size_t n_bytes);
 
-/* A start: settles the limit, and keeps to it. */
+/* At a start: decides the limit if none was given, and removes states beyond it. */
 void places_limit_disk(places *p);
 
-/* Orders sessions by the value of what they hold, the least first. Below 2^63. (places.c) */
+/* Sort key of sessions by the value of their tokens, least valuable first. Below 2^63. (places.c) */
 uint64_t places_order(const session *s);
 
 /* ---- session files: places_files.c ---- */
 
-/* Tokens, name, pin and stamps, to be written. False: memory is short. */
+/* Fills `out` with the tokens, name, pin and stamps. False: memory is short. */
 bool places_describe(const session *s, session_file *out);
 
-/* The state of the session's first k tokens with its checkpoints, as far as room allows; all are held as in flight. */
+/* Fills `out` with the state of the session's first k tokens and with its checkpoints, as far as the limit on bytes in flight
+ * allows; all are held as in flight. */
 void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out);
 
-/* Gives the job to the store, which has the session's file, or is about to. False: the disk is full of what is worth more; the
- * job is the caller's still. */
+/* Fills the job and pushes it. The session file must be written, or its write pushed, before. False: the states on the disk
+ * are worth more, and the job stays the caller's. */
 bool places_write_state(places *p, session *s, blob *state, uint32_t k, store_job *job);
 
-/* Whether the store may be given a state of that size now. */
+/* The store has capacity for a state of that size now. */
 bool places_may_write(const places *p, size_t n_bytes);
 
-/* A job about one session; its file is described where the verb writes it. NULL: memory is short. */
+/* A job that changes one session file; with a verb that writes it, it is described. NULL: memory is short. */
 store_job *places_change_of(places *p, session *s, change_verb verb);
 
 bool places_write_file(places *p, session *s); /* false: memory is short */
 
-/* Its files are out of date for good: they go; of a pinned session that is reset an empty one stays. */
+/* Removes the session's files; a pinned session that is reset keeps an empty one. */
 void places_remove_file(places *p, session *s);
 void places_reset_file(places *p, session *s);
 
 /* ---- an orderly stop: places_stop.c ---- */
 
-/* Writes every named session as it is now, and waits for it. `take_stored` takes the store's results. */
+/* Writes every named session as it is now, and waits until it is written. `take_stored` takes the store's results. */
 void places_save_all(places *p, void (*take_stored)(void *context), void *context);
 
-/* ---- what is saved under labels: places_saved.c ---- */
+/* ---- sessions saved under labels: places_saved.c ---- */
 
-/* These begin a job whose result comes through places_take_stored: LLM_OK. Otherwise: LLM_IO (no state directory),
- * LLM_NO_MEMORY (also: as many bytes as may be are on their way to the disk or from it), LLM_NOT_FOUND (nothing to save;
- * nothing saved under that label). Checkpoints are saved as well, and none is copied. */
+/* Begin a job whose result comes through places_take_stored: LLM_OK. Else LLM_IO (no state directory), LLM_NO_MEMORY (also:
+ * the limit on bytes in flight is reached), LLM_NOT_FOUND (the session has no tokens; nothing is saved under that label).
+ * Checkpoints are saved as well, without a copy. */
 int places_save(places *p, session *s, session_name label, uint64_t request);
 int places_load(places *p, session_name name, session_name label, uint64_t request);
 int places_unsave(places *p, session_name label, uint64_t request);
 
-/* The session, open, idle and empty, becomes what was loaded: its tokens first, parked; then, in memory, the state, if
- * there is one. Between the two its file may be written. */
+/* Gives a session that is open, idle and empty the loaded tokens, parked; then, in a second step, the loaded state, if there
+ * is one. Between the two its file may be written. */
 void places_become(places *p, session *s, const store_job *from);
 void places_become_warm(places *p, session *s, store_job *from);
 
