@@ -269,22 +269,21 @@ static bool utf8_is_valid(const uint8_t *text, size_t n)
     return true;
 }
 
+/* A length of 1, 2 or 4 bytes behind the head, whose values for them follow each other from head8 on. */
+static uint64_t take_length(wire_reader *r, uint8_t head, uint8_t head8)
+{
+    if (head < head8 || head > head8 + 2) {
+        fail(r);
+        return 0;
+    }
+    return take_number(r, (size_t)1 << (head - head8));
+}
+
 const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes)
 {
     *n_bytes = 0;
-    uint8_t head = take_head(r);
-    uint64_t count = 0;
-    if ((head & 0xe0) == FIXSTR) {
-        count = head & 0x1f;
-    } else if (head == STR8) {
-        count = take_number(r, 1);
-    } else if (head == STR16) {
-        count = take_number(r, 2);
-    } else if (head == STR32) {
-        count = take_number(r, 4);
-    } else {
-        fail(r);
-    }
+    const uint8_t head = take_head(r);
+    const uint64_t count = (head & 0xe0) == FIXSTR ? head & 0x1f : take_length(r, head, STR8);
     const uint8_t *text = take_bytes(r, count, max, n_bytes);
     if (text != NULL && !utf8_is_valid(text, *n_bytes)) {
         *n_bytes = 0;
@@ -297,18 +296,7 @@ const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes)
 const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes)
 {
     *n_bytes = 0;
-    uint8_t head = take_head(r);
-    uint64_t count = 0;
-    if (head == BIN8) {
-        count = take_number(r, 1);
-    } else if (head == BIN16) {
-        count = take_number(r, 2);
-    } else if (head == BIN32) {
-        count = take_number(r, 4);
-    } else {
-        fail(r);
-    }
-    return take_bytes(r, count, max, n_bytes);
+    return take_bytes(r, take_length(r, take_head(r), BIN8), max, n_bytes);
 }
 
 /* ---- writer ---- */
@@ -416,30 +404,24 @@ static void put_bytes(wire_writer *w, uint8_t head, size_t n_length, const void 
     }
 }
 
+/* The inverse of take_length: heads for lengths of 1, 2 and 4 bytes follow each other from head8 on. */
+static void put_long_bytes(wire_writer *w, uint8_t head8, const void *bytes, size_t n_bytes)
+{
+    const uint8_t larger = n_bytes <= UINT8_MAX ? 0 : n_bytes <= UINT16_MAX ? 1 : 2;
+    w->failed = w->failed || n_bytes > UINT32_MAX;
+    put_bytes(w, (uint8_t)(head8 + larger), (size_t)1 << larger, bytes, n_bytes);
+}
+
 void wire_write_str(wire_writer *w, const char *text, size_t n_bytes)
 {
     if (n_bytes < 32) {
         put_bytes(w, (uint8_t)(FIXSTR | n_bytes), 0, text, n_bytes);
-    } else if (n_bytes <= UINT8_MAX) {
-        put_bytes(w, STR8, 1, text, n_bytes);
-    } else if (n_bytes <= UINT16_MAX) {
-        put_bytes(w, STR16, 2, text, n_bytes);
-    } else if (n_bytes <= UINT32_MAX) {
-        put_bytes(w, STR32, 4, text, n_bytes);
     } else {
-        w->failed = true;
+        put_long_bytes(w, STR8, text, n_bytes);
     }
 }
 
 void wire_write_bin(wire_writer *w, const void *bytes, size_t n_bytes)
 {
-    if (n_bytes <= UINT8_MAX) {
-        put_bytes(w, BIN8, 1, bytes, n_bytes);
-    } else if (n_bytes <= UINT16_MAX) {
-        put_bytes(w, BIN16, 2, bytes, n_bytes);
-    } else if (n_bytes <= UINT32_MAX) {
-        put_bytes(w, BIN32, 4, bytes, n_bytes);
-    } else {
-        w->failed = true;
-    }
+    put_long_bytes(w, BIN8, bytes, n_bytes);
 }

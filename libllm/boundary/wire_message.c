@@ -309,16 +309,13 @@ logit_bias wire_logit_bias(const wire_command *c, size_t i)
 
 #define COUNT_MEMBER(event, member) +(op == LLM_EVENT_##event ? 1u : 0u)
 
-/* The op and the first n members of an event are announced. */
-static void begin_event(wire_writer *w, llm_event_op op, uint32_t n_members)
+/* Announces the op and all members but n_omitted at the end. Returns where the event begins. */
+static uint8_t *begin_event(wire_writer *w, llm_event_op op, uint32_t n_omitted)
 {
-    wire_write_array(w, 1 + n_members);
+    uint8_t *begin = w->at;
+    wire_write_array(w, 1u LLM_EVENT_TABLE(COUNT_MEMBER) - n_omitted);
     wire_write_uint(w, op);
-}
-
-static uint32_t members_of(llm_event_op op)
-{
-    return 0u LLM_EVENT_TABLE(COUNT_MEMBER);
+    return begin;
 }
 
 /* Takes a cut event back. */
@@ -331,8 +328,7 @@ static void end_event(wire_writer *w, uint8_t *begin)
 
 void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place)
 {
-    uint8_t *begin = w->at;
-    begin_event(w, LLM_EVENT_ADMITTED, members_of(LLM_EVENT_ADMITTED));
+    uint8_t *begin = begin_event(w, LLM_EVENT_ADMITTED, 0);
     wire_write_uint(w, request);
     wire_write_uint(w, place);
     end_event(w, begin);
@@ -341,8 +337,7 @@ void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place)
 void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uint32_t n_prompt, uint32_t n_reused,
                         int32_t diverged_at)
 {
-    uint8_t *begin = w->at;
-    begin_event(w, LLM_EVENT_STARTED, members_of(LLM_EVENT_STARTED));
+    uint8_t *begin = begin_event(w, LLM_EVENT_STARTED, 0);
     wire_write_uint(w, request);
     wire_write_uint(w, reason);
     wire_write_uint(w, n_prompt);
@@ -365,8 +360,7 @@ void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t 
                      const wire_tokens *tokens)
 {
     enum { ASKED_FOR = 4 };
-    uint8_t *begin = w->at;
-    begin_event(w, LLM_EVENT_TEXT, members_of(LLM_EVENT_TEXT) - (tokens == NULL ? ASKED_FOR : 0));
+    uint8_t *begin = begin_event(w, LLM_EVENT_TEXT, tokens == NULL ? ASKED_FOR : 0);
     wire_write_uint(w, request);
     wire_write_str(w, text, n_bytes);
     wire_write_uint(w, n_tokens);
@@ -378,8 +372,7 @@ void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t 
 
 void wire_write_finished(wire_writer *w, const wire_finished *f)
 {
-    uint8_t *begin = w->at;
-    begin_event(w, LLM_EVENT_FINISHED, members_of(LLM_EVENT_FINISHED));
+    uint8_t *begin = begin_event(w, LLM_EVENT_FINISHED, 0);
     wire_write_uint(w, f->request);
     wire_write_uint(w, f->outcome);
     wire_write_uint(w, f->status);
@@ -399,8 +392,7 @@ void wire_write_finished(wire_writer *w, const wire_finished *f)
 
 void wire_write_forgotten(wire_writer *w, session_name session)
 {
-    uint8_t *begin = w->at;
-    begin_event(w, LLM_EVENT_FORGOTTEN, members_of(LLM_EVENT_FORGOTTEN));
+    uint8_t *begin = begin_event(w, LLM_EVENT_FORGOTTEN, 0);
     wire_write_uint(w, session.owner);
     wire_write_str(w, session.bytes, session.n_bytes);
     end_event(w, begin);
@@ -408,8 +400,7 @@ void wire_write_forgotten(wire_writer *w, session_name session)
 
 void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, uint64_t prefill_us)
 {
-    uint8_t *begin = w->at;
-    begin_event(w, LLM_EVENT_CONSUMED, members_of(LLM_EVENT_CONSUMED));
+    uint8_t *begin = begin_event(w, LLM_EVENT_CONSUMED, 0);
     wire_write_uint(w, request);
     wire_write_uint(w, n_tokens);
     wire_write_uint(w, prefill_us);
@@ -418,8 +409,7 @@ void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, ui
 
 void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens)
 {
-    uint8_t *begin = w->at;
-    begin_event(w, LLM_EVENT_REPLY, members_of(LLM_EVENT_REPLY));
+    uint8_t *begin = begin_event(w, LLM_EVENT_REPLY, 0);
     wire_write_uint(w, request);
     wire_write_uint(w, status);
     wire_write_uint(w, place);

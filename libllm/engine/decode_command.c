@@ -36,18 +36,16 @@ static void refuse(decode *d, const wire_command *c, llm_status status)
     page_count(d->page, LLM_COUNTER_FINISHED_REFUSED, 1);
 }
 
-void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s)
+void decode_reply_tokens(decode *d, uint64_t request_id, llm_status status, const session *s, uint32_t n_tokens)
 {
     wire_writer w = notice_writer(d);
-    wire_write_reply(&w, request_id, status, s != NULL ? s->place : 0, s != NULL ? session_n_tokens(s) : 0);
+    wire_write_reply(&w, request_id, status, s != NULL ? s->place : 0, n_tokens);
     notice_add(d, &w);
 }
 
-void decode_reply_tokens(decode *d, uint64_t request_id, uint32_t place, uint32_t n_tokens)
+void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s)
 {
-    wire_writer w = notice_writer(d);
-    wire_write_reply(&w, request_id, LLM_OK, place, n_tokens);
-    notice_add(d, &w);
+    decode_reply_tokens(d, request_id, status, s, s != NULL ? session_n_tokens(s) : 0);
 }
 
 void decode_forgotten(void *context, uint32_t owner, const char *name)

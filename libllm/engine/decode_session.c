@@ -18,11 +18,6 @@ session *decode_latest(decode *d, session_name name)
     return latest;
 }
 
-static session *next(decode *d, const wire_command *c, const session *after)
-{
-    return places_next(d->places, c->session, after);
-}
-
 static session *latest_of(decode *d, const wire_command *c)
 {
     return decode_latest(d, c->session);
@@ -72,14 +67,20 @@ static int make_way(decode *d, session_name name, session **out)
     return status;
 }
 
+/* is_due: the store's result is the reply. */
+static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int status, const session *s)
+{
+    if (is_due) {
+        d->n_replies_due++;
+    } else {
+        decode_reply(d, c->request, (llm_status)status, s);
+    }
+}
+
 /* The answer comes when the files are gone. */
 static void end_removal(decode *d, const wire_command *c, const session *kept)
 {
-    if (places_removing_end(d->places, c->session, c->request)) {
-        d->n_replies_due++;
-    } else {
-        decode_reply(d, c->request, LLM_OK, kept);
-    }
+    reply_unless_due(d, c, places_removing_end(d->places, c->session, c->request), LLM_OK, kept);
 }
 
 /* The timeline used last stays; or a new one has the name and pin of what waits on the disk for a place. */
@@ -201,11 +202,7 @@ static void fork_session(decode *d, const wire_command *c)
     if (status == LLM_OK) {
         become_fork(d, from, to, c->at);
     }
-    if (is_due) {
-        d->n_replies_due++;
-    } else {
-        decode_reply(d, c->request, status, to);
-    }
+    reply_unless_due(d, c, is_due, status, to);
 }
 
 /* ---- park, pin, rename ---- */
@@ -214,7 +211,7 @@ static void park(decode *d, const wire_command *c)
 {
     session *s = NULL;
     llm_status status = latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK;
-    while ((s = next(d, c, s)) != NULL) {
+    while ((s = places_next(d->places, c->session, s)) != NULL) {
         if (!session_is_idle(s)) {
             status = LLM_BUSY;
         } else if (s->seat != SESSION_NO_SEAT && !places_park(d->places, s)) {
@@ -229,11 +226,8 @@ static void park(decode *d, const wire_command *c)
 static void end_change(decode *d, const wire_command *c, store_job *job)
 {
     llm_status status = LLM_OK;
-    if (places_change_end(d->places, job, c->request, &status)) {
-        d->n_replies_due++;
-    } else {
-        decode_reply(d, c->request, status, c->op == LLM_COMMAND_RENAME ? decode_latest(d, c->other) : latest_of(d, c));
-    }
+    const bool is_due = places_change_end(d->places, job, c->request, &status);
+    reply_unless_due(d, c, is_due, status, decode_latest(d, c->op == LLM_COMMAND_RENAME ? c->other : c->session));
 }
 
 static void pin(decode *d, const wire_command *c)
@@ -282,36 +276,21 @@ static void rename_session(decode *d, const wire_command *c)
 static void save(decode *d, const wire_command *c)
 {
     session *s = latest_of(d, c);
-    int status = s == NULL ? LLM_NOT_FOUND : LLM_OK;
-    if (status == LLM_OK) {
-        status = places_save(d->places, s, c->other, c->request);
-    }
-    if (status != LLM_OK) {
-        decode_reply(d, c->request, (llm_status)status, s);
-    } else {
-        d->n_replies_due++;
-    }
+    const int status = s != NULL ? places_save(d->places, s, c->other, c->request) : LLM_NOT_FOUND;
+    reply_unless_due(d, c, status == LLM_OK, status, s);
 }
 
 /* The session is replaced when the store has read what was saved: what cannot be read replaces nothing. */
 static void load(decode *d, const wire_command *c)
 {
     const int status = places_load(d->places, c->session, c->other, c->request);
-    if (status != LLM_OK) {
-        decode_reply(d, c->request, (llm_status)status, latest_of(d, c));
-    } else {
-        d->n_replies_due++;
-    }
+    reply_unless_due(d, c, status == LLM_OK, status, latest_of(d, c));
 }
 
 static void unsave(decode *d, const wire_command *c)
 {
     const int status = places_unsave(d->places, c->other, c->request);
-    if (status != LLM_OK) {
-        decode_reply(d, c->request, (llm_status)status, NULL);
-    } else {
-        d->n_replies_due++;
-    }
+    reply_unless_due(d, c, status == LLM_OK, status, NULL);
 }
 
 /* *is_due: the answer comes when the file of a pinned session holds what was loaded, and those of what it replaces are
@@ -361,7 +340,7 @@ static void stored(void *context, store_job *job)
     d->n_replies_due--;
     const session *s = decode_latest(d, session_name_from(job->owner, job->name));
     if (job->verb == STORE_SAVE && status == LLM_OK) { /* whatever the session holds by now */
-        decode_reply_tokens(d, job->request, s != NULL ? s->place : 0, job->file.n_tokens);
+        decode_reply_tokens(d, job->request, LLM_OK, s, job->file.n_tokens);
     } else {
         decode_reply(d, job->request, status, s);
     }

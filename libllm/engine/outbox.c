@@ -86,37 +86,28 @@ static bool deliver_event(outbox *o, ring *events, llm_event_op op)
     return true;
 }
 
-bool outbox_deliver(outbox *o, ring *events)
+/* False: it is due, and the ring has no room for it. */
+static bool deliver_due(outbox *o, ring *events, llm_event_op op, bool *is_due)
 {
-    if (o->has_admitted) {
-        if (!deliver_event(o, events, LLM_EVENT_ADMITTED)) {
-            return false;
-        }
-        o->has_admitted = false;
-    }
-    if (o->has_started) {
-        if (!deliver_event(o, events, LLM_EVENT_STARTED)) {
-            return false;
-        }
-        o->has_started = false;
-    }
-    if (o->has_consumed) {
-        if (!deliver_event(o, events, LLM_EVENT_CONSUMED)) {
-            return false;
-        }
-        o->has_consumed = false;
-    }
+    *is_due = *is_due && !deliver_event(o, events, op);
+    return !*is_due;
+}
+
+static bool deliver_text(outbox *o, ring *events)
+{
     while (o->n_text > 0 || o->told.n_left > 0) {
         if (!deliver_event(o, events, LLM_EVENT_TEXT)) {
             return false;
         }
         o->n_text = 0;
     }
-    if (o->has_finished) {
-        if (!deliver_event(o, events, LLM_EVENT_FINISHED)) {
-            return false;
-        }
-        o->has_finished = false;
-    }
     return true;
+}
+
+bool outbox_deliver(outbox *o, ring *events)
+{
+    return deliver_due(o, events, LLM_EVENT_ADMITTED, &o->has_admitted) &&
+           deliver_due(o, events, LLM_EVENT_STARTED, &o->has_started) &&
+           deliver_due(o, events, LLM_EVENT_CONSUMED, &o->has_consumed) && deliver_text(o, events) &&
+           deliver_due(o, events, LLM_EVENT_FINISHED, &o->has_finished);
 }
