@@ -184,7 +184,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *   TEXT      request, text, n_tokens [, tokens, ends, logprobs, likeliest]
  *   FINISHED  request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible, stop_index,
  *             queue_us, prefill_us, decode_us, seed
- *   REPLY     request, status, place, n_tokens
+ *   REPLY     request, status, place, n_tokens, os_error
  *   FORGOTTEN owner, session
  *   CONSUMED  request, n_tokens, prefill_us
  *
@@ -197,6 +197,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *   place        the session's place in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
  *   n_tokens     of REPLY: tokens the session holds afterwards; to a SAVE: those that were saved; of CONSUMED: tokens of
  *                the prompt that it holds by now
+ *   os_error     errno of the file operation that failed, if the status is LLM_IO and one did, else 0
  *   diverged_at  first prompt token that differs from what was resident, or -1
  *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD. Not empty, unless there
  *                are tokens
@@ -259,6 +260,7 @@ typedef enum llm_event_op {
     X(REPLY, status)                                                                                                   \
     X(REPLY, place)                                                                                                    \
     X(REPLY, n_tokens)                                                                                                 \
+    X(REPLY, os_error)                                                                                                 \
     X(FORGOTTEN, owner)                                                                                                \
     X(FORGOTTEN, session)                                                                                              \
     X(CONSUMED, request)                                                                                               \

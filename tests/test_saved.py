@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import sqlite3
 import struct
@@ -87,10 +88,12 @@ async def test_what_cannot_be_removed_keeps_its_answers(tmp_path: Path, monkeypa
         await save(daemon, "a", "label")
 
         async def failing(_: int, __: str) -> Reply:
-            return Reply(0, native.Status.IO, 0, 0)
+            return Reply(0, native.Status.IO, 0, 0, errno.ENOSPC)
 
         monkeypatch.setattr(daemon.state.engine, "unsave", failing)
-        assert (await daemon.ask("DELETE", "/v1/saved/label")).error["code"] == "io_error"
+        error = (await daemon.ask("DELETE", "/v1/saved/label")).error
+        assert error["code"] == "io_error"
+        assert "No space left on device" in error["message"]
         assert daemon.state.saved_answers is not None
         assert daemon.state.saved_answers.read(0, "label") is not None
 

@@ -160,6 +160,7 @@ void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t 
 void wire_write_finished(wire_writer *w, const wire_finished *f);
 void wire_write_forgotten(wire_writer *w, session_name session);
 void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, uint64_t prefill_us);
-void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens);
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens,
+                      uint32_t os_error);
 
 #endif

@@ -407,12 +407,14 @@ void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, ui
     end_event(w, begin);
 }
 
-void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens)
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens,
+                      uint32_t os_error)
 {
     uint8_t *begin = begin_event(w, LLM_EVENT_REPLY, 0);
     wire_write_uint(w, request);
     wire_write_uint(w, status);
     wire_write_uint(w, place);
     wire_write_uint(w, n_tokens);
+    wire_write_uint(w, os_error);
     end_event(w, begin);
 }

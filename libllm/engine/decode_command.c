@@ -36,16 +36,24 @@ static void refuse(decode *d, const wire_command *c, llm_status status)
     page_count(d->page, LLM_COUNTER_FINISHED_REFUSED, 1);
 }
 
-void decode_reply_tokens(decode *d, uint64_t request_id, llm_status status, const session *s, uint32_t n_tokens)
+static void reply(decode *d, uint64_t request_id, llm_status status, const session *s, uint32_t n_tokens,
+                  uint32_t os_error)
 {
     wire_writer w = notice_writer(d);
-    wire_write_reply(&w, request_id, status, s != NULL ? s->place : 0, n_tokens);
+    wire_write_reply(&w, request_id, status, s != NULL ? s->place : 0, n_tokens, os_error);
     notice_add(d, &w);
 }
 
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s)
 {
-    decode_reply_tokens(d, request_id, status, s, s != NULL ? session_n_tokens(s) : 0);
+    reply(d, request_id, status, s, s != NULL ? session_n_tokens(s) : 0, 0);
+}
+
+void decode_reply_stored(decode *d, const store_job *job, llm_status status, const session *s)
+{
+    const bool is_saved = job->verb == STORE_SAVE && status == LLM_OK; /* the session may hold others by now */
+    const uint32_t n_tokens = is_saved ? job->file.n_tokens : s != NULL ? session_n_tokens(s) : 0;
+    reply(d, job->request, status, s, n_tokens, status == LLM_IO ? (uint32_t)job->os_error : 0);
 }
 
 void decode_forgotten(void *context, uint32_t owner, const char *name)

@@ -338,12 +338,7 @@ static void stored(void *context, store_job *job)
         return;
     }
     d->n_replies_due--;
-    const session *s = decode_latest(d, session_name_from(job->owner, job->name));
-    if (job->verb == STORE_SAVE && status == LLM_OK) { /* whatever the session holds by now */
-        decode_reply_tokens(d, job->request, LLM_OK, s, job->file.n_tokens);
-    } else {
-        decode_reply(d, job->request, status, s);
-    }
+    decode_reply_stored(d, job, status, decode_latest(d, session_name_from(job->owner, job->name)));
 }
 
 /* ---- what has to wait ---- */

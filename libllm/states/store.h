@@ -62,6 +62,7 @@ typedef struct store_job {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* of the session */
     char label[LLM_SESSION_NAME_BYTES_MAX + 1];
     llm_status status;
+    int os_error;       /* LLM_IO: errno of the operation that failed; 0: none did */
     uint32_t n_changes; /* CHANGE */
     store_change *changes;
     uint32_t place; /* WRITE, READ: of the session, which is still open there if its id is the same */

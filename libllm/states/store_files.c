@@ -78,8 +78,9 @@ void store_files_refuse(store_files *f, bool is_saved, uint64_t id, int status, 
     }
 }
 
-static void complain_of_write(store_files *f, const char *what)
+static void complain_of_write(store_files *f, store_job *job, const char *what)
 {
+    job->os_error = errno;
     store_files_complain(f, "session \"%s\" cannot be written to %s: %s", what, f->directory, strerror(errno));
 }
 
@@ -91,12 +92,12 @@ static bool is_written(const store_change *c)
 }
 
 /* What needs room comes before what cannot be taken back. */
-static int prepare_all(store_files *f, const store_job *job)
+static int prepare_all(store_files *f, store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
         const store_change *c = &job->changes[i];
         if (is_written(c) && session_file_prepare(f->directory, f->identity, &c->file) != LLM_OK) {
-            complain_of_write(f, c->file.name);
+            complain_of_write(f, job, c->file.name);
             for (uint32_t j = 0; j < i; j++) {
                 session_file_abandon(f->directory, job->changes[j].file.id);
             }
@@ -106,14 +107,15 @@ static int prepare_all(store_files *f, const store_job *job)
     return LLM_OK;
 }
 
-static int commit(store_files *f, const store_change *c)
+static int commit(store_files *f, store_job *job, const store_change *c)
 {
     if (is_written(c) && session_file_commit(f->directory, c->file.id) != LLM_OK) {
-        complain_of_write(f, c->file.name);
+        complain_of_write(f, job, c->file.name);
         session_file_abandon(f->directory, c->file.id);
         return LLM_IO;
     }
     if (c->verb == CHANGE_REMOVE && snapshot_remove_session(f->directory, c->file.id) != LLM_OK) {
+        job->os_error = errno;
         store_files_complain(f, "session file %016llx cannot be removed from %s: %s", (unsigned long long)c->file.id,
                              f->directory, strerror(errno));
         return LLM_IO;
@@ -129,11 +131,11 @@ static void change(store_files *f, store_job *job)
         if (!is_prepared && is_written(&job->changes[i])) {
             continue; /* nothing is written; what goes needs no room */
         }
-        const int one = commit(f, &job->changes[i]);
+        const int one = commit(f, job, &job->changes[i]);
         status = one != LLM_OK ? one : status;
     }
     if (!durable_sync(f->directory) && is_prepared) {
-        complain_of_write(f, job->name);
+        complain_of_write(f, job, job->name);
         status = LLM_IO;
     }
     job->status = (llm_status)status;
@@ -163,7 +165,7 @@ static void write_state(store_files *f, store_job *job)
     if (job->linked_id != 0) {
         job->status = (llm_status)snapshot_link_state(f->directory, job->linked_id, f->directory, job->id);
         if (job->status != LLM_OK) {
-            complain_of_write(f, job->name);
+            complain_of_write(f, job, job->name);
         }
         return;
     }

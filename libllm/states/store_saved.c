@@ -162,6 +162,7 @@ void store_saved_save(store_files *f, store_job *job)
     job->file.id = durable_new_id();
     job->status = (llm_status)write_files(f, job);
     if (job->status != LLM_OK) {
+        job->os_error = errno;
         store_files_complain(f, "session \"%s\" cannot be written to %s: %s", job->file.name, f->saved_directory,
                              strerror(errno));
         remove_files(f, job->file.id);
@@ -243,11 +244,15 @@ void store_saved_remove(store_files *f, store_job *job)
     }
     if (snapshot_remove_session(f->saved_directory, entry.id) != LLM_OK) {
         job->status = LLM_IO;
+        job->os_error = errno;
         store_files_complain(f, "saved session \"%s\" cannot be removed from %s: %s", job->label, f->saved_directory,
                              strerror(errno));
         return;
     }
     forget(f, entry.id);
     (void)snapshot_remove_state(f->saved_directory, entry.id);
-    job->status = durable_sync(f->saved_directory) ? LLM_OK : LLM_IO;
+    if (!durable_sync(f->saved_directory)) {
+        job->status = LLM_IO;
+        job->os_error = errno;
+    }
 }

@@ -452,7 +452,7 @@ static void take_forgotten(driver *d, wire_reader *r)
 
 static void take_event(driver *d, wire_reader *r)
 {
-    static const uint32_t counts[] = {0, 3, 6, 8, 15, 5, 3, 4};
+    static const uint32_t counts[] = {0, 3, 6, 8, 15, 6, 3, 4};
     uint32_t count = wire_read_array(r, 16);
     uint32_t op = (uint32_t)wire_read_uint(r, LLM_EVENT_CONSUMED);
     if (op == LLM_EVENT_FORGOTTEN && count == counts[op]) {
@@ -489,6 +489,7 @@ static void take_event(driver *d, wire_reader *r)
         a->status = (uint32_t)wire_read_uint(r, LLM_STATUS_N - 1);
         a->place = (uint32_t)wire_read_uint(r, UINT32_MAX);
         a->n_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
+        a->os_error = (uint32_t)wire_read_uint(r, UINT32_MAX);
     }
     a->is_over = true;
     d->n_open--;

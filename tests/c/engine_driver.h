@@ -27,6 +27,7 @@ typedef struct answer {
     char *text; /* NUL-terminated */
     size_t n_text;
     uint32_t n_tokens;                      /* of the last TEXT, or of REPLY */
+    uint32_t os_error;                      /* of REPLY */
     size_t n_told, n_logprobs, n_likeliest; /* of all TEXT events together: */
     int32_t *told;
     uint32_t *ends; /* in characters of the whole answer */

@@ -234,6 +234,22 @@ static void test_no_state_goes_for_one_that_does_not_fit(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+static void test_a_save_says_what_the_disk_said(void)
+{
+    reset_disk();
+    driver *d = open_with(2);
+    CHECK_INT(driver_wait(d, begin(d, "a", 1, 5))->status, LLM_OK);
+    is_full = true;
+    const answer *a = driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, 0, "a", "label"));
+    CHECK_INT(a->status, LLM_IO);
+    CHECK_INT(a->os_error, ENOSPC);
+    is_full = false;
+    a = driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, 0, "a", "label"));
+    CHECK_INT(a->status, LLM_OK);
+    CHECK_INT(a->os_error, 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* The request that waited for its seat has taken the state from memory by the time the write fails. */
 static void test_a_write_that_fails_takes_no_part_of_the_limit(void)
 {
@@ -304,6 +320,7 @@ int main(void)
     RUN_FILES(test_a_full_disk_is_tried_once);
     RUN_FILES(test_a_part_of_the_disk_is_left_to_others);
     RUN_FILES(test_a_state_that_is_waited_for_outlives_its_failed_write);
+    RUN_FILES(test_a_save_says_what_the_disk_said);
     RUN_FILES(test_no_state_goes_for_one_that_does_not_fit);
     RUN_FILES(test_a_write_that_fails_takes_no_part_of_the_limit);
     RUN_FILES(test_a_cancelled_request_takes_its_wait_for_the_disk_along);

@@ -186,6 +186,7 @@ class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
     status: int
     place: int
     n_tokens: int
+    os_error: int
 
 
 class Forgotten(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):

@@ -8,14 +8,14 @@ from aiohttp import web
 
 from ...answers.stored import SavedAnswers
 from ...core import limits, session_key
-from ...core.errors import ApiError, code_of_status, shown
-from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, STATUS_WORDS, Status
+from ...core.errors import ApiError, shown
+from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, Status
 from ...engine.wire import Reply
 from .. import body
 from ..body import respond
 from ..context import FACTS, STATE, State
 from .session_verbs import exists, name_for
-from .sessions import again, check, may_see, meant, owner_asked
+from .sessions import again, check, failure, may_see, meant, owner_asked
 from .wire.saved import LoadRequest, Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
 
 
@@ -65,7 +65,7 @@ async def load_session(request: web.Request) -> web.Response:
         return reply
 
     reply = await asyncio.shield(whole())
-    _check_label(label, reply.status)
+    _check_label(label, reply)
     return respond(again(state, owner, name))
 
 
@@ -93,7 +93,7 @@ async def delete_saved(request: web.Request) -> web.Response:
         return reply
 
     reply = await asyncio.shield(whole())  # a client that goes leaves no answers without their session
-    _check_label(label, reply.status)
+    _check_label(label, reply)
     return respond(SavedDeleted(label))
 
 
@@ -122,11 +122,11 @@ def _owner_meant(request: web.Request) -> int:
     return owner
 
 
-def _check_label(label: str, status: int) -> None:
-    if status == Status.NOT_FOUND:
+def _check_label(label: str, reply: Reply) -> None:
+    if reply.status == Status.NOT_FOUND:
         raise ApiError("snapshot_not_found", f"No session was saved as {shown(label)}.", "name")
-    if status != Status.OK:
-        raise ApiError(code_of_status(STATUS_WORDS[status]), None, "name")
+    if reply.status != Status.OK:
+        raise failure(reply, "name")
 
 
 def _saved_answers_of(state: State) -> SavedAnswers:

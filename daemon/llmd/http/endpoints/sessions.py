@@ -5,6 +5,7 @@ A session is a few timelines: places in the page with the same owner and name. T
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
@@ -155,7 +156,15 @@ def check(name: str, reply: Reply) -> None:
     if reply.status == Status.NOT_FOUND:
         raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
     if reply.status != Status.OK:
-        raise ApiError(code_of_status(STATUS_WORDS[reply.status]))
+        raise failure(reply)
+
+
+def failure(reply: Reply, param: str | None = None) -> ApiError:
+    """The error of a command that failed. It names the cause on the disk, as clients cannot read the server's log."""
+    error = ApiError(code_of_status(STATUS_WORDS[reply.status]), None, param)
+    if reply.os_error == 0:
+        return error
+    return ApiError(error.code, f"{error.message} Cause: {os.strerror(reply.os_error)}.", param)
 
 
 # --- telling ---------------------------------------------------------------------------------------------------------
