@@ -1,7 +1,11 @@
 /* Conversations that part and are come back to: they read no more than somebody would who forgot nothing, below the number of
  * seats and above it, in memory and on the disk; and what they say is what a fresh session says. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "engine_driver.h"
@@ -18,6 +22,19 @@ enum {
     ANSWER_MAX = 60,
     TIMELINES = 5,
 };
+
+/* Instead of the library's: each look at the clock takes a microsecond, and nothing else does. What a copy is worth, and how
+ * long a disk is waited for, is the same on a busy machine. */
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    static _Atomic uint64_t n_looks;
+    const uint64_t n = ++n_looks;
+    if (clock != CLOCK_MONOTONIC) {
+        return (int)syscall(SYS_clock_gettime, clock, t);
+    }
+    *t = (struct timespec){.tv_sec = (time_t)(n / 1000000), .tv_nsec = (long)(n % 1000000) * 1000};
+    return 0;
+}
 
 static const char *const models[N_CLASSES] = {"sim:dense,length=0", "sim:window,window=64,length=0",
                                               "sim:recurrent,length=0", "sim:hybrid,length=0"};
@@ -41,6 +58,7 @@ typedef struct talk {
 
 typedef struct party {
     driver *warm, *cold;
+    bool has_disk;
     talk talks[N_TALKS_MAX];
     uint32_t n_talks;
     random_source random;
@@ -185,6 +203,9 @@ static void ask_next(party *p, talk *t)
                                 .n_boundaries = next.n_messages,
                                 .n_head = N_HEAD};
     const answer *a = driver_wait(p->warm, driver_generate(p->warm, &call));
+    if (p->has_disk) {
+        driver_wait(p->warm, driver_unsave(p->warm, 0, "nothing")); /* states that were given to the disk are on it */
+    }
     p->n_needed += needed(p, next.tokens, next.n_prompt);
     p->n_prefilled += a->finished.n_prefilled;
     CHECK_INT(a->finished.outcome, LLM_OUTCOME_LENGTH);
@@ -227,6 +248,7 @@ static void run_party(const setting *with)
     });
     p->cold = driver_open(&(llm_engine_options){.model = with->model, .n_ctx = N_CTX});
     p->random = (random_source){with->seed};
+    p->has_disk = with->has_disk;
     p->n_talks = with->n_talks;
     for (uint32_t i = 0; i < p->n_talks; i++) {
         snprintf(p->talks[i].name, sizeof p->talks[i].name, "talk-%u", i);
