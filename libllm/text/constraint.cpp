@@ -84,10 +84,11 @@ class constraint_reader {
             throw grammar_fault("the constraint has too many marks that end thinking");
         }
         for (const json &end : ends) {
-            t.ends.push_back({tokens_of(end, "tokens", SEQUENCE_MAX), end.value("text", std::string())});
-            if (t.ends.back().text.size() > MARK_BYTES_MAX) {
+            const std::string text = end.value("text", std::string());
+            if (text.size() > MARK_BYTES_MAX) {
                 throw grammar_fault("a mark of the constraint that ends thinking is too long");
             }
+            t.add_end({tokens_of(end, "tokens", SEQUENCE_MAX), text});
         }
         t.max = found->value("max", int64_t{-1});
         t.is_inside = found->value("is_open", false);

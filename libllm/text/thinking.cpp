@@ -17,24 +17,52 @@ bool ends_amid(const std::string &text, const std::string &mark)
     return false;
 }
 
-std::string text_of(const std::vector<trigger::piece> &pieces)
+} // namespace
+
+void thinking::add_end(mark end)
+{
+    longest_tokens = std::max(longest_tokens, end.tokens.size());
+    longest_text = std::max(longest_text, end.text.size());
+    if (!end.tokens.empty()) {
+        last_tokens.insert(end.tokens.back());
+    }
+    if (!end.text.empty()) {
+        is_last_byte[static_cast<unsigned char>(end.text.back())] = true;
+    }
+    ends.push_back(std::move(end));
+}
+
+size_t thinking::longest() const
+{
+    return std::max({start.size(), longest_tokens, longest_text});
+}
+
+std::string thinking::recent_text() const
 {
     std::string out;
-    for (const trigger::piece &p : pieces) {
+    for (const trigger::piece &p : recent) {
         out += p.text;
     }
     return out;
 }
 
-} // namespace
-
-size_t thinking::longest() const
+/* A mark begins less than longest_text bytes before the last token. */
+void thinking::remember(int32_t token, const std::string &text)
 {
-    size_t n = start.size();
-    for (const mark &end : ends) {
-        n = std::max({n, end.tokens.size(), end.text.size()});
+    const size_t n_tokens = std::max(start.size(), longest_tokens);
+    recent.push_back({token, text});
+    n_recent_bytes += text.size();
+    while (recent.size() > longest() ||
+           (recent.size() > n_tokens && n_recent_bytes - recent.front().text.size() >= longest_text + text.size())) {
+        n_recent_bytes -= recent.front().text.size();
+        recent.pop_front();
     }
-    return n;
+}
+
+void thinking::forget()
+{
+    recent.clear();
+    n_recent_bytes = 0;
 }
 
 bool thinking::ends_with(const std::vector<int32_t> &sequence) const
@@ -46,7 +74,7 @@ bool thinking::ends_with(const std::vector<int32_t> &sequence) const
 
 bool thinking::is_amid_mark() const
 {
-    const std::string text = text_of(recent);
+    const std::string text = recent_text();
     return std::any_of(ends.begin(), ends.end(), [&](const mark &end) { return ends_amid(text, end.text); });
 }
 
@@ -69,8 +97,12 @@ int32_t thinking::due() const
 /* Bytes from the begin of the first mark that the last token completed to the end; 0: it completed none. */
 size_t thinking::ending_bytes() const
 {
-    const std::string text = text_of(recent);
-    const size_t n_before = text.size() - recent.back().text.size();
+    const std::string &last = recent.back().text;
+    if (std::none_of(last.begin(), last.end(), [&](char c) { return is_last_byte[static_cast<unsigned char>(c)]; })) {
+        return 0;
+    }
+    const std::string text = recent_text();
+    const size_t n_before = text.size() - last.size();
     size_t begin = text.size();
     for (const mark &end : ends) {
         const size_t from = n_before >= end.text.size() ? n_before - end.text.size() + 1 : 0;
@@ -83,8 +115,10 @@ size_t thinking::ending_bytes() const
 bool thinking::find_ending()
 {
     size_t n_tokens = 0, n_bytes = 0;
-    for (const mark &end : ends) {
-        n_tokens = ends_with(end.tokens) ? std::max(n_tokens, end.tokens.size()) : n_tokens;
+    if (last_tokens.count(recent.back().token) > 0) {
+        for (const mark &end : ends) {
+            n_tokens = ends_with(end.tokens) ? std::max(n_tokens, end.tokens.size()) : n_tokens;
+        }
     }
     if (n_tokens == 0) {
         const size_t n_wanted = ending_bytes();
@@ -98,23 +132,19 @@ bool thinking::find_ending()
 
 void thinking::accept(int32_t token, const std::string &text, bool is_whole)
 {
-    const size_t n_kept = longest();
     const bool was_forced = due() == token;
     last_ending.clear();
-    if (n_kept == 0) {
+    if (longest() == 0) {
         return;
     }
-    recent.push_back({token, text});
-    if (recent.size() > n_kept) {
-        recent.erase(recent.begin());
-    }
+    remember(token, text);
     ends_whole = is_whole;
     if (!is_inside) {
         is_between = has_ended && text.find_first_not_of(" \t\r\n") == std::string::npos;
         has_ended = is_between;
         if (ends_with(start)) {
             is_inside = true;
-            recent.clear();
+            forget();
             n_inside = 0;
             n_forced = 0;
         }
@@ -125,7 +155,7 @@ void thinking::accept(int32_t token, const std::string &text, bool is_whole)
     if (find_ending() || (was_forced && n_forced == forced.size())) {
         is_inside = false;
         has_ended = true;
-        recent.clear();
+        forget();
     }
 }
 
