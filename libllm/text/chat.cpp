@@ -253,7 +253,7 @@ std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &requ
 {
     const chat_program &program = *request.program;
     const std::unique_lock<std::mutex> hold = program.hold_clock(); /* finding out the form renders, too */
-    return chat_answer_form(c->m, *program.tmpl, program.analysis, &program.forms, request.wish);
+    return chat_answer_form(c->m, c->words, program, request.wish);
 }
 
 /* has_tools: the template writes the tools again behind the answer, where they are known. failed: where the answer ends is
@@ -386,7 +386,7 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
     const std::string opening = all.n_history_bytes > 0 ? text_of_all.substr(all.n_history_bytes) : all.form->opening;
     const std::string syntax = chat_answer_syntax(*all.form, all.request.continues(), opening);
     const std::string prefill = chat_answer_prefill(c->m, *all.form, all.request.continues(), opening);
-    const std::string constraint = chat_constraint(c->m, c->words, *all.form, prefill, all.request);
+    const std::string constraint = chat_constraint(*all.form, prefill, all.request);
     const std::string stops = all.form->stops.empty() ? std::string() : common_json(all.form->stops).dump_safe();
     owned<char> syntax_bytes(syntax.data(), syntax.size());
     owned<char> constraint_bytes(constraint.data(), constraint.size());

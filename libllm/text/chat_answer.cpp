@@ -7,24 +7,24 @@
 #include "text/answer_reading.h"
 #include "text/chat_budget.h"
 #include "text/chat_compile.h"
+#include "text/chat_constraint.h"
 
 namespace {
 
 /* Templates that fail here need not fail on the conversation: then the answer is plain text, if that is enough. */
-chat_form new_form(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
-                   const chat_wish &wish)
+chat_form new_form(const model *m, const chat_program &program, const chat_wish &wish)
 {
     try {
-        return chat_form_of(m, tmpl, analysis, wish);
+        return chat_form_of(m, *program.tmpl, program.analysis, wish);
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const chat_limit &) {
         throw;
     } catch (const std::exception &e) {
         if (wish.needs_form()) {
+            const char *what = wish.has_calls() ? "tools: " : wish.grammar.empty() ? "" : "constraint: ";
             throw std::invalid_argument(
-                std::string("tools: the model's template has no form of answers that could be read: ") +
-                chat_reason(e));
+                what + ("the model's chat template has no form for such an answer: " + chat_reason(e)));
         }
         return chat_form();
     }
@@ -32,15 +32,16 @@ chat_form new_form(const model *m, const common_chat_template &tmpl, const chat_
 
 } // namespace
 
-std::shared_ptr<const chat_form> chat_answer_form(const model *m, const common_chat_template &tmpl,
-                                                  const chat_analysis &analysis, chat_forms *latest,
-                                                  const chat_wish &wish)
+std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
+                                                  const chat_program &program, const chat_wish &wish)
 {
     const std::string key = wish.key();
-    std::shared_ptr<const chat_form> form = latest->find(key);
+    std::shared_ptr<const chat_form> form = program.forms.find(key);
     if (form == nullptr) {
-        form = std::make_shared<const chat_form>(new_form(m, tmpl, analysis, wish));
-        latest->keep(key, form);
+        chat_form made = new_form(m, program, wish);
+        made.marks = chat_constraint_marks(m, words, made);
+        form = std::make_shared<const chat_form>(std::move(made));
+        program.forms.keep(key, form);
     }
     return form;
 }

@@ -10,9 +10,8 @@
 #include "text/chat_request.h"
 
 /* Throws std::invalid_argument where the wish needs a form and there is none, and chat_limit. */
-std::shared_ptr<const chat_form> chat_answer_form(const model *m, const common_chat_template &tmpl,
-                                                  const chat_analysis &analysis, chat_forms *latest,
-                                                  const chat_wish &wish);
+std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
+                                                  const chat_program &program, const chat_wish &wish);
 
 /* The message that is continued, behind the others: its text is a stranger's, and what is around it the template's. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);

@@ -72,16 +72,9 @@ bool is_thinking(const chat_form &form, const std::string &opening)
 
 } // namespace
 
-std::string chat_constraint(const model *m, const control_words &words, const chat_form &form,
-                            const std::string &opening, const chat_request &request)
+common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form)
 {
-    const common_json preserved = preserved_tokens(words, form);
-    const bool has_budget = request.thinking_tokens_max >= 0 && !form.thinking_ends.empty();
-    const bool has_to_follow = has_budget || (request.follows_thinking && !form.thinking_ends.empty());
-    if (form.grammar.empty() && preserved.empty() && !has_to_follow) {
-        return "";
-    }
-    common_json thinking = common_json::object();
+    common_json thinking = common_json::object(), triggers = common_json::array(), out = common_json::object();
     thinking["start"] = ids_of(m, words, form.thinking_start);
     thinking["ends"] = common_json::array();
     for (const std::string &text : form.thinking_ends) {
@@ -91,18 +84,27 @@ std::string chat_constraint(const model *m, const control_words &words, const ch
         thinking["ends"].push_back(end);
     }
     thinking["forced"] = ids_of(m, words, form.thinking_forced);
-    thinking["max"] = has_budget ? request.thinking_tokens_max : static_cast<int64_t>(-1);
-    thinking["is_open"] = is_thinking(form, opening);
-    common_json triggers = common_json::array();
     for (const common_grammar_trigger &trigger : form.triggers) {
         triggers.push_back(trigger_of(words, trigger));
     }
-    common_json out = common_json::object();
+    out["thinking"] = thinking;
+    out["triggers"] = triggers;
+    out["preserved"] = preserved_tokens(words, form);
+    return out;
+}
+
+std::string chat_constraint(const chat_form &form, const std::string &opening, const chat_request &request)
+{
+    const bool has_budget = request.thinking_tokens_max >= 0 && !form.thinking_ends.empty();
+    const bool has_to_follow = has_budget || (request.follows_thinking && !form.thinking_ends.empty());
+    if (form.grammar.empty() && form.marks.at("preserved").empty() && !has_to_follow) {
+        return "";
+    }
+    common_json out = form.marks;
     out["grammar"] = form.grammar;
     out["lazy"] = form.is_lazy;
-    out["triggers"] = triggers;
-    out["preserved"] = preserved;
     out["prefill"] = form.grammar.empty() || form.is_lazy ? std::string() : opening;
-    out["thinking"] = thinking;
+    out["thinking"]["max"] = has_budget ? request.thinking_tokens_max : static_cast<int64_t>(-1);
+    out["thinking"]["is_open"] = is_thinking(form, opening);
     return out.dump_safe();
 }

@@ -10,8 +10,10 @@
 #include "text/chat_form.h"
 #include "text/chat_request.h"
 
+/* The tokens of the form's marks. Made once for each form, since it may have a mark for each tool. */
+common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
+
 /* `opening`: how the prompt ends. Returns "" where nothing has to be known. */
-std::string chat_constraint(const model *m, const control_words &words, const chat_form &form,
-                            const std::string &opening, const chat_request &request);
+std::string chat_constraint(const chat_form &form, const std::string &opening, const chat_request &request);
 
 #endif

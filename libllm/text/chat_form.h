@@ -70,6 +70,7 @@ struct chat_form {
     std::vector<std::string>
         thinking_ends;           /* any of these, some of which open a call; empty: the models do not think */
     std::string thinking_forced; /* what ends it at the budget */
+    common_json marks;           /* chat_constraint.h */
 };
 
 /* What the template itself says about the form, found out once. Where it has no form for calls, they have ours. */
