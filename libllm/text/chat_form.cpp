@@ -484,13 +484,20 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
         params.tools = callable_tools(wish, schemas);
         params.tool_choice = wish.choice;
     }
-    chat_form out;
     const common_chat_params found = apply(tmpl, analysis, params);
-    if (calls && is_whole(detail) && !schemas.are_mentioned(found.grammar)) {
-        return std::nullopt;
-    }
+    const bool has_text_form = !wish.grammar.empty() && !must_call;
+    chat_form out;
     if (calls) {
-        out.grammar = calling_grammar(found, wish, schemas, must_call);
+        std::optional<common_chat_params> calling;
+        if (has_text_form) {
+            params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+            calling = apply(tmpl, analysis, params);
+        }
+        const common_chat_params &used = calling.has_value() ? *calling : found;
+        if (is_whole(detail) && !schemas.are_mentioned(used.grammar)) {
+            return std::nullopt;
+        }
+        out.grammar = calling_grammar(used, wish, schemas, must_call || has_text_form);
         if (out.grammar.find(ANY_ARGUMENT_NAME) != std::string::npos) {
             return std::nullopt;
         }
@@ -507,13 +514,9 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
         out.is_lazy = found.grammar_lazy;
         out.triggers = found.grammar_lazy ? found.grammar_triggers : std::vector<common_grammar_trigger>();
     }
-    if (!wish.grammar.empty() && !must_call) {
-        out.grammar = constrained_grammar(tmpl, analysis, wish, out);
-        if (calls) {
-            params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
-            const common_chat_params calling = apply(tmpl, analysis, params);
-            out.grammar = grammar_of_either(calling_grammar(calling, wish, schemas, true), out.grammar);
-        }
+    if (has_text_form) {
+        const std::string text = constrained_grammar(tmpl, analysis, wish, out);
+        out.grammar = calls ? grammar_of_either(out.grammar, text) : text;
         out.is_lazy = false;
         out.triggers.clear();
     }
