@@ -222,8 +222,8 @@ std::string parser_written(const common_peg_arena &arena)
     return out.dump();
 }
 
-/* Only a builder can add parsers to an arena, and each kind in its own way: so these are placeholders first. Rules have names only
- * in an arena that a grammar is made from, in copies after all others. */
+/* A builder adds parsers to an arena, with another function for each kind. So it adds empty ones, which are replaced by those that
+ * were written. A grammar is made from an arena whose rules have names: these follow, and become copies. */
 common_peg_arena parser_read(const common_json &text, bool has_rules)
 {
     const common_json &parsers = text.at("parsers");
@@ -232,9 +232,10 @@ common_peg_arena parser_read(const common_json &text, bool has_rules)
     for (size_t id = 0; id < n; id++) {
         builder.eps();
     }
+    const common_peg_parser empty = builder.eps();
     const common_json rules = has_rules ? text.at("rules") : common_json::object();
     for (const auto &[name, id] : rules.items()) {
-        builder.rule(name, builder.eps());
+        builder.rule(name, empty);
     }
     common_peg_arena out = builder.build();
     for (size_t id = 0; id < n; id++) {
