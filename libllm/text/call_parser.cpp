@@ -116,11 +116,25 @@ class widening {
     /* Arguments that are one object. */
     void widen_object(size_t tool)
     {
+        const bool may_have_id =
+            g.tagged(tool, tags::TOOL_ID).empty() && call_literal(g, tool, tags::TOOL_CLOSE) == "}";
         for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
             if (g.is(g.at(one).at("child").get<size_t>(), "schema")) {
                 g.at(one)["child"] = value.object;
+                if (may_have_id) {
+                    const size_t arguments = g.add(g.at(one));
+                    g.at(one) = g.at(g.sequence({arguments, g.optional(id())}));
+                }
             }
         }
+    }
+
+    /* Apriel's templates write it behind the arguments of earlier calls, which models imitate. */
+    size_t id()
+    {
+        const size_t space = g.blanks(), quote = g.literal("\""), text = g.characters("\"\"\\\\", true, 1);
+        return g.sequence({space, g.literal(","), space, g.literal("\"id\""), space, g.literal(":"), space, quote,
+                           g.tag(tags::TOOL_ID, text), quote});
     }
 
     /* A value and what closes it. */

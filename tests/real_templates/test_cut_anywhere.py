@@ -21,7 +21,6 @@ THOUGHT = "Hm, so."
 
 
 ONE_CALL = {
-    "Apriel-1.6-15b-Thinker-fixed": "it writes an id behind the arguments of a past call, which llama.cpp's form lacks",
     "GigaChat3-10B-A1.8B": "each call is a message",
     "GigaChat3.1-10B-A1.8B": "each call is a message",
     "meta-llama-Llama-3.1-8B-Instruct": "it refuses several calls at once",
@@ -29,7 +28,6 @@ ONE_CALL = {
     "meta-llama-Llama-3.3-70B-Instruct": "it refuses several calls at once",
     "muse-glimmer": "each call is a message",
     "openai-gpt-oss-120b": "each call is a message",
-    "unsloth-Apriel-1.5": "it writes an id behind the arguments of a past call, which llama.cpp's form lacks",
 }
 # Templates that write text and calls as messages of their own, or drop one of both.
 NO_TEXT_BESIDE_CALLS = ("GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B", "llama-cpp-deepseek-r1")
