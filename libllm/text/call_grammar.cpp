@@ -16,6 +16,15 @@ using tags = common_chat_peg_builder;
 /* n arguments in any order take 2^n rules of about 120 bytes each: one for each set of arguments that are still missing. */
 constexpr size_t UNORDERED_MAX = 6, ORDERS_MAX = 1024;
 
+/* For names of arguments whose own grammar would be too large. */
+const char *const ANY_NAME = "[^\\x00-\\x1F\\x7F<>\"/]+";
+
+size_t n_declared(const tool_schemas::separate &tool)
+{
+    return static_cast<size_t>(std::count_if(tool.arguments.begin(), tool.arguments.end(),
+                                             [](const schema_argument &one) { return !one.name.empty(); }));
+}
+
 /* The rules of one tool's arguments. */
 class argument_rules {
   public:
@@ -27,20 +36,21 @@ class argument_rules {
     void replace(size_t call, const tool_schemas::separate &tool)
     {
         const std::vector<size_t> nodes = g.tagged(call, tags::TOOL_ARG);
+        std::multimap<std::string, size_t> named;
+        for (const size_t node : nodes) {
+            named.emplace(call_literal(g, node, tags::TOOL_ARG_NAME), node);
+        }
         are_marked = are_arguments_marked(g, nodes);
         has_blanks = !are_marked || has_blanks_outside(call);
-        const size_t n_declared =
-            static_cast<size_t>(std::count_if(tool.arguments.begin(), tool.arguments.end(),
-                                              [](const schema_argument &one) { return !one.name.empty(); }));
-        keeps_all = n_declared <= n_unordered;
+        keeps_all = n_declared(tool) <= n_unordered;
         for (size_t i = 0; i < tool.arguments.size(); i++) {
             const schema_argument &one = tool.arguments[i];
-            for (const size_t node : nodes) {
-                const std::string name = call_literal(g, node, tags::TOOL_ARG_NAME);
-                if (!one.name.empty() && name == one.name) {
-                    add(as_rule(tool.are_lists[i] ? node : declared(node, one)), one.is_required);
-                } else if (one.name.empty() && name == ANY_ARGUMENT_NAME && are_marked) {
-                    add_undeclared(node, one);
+            const auto [first, last] = named.equal_range(one.name.empty() ? tool.any_name : one.name);
+            for (auto at = first; at != last; ++at) {
+                if (!one.name.empty()) {
+                    add(as_rule(tool.are_lists[i] ? at->second : declared(at->second, one)), one.is_required);
+                } else if (are_marked) {
+                    add_undeclared(at->second, one);
                 }
             }
         }
@@ -60,15 +70,14 @@ class argument_rules {
     std::vector<bool> is_required;             /* of those that are counted */
     std::map<std::vector<bool>, size_t> rests; /* by the counted arguments that are still missing */
 
-    bool has_blanks_outside(size_t id) const
+    bool has_blanks_outside(size_t call) const
     {
-        if (g.is(id, "space")) {
-            return true;
-        }
-        const std::vector<size_t> parts = g.is_tagged(id, tags::TOOL_ARG) || g.is_tagged(id, tags::TOOL_OPEN)
-                                              ? std::vector<size_t>()
-                                              : g.children(id);
-        return std::any_of(parts.begin(), parts.end(), [&](size_t part) { return has_blanks_outside(part); });
+        bool has_blanks_there = false;
+        g.visit(call, [&](size_t id) {
+            has_blanks_there = has_blanks_there || g.is(id, "space");
+            return !g.is_tagged(id, tags::TOOL_ARG) && !g.is_tagged(id, tags::TOOL_OPEN);
+        });
+        return has_blanks_there;
     }
 
     size_t as_rule(size_t node)
@@ -91,77 +100,76 @@ class argument_rules {
         return g.grammar(tool_schemas::element_of(rule));
     }
 
-    /* As in JSON; texts between single quotes, too, as templates write those of earlier calls. */
+    /* As JSON writes it. Texts may stand between single quotes, too, as templates write those of earlier calls. */
     size_t python_value(const schema_argument &one)
     {
-        std::vector<size_t> ways = {element(schemas.takes_any_value() ? "value" : one.element)};
-        const bool is_any = !one.texts.has_value() || schemas.takes_any_value();
+        std::vector<size_t> ways = {element(one.element)};
         const std::optional<std::string> quoted =
-            one.may_be_text ? schemas.quoted(is_any ? automaton_of_any() : *one.texts) : std::nullopt;
+            one.may_be_text ? schemas.quoted(one.texts.value_or(automaton_of_any())) : std::nullopt;
         if (quoted.has_value()) {
             ways.push_back(g.grammar(*quoted));
         }
         return g.choice(ways);
     }
 
-    /* llama.cpp's own node takes any text up to what closes the argument. */
     size_t declared(size_t node, const schema_argument &one)
     {
-        std::vector<size_t> parts = argument_opening(g, node);
-        if (parts.empty()) {
+        const std::vector<argument_way> ways = argument_ways(&g, node);
+        if (ways.empty()) {
             return node;
         }
-        const std::string close = argument_close(g, node);
         if (!are_marked) {
+            std::vector<size_t> parts = ways.front().opening;
             parts.push_back(python_value(one));
             return g.sequence(parts);
         }
-        if (!one.may_be_text) {
-            parts.push_back(element(schemas.takes_any_value() ? "value" : one.element));
-            parts.push_back(g.literal(close));
-            return g.sequence(parts);
-        }
-        const std::optional<std::string> texts =
-            one.texts.has_value() && !schemas.takes_any_value() ? schemas.bare(*one.texts, close) : std::nullopt;
-        if (!texts.has_value()) {
-            return node;
-        }
-        std::vector<size_t> ways = {g.grammar(*texts)};
-        if (!one.not_text.empty()) {
-            ways.push_back(g.sequence({element(one.not_text), g.literal(close)}));
-        }
-        parts.push_back(g.choice(ways));
-        return g.sequence(parts);
+        const bool is_any_text = one.is_text && !texts_before(ways.front().text_end, one).has_value();
+        return is_any_text && ways.size() == 1 ? node : g.choice(written(ways, one)); /* llama.cpp's own takes it */
     }
 
     void add_undeclared(size_t sample, const schema_argument &one)
     {
-        const std::string names = schemas.names(*one.names);
-        for (const any_argument &way : arguments_of_any_name(&g, sample, g.grammar(names))) {
+        const std::optional<std::string> names = schemas.names(*one.names);
+        if (names.has_value() && names->empty()) {
+            return;
+        }
+        for (const size_t way : written(any_argument_ways(&g, sample, g.grammar(names.value_or(ANY_NAME))), one)) {
+            repeated.push_back(as_rule(way));
+        }
+    }
+
+    /* nullopt: any text. */
+    std::optional<std::string> texts_before(const std::string &close, const schema_argument &one)
+    {
+        return one.texts.has_value() ? schemas.bare(*one.texts, close) : std::nullopt;
+    }
+
+    /* The argument in each of the ways that its schema allows. */
+    std::vector<size_t> written(const std::vector<argument_way> &ways, const schema_argument &one)
+    {
+        std::vector<size_t> all;
+        for (const argument_way &way : ways) {
             std::vector<size_t> values;
             const auto close = [&](std::vector<size_t> parts) {
                 parts.insert(parts.end(), way.closing.begin(), way.closing.end());
                 values.push_back(g.sequence(parts));
             };
             if (way.may_be_text && one.may_be_text) {
-                const automaton any = automaton_of_any();
-                const std::optional<std::string> texts = schemas.bare(one.texts.value_or(any), way.text_end);
-                const std::optional<std::string> known = texts.has_value() ? texts : schemas.bare(any, way.text_end);
-                if (known.has_value()) {
-                    close({g.grammar(*known)});
-                }
+                const std::optional<std::string> texts = texts_before(way.text_end, one);
+                close({texts.has_value() ? g.grammar(*texts) : g.text_with(way.text_end)});
             }
             const bool is_covered = way.may_be_text && one.may_be_text && !one.texts.has_value(); /* by any text */
             const std::string &rule = one.may_be_text && one.texts.has_value() ? one.not_text : one.element;
-            if (way.may_be_json && !is_covered && !rule.empty()) {
+            if (way.may_be_json && !one.is_text && !is_covered && !rule.empty()) {
                 close({element(rule), g.literal(way.text_end)});
             }
-            if (!names.empty() && !values.empty()) {
+            if (!values.empty()) {
                 std::vector<size_t> parts = way.opening;
                 parts.push_back(g.choice(values));
-                repeated.push_back(as_rule(g.sequence(parts)));
+                all.push_back(g.sequence(parts));
             }
         }
+        return all;
     }
 
     size_t argument(size_t node, bool is_first, const std::vector<bool> &left)
@@ -229,12 +237,10 @@ std::vector<call_of_tool> calls_with_arguments(const parser_graph &graph, const 
 
 size_t n_counted(const tool_schemas::separate &tool, size_t unordered_max)
 {
-    size_t n_declared = 0, n_required = 0;
-    for (const schema_argument &one : tool.arguments) {
-        n_declared += !one.name.empty();
-        n_required += one.is_required;
-    }
-    return n_declared <= unordered_max ? n_declared : n_required;
+    const size_t n = n_declared(tool);
+    return n <= unordered_max ? n
+                              : static_cast<size_t>(std::count_if(tool.arguments.begin(), tool.arguments.end(),
+                                                                  [](const auto &one) { return one.is_required; }));
 }
 
 /* How many arguments each tool may have in any order, so that all tools together have no more rules than ORDERS_MAX. */

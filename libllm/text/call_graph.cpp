@@ -84,7 +84,7 @@ std::string common_head(const std::string &one, const std::string &other)
 
 /* MiniMax M3 writes the name into the mark that closes an argument, too. A text cannot contain what opens or closes any. */
 void close_with_name(parser_graph *graph, const std::string &close, size_t at, size_t n_name, size_t name,
-                     const std::string &open, any_argument *out)
+                     const std::string &open, argument_way *out)
 {
     const std::string before = close.substr(0, at);
     out->text_end = common_head(open, before);
@@ -108,34 +108,51 @@ std::string rename(parser_graph *graph, const std::vector<size_t> &opening, size
     return before;
 }
 
-/* DeepSeek's models say of each argument whether it is text. */
-void tell_texts_apart(parser_graph *graph, std::vector<any_argument> *ways)
+/* Copies the opening, which says `what` in the place of `other`. Returns false if it says neither. */
+bool say(parser_graph *graph, argument_way *way, const std::string &what, const std::string &other)
 {
-    const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";
     const size_t n = graph->size();
-    any_argument json = ways->front();
-    for (size_t &part : json.opening) {
+    bool is_said = false;
+    for (size_t &part : way->opening) {
         part = graph->copy(part);
     }
     for (size_t id = n; id < graph->size(); id++) {
         std::string text = graph->is(id, "literal") ? graph->at(id).at("literal").get<std::string>() : "";
-        const size_t at = text.find(is_text);
+        const size_t at = text.find(other);
         if (at != std::string::npos) {
-            graph->at(id)["literal"] = text.replace(at, is_text.size(), is_json);
-            ways->front().may_be_json = false;
+            graph->at(id)["literal"] = text.replace(at, other.size(), what);
         }
+        is_said = is_said || text.find(what) != std::string::npos;
     }
-    if (!ways->front().may_be_json) {
-        json.may_be_text = false;
-        ways->push_back(json);
+    return is_said;
+}
+
+/* DeepSeek's models say of each argument whether it is text. */
+std::vector<argument_way> told_apart(parser_graph *graph, const argument_way &one)
+{
+    const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";
+    argument_way text = one, json = one;
+    if (!say(graph, &text, is_text, is_json)) {
+        return {one};
     }
+    (void)say(graph, &json, is_json, is_text);
+    text.may_be_json = json.may_be_text = false;
+    return {text, json};
 }
 
 } // namespace
 
-std::vector<any_argument> arguments_of_any_name(parser_graph *graph, size_t sample, size_t name)
+std::vector<argument_way> argument_ways(parser_graph *graph, size_t argument)
 {
-    any_argument one;
+    argument_way one;
+    one.opening = argument_opening(*graph, argument);
+    one.text_end = argument_close(*graph, argument);
+    return one.opening.empty() ? std::vector<argument_way>() : told_apart(graph, one);
+}
+
+std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, size_t name)
+{
+    argument_way one;
     one.opening = argument_opening(*graph, sample);
     const std::string known = call_literal(*graph, sample, tags::TOOL_ARG_NAME);
     const std::string close = argument_close(*graph, sample);
@@ -152,9 +169,7 @@ std::vector<any_argument> arguments_of_any_name(parser_graph *graph, size_t samp
     } else {
         one.text_end = close;
     }
-    std::vector<any_argument> ways = {one};
-    tell_texts_apart(graph, &ways);
-    return ways;
+    return told_apart(graph, one);
 }
 
 void replace_arguments(parser_graph *graph, size_t call, size_t with)

@@ -27,19 +27,22 @@ bool are_arguments_marked(const parser_graph &graph, const std::vector<size_t> &
 /* The parts of an argument before its value. None: the parser does not write the argument as a sequence. */
 std::vector<size_t> argument_opening(const parser_graph &graph, size_t argument);
 
-/* The name of a parameter that stands for all that a tool does not declare. */
-constexpr char ANY_ARGUMENT_NAME[] = "4ny0f7h30fh3r5";
+/* The name of a parameter that stands for all that a tool does not declare, and its name if these can only be texts. */
+constexpr char ANY_ARGUMENT_NAME[] = "4ny0f7h30fh3r5", ANY_TEXT_NAME[] = "4ny0f7h30fh3r573x75";
 
-/* One way to write an argument of any name. */
-struct any_argument {
+/* One way to write an argument. */
+struct argument_way {
     std::vector<size_t> opening; /* before the value */
     std::string text_end;        /* a value that is text goes up to this */
     std::vector<size_t> closing; /* after text_end */
     bool may_be_text = true, may_be_json = true;
 };
 
-/* Made from the argument `sample`, in whose place the family can have others. `name`: the node of any name. */
-std::vector<any_argument> arguments_of_any_name(parser_graph *graph, size_t sample, size_t name);
+/* Returns the ways to write this argument. None: the parser does not write it as a sequence. */
+std::vector<argument_way> argument_ways(parser_graph *graph, size_t argument);
+
+/* The same for an argument of any name, in the place of `sample`. `name`: the node of any name. */
+std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, size_t name);
 
 /* The part that holds all arguments of a call becomes `with`. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with);

@@ -99,8 +99,11 @@ class widening {
             return;
         }
         std::vector<size_t> all;
+        bool are_texts = false;
         for (const size_t one : arguments) {
-            if (call_literal(g, one, tags::TOOL_ARG_NAME) == ANY_ARGUMENT_NAME) {
+            const std::string name = call_literal(g, one, tags::TOOL_ARG_NAME);
+            if (name == ANY_ARGUMENT_NAME || name == ANY_TEXT_NAME) {
+                are_texts = name == ANY_TEXT_NAME;
                 continue;
             }
             if (has_values) {
@@ -108,7 +111,7 @@ class widening {
             }
             all.push_back(one);
         }
-        add_any(arguments.back(), &all);
+        add_any(arguments.back(), are_texts, &all);
         replace_arguments(&g, tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }
 
@@ -181,15 +184,15 @@ class widening {
         }
     }
 
-    /* Arguments of any name, made from one whose name is known. */
-    void add_any(size_t sample, std::vector<size_t> *to)
+    /* Adds arguments of any name, made from one whose name is known. are_texts: a text is never read as JSON. */
+    void add_any(size_t sample, bool are_texts, std::vector<size_t> *to)
     {
         const size_t name = g.sequence({g.unless(g.literal("/")), g.characters("<<>>\"\"\n\n", true, 1)});
-        for (const any_argument &one : arguments_of_any_name(&g, sample, name)) {
+        for (const argument_way &one : any_argument_ways(&g, sample, name)) {
             std::vector<size_t> closing = one.closing, parts = one.opening, ways;
             closing.insert(closing.begin(), g.literal(one.text_end));
             const size_t close = closed_by(g.sequence(closing));
-            if (one.may_be_json) {
+            if (one.may_be_json && !(are_texts && one.may_be_text)) {
                 ways.push_back(one.closing.empty() ? value_before(one.text_end)
                                                    : g.sequence({g.tag(tags::TOOL_ARG_VALUE, value.any), close}));
             }

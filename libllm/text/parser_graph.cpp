@@ -38,8 +38,7 @@ std::vector<size_t> parser_graph::children(size_t id) const
     return node.contains("child") ? std::vector<size_t>{node.at("child").get<size_t>()} : std::vector<size_t>();
 }
 
-/* In the order of the text; `enter` says whether to go deeper. */
-template <typename visitor> void parser_graph::visit(size_t from, const visitor &enter) const
+void parser_graph::visit(size_t from, const std::function<bool(size_t)> &enter) const
 {
     std::vector<bool> is_known(nodes.size());
     std::vector<size_t> left = {from};
@@ -165,6 +164,12 @@ size_t parser_graph::characters(const std::string &pairs, bool is_negated, int m
 size_t parser_graph::blanks()
 {
     return add({{"type", "space"}});
+}
+
+size_t parser_graph::text_with(const std::string &close)
+{
+    return add(
+        {{"type", "ac"}, {"child", add({{"type", "epsilon"}})}, {"delimiters", std::vector<std::string>{close}}});
 }
 
 size_t parser_graph::grammar(const std::string &element)

@@ -5,6 +5,7 @@
 #include <common/chat.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ class parser_graph {
     bool is_tagged(size_t id, const char *tag) const;
     std::vector<size_t> children(size_t id) const;
 
+    /* Visits each node that can be reached from `from` (itself included) once, in the order of the text. `enter` says whether to go
+     * deeper. */
+    void visit(size_t from, const std::function<bool(size_t)> &enter) const;
     /* The nodes with this tag, of those that can be reached from `from` (itself included); none within another one. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
     /* Of each node: whether one with this tag can be reached from it. */
@@ -47,6 +51,8 @@ class parser_graph {
     /* At least `min` characters of these, or of all others: pairs of the first and the last one of a range. */
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
+    /* Any text up to and with the first `close`. For grammars only. */
+    size_t text_with(const std::string &close);
     /* What a grammar has there, whatever is parsed: `element` is one element of GBNF. */
     size_t grammar(const std::string &element);
     /* A rule of the grammar under a name of its own. Its child may be set later, so that rules can refer to each other. */
@@ -57,8 +63,6 @@ class parser_graph {
     common_json json() const;
 
   private:
-    template <typename visitor> void visit(size_t from, const visitor &enter) const;
-
     std::vector<common_json> nodes;
     common_json rules, root;
 };

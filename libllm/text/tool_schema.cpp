@@ -33,6 +33,11 @@ void replace_all(std::string &text, const std::string &from, const std::string &
     }
 }
 
+std::optional<std::string> element_if(const std::optional<std::string> &rule)
+{
+    return rule.has_value() && !rule->empty() ? tool_schemas::element_of(*rule) : rule;
+}
+
 /* The schema of a list of texts or of anything, as a form of calls needs it; null: the member is no such list. */
 common_json list_of(const schema_json &document, const std::string &name)
 {
@@ -77,7 +82,14 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
     common_json properties = common_json::object(), required = common_json::array();
     separate all;
     all.arguments = compiled.members(document);
-    for (const schema_argument &one : all.arguments) {
+    size_t n_others = 0, n_texts = 0; /* that are not declared */
+    for (schema_argument &one : all.arguments) {
+        n_others += one.name.empty();
+        n_texts += one.name.empty() && one.is_text;
+        if (takes_any_value()) {
+            one.element = "value";
+            one.texts.reset();
+        }
         const common_json list = marks_items && !one.name.empty() ? list_of(document, one.name) : common_json();
         all.are_lists.push_back(!list.is_null());
         if (!one.name.empty()) {
@@ -88,7 +100,8 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
         }
     }
     if (is_separate) { /* the form shows how any other argument is written */
-        properties[ANY_ARGUMENT_NAME] = common_json::parse("{\"type\":\"string\"}");
+        all.any_name = n_texts > 0 && n_texts == n_others ? ANY_TEXT_NAME : ANY_ARGUMENT_NAME;
+        properties[all.any_name] = common_json::parse("{\"type\":\"string\"}");
         separates[tool.at("function").at("name").get<std::string>()] = std::move(all);
     }
     common_json parameters = common_json::parse("{\"type\":\"object\"}");
@@ -104,8 +117,7 @@ common_json tool_schemas::place_of(const schema_argument &one)
     if (one.is_text) {
         return common_json::parse("{\"type\":\"string\"}");
     }
-    return one.may_be_text ? common_json::object()
-                           : place_for(detail == tool_schema_detail::NAMES ? "value" : one.element);
+    return one.may_be_text ? common_json::object() : place_for(one.element);
 }
 
 const tool_schemas::separate *tool_schemas::separate_of(const std::string &tool) const
@@ -119,22 +131,19 @@ std::string tool_schemas::element_of(const std::string &rule)
     return PREFIX + rule;
 }
 
-std::string tool_schemas::names(const automaton &texts)
+std::optional<std::string> tool_schemas::names(const automaton &texts)
 {
-    const std::string rule = compiled.bare_names(texts);
-    return rule.empty() ? "" : element_of(rule);
+    return element_if(compiled.bare_names(texts));
 }
 
 std::optional<std::string> tool_schemas::bare(const automaton &texts, const std::string &close)
 {
-    const std::optional<std::string> rule = compiled.bare_texts(texts, close);
-    return rule.has_value() ? std::optional<std::string>(element_of(*rule)) : std::nullopt;
+    return element_if(compiled.bare_texts(texts, close));
 }
 
 std::optional<std::string> tool_schemas::quoted(const automaton &texts)
 {
-    const std::optional<std::string> rule = compiled.quoted_texts(texts);
-    return rule.has_value() ? std::optional<std::string>(element_of(*rule)) : std::nullopt;
+    return element_if(compiled.quoted_texts(texts));
 }
 
 bool tool_schemas::are_mentioned(const std::string &grammar) const

@@ -39,21 +39,18 @@ class tool_schemas {
     struct separate {
         std::vector<schema_argument> arguments;
         std::vector<bool> are_lists; /* the template marks their items */
+        const char *any_name = "";   /* call_graph.h: what stands for those that are not declared */
     };
     const separate *separate_of(const std::string &tool) const;
-    size_t n_separate() const
-    {
-        return separates.size();
-    }
     bool takes_any_value() const
     {
         return detail == tool_schema_detail::NAMES;
     }
 
-    /* Elements of the grammar that `put` completes. */
+    /* Elements of the grammar that `put` completes. The other three are schema_arguments' bare_names, bare_texts and quoted_texts. */
     static std::string element_of(const std::string &rule);
-    std::string names(const automaton &texts);                                         /* "": there are none */
-    std::optional<std::string> bare(const automaton &texts, const std::string &close); /* nullopt: too large */
+    std::optional<std::string> names(const automaton &texts);
+    std::optional<std::string> bare(const automaton &texts, const std::string &close);
     std::optional<std::string> quoted(const automaton &texts);
 
   private:

@@ -1,14 +1,14 @@
 #include "text/schema/arguments.h"
 
 #include <algorithm>
-#include <map>
-#include <new>
+#include <set>
 
 #include "text/schema/writer.h"
 
 namespace {
 
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1}; /* that are compiled, until the grammar is small enough */
+constexpr size_t NAMES_MAX = 256; /* the grammar of calls takes a level of the stack for each required one */
 
 const schema_json &any_object()
 {
@@ -38,8 +38,9 @@ uint8_t types_of(expansion &meaning, const node &n)
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
+    std::set<std::string> seen;
     const auto add = [&](const std::string &name) {
-        if (std::find(names.begin(), names.end(), name) == names.end()) {
+        if (seen.insert(name).second) {
             names.push_back(name);
         }
     };
@@ -116,15 +117,25 @@ class argument_compiler {
     rules &out;
     work_budget &budget;
 
+    /* Returns the rule of what meets one of the nodes, or "". */
+    std::string either(const std::vector<node> &ways)
+    {
+        std::string all;
+        for (const node &n : ways) {
+            const std::string way = values.value(n);
+            all += (all.empty() || way.empty() ? "" : " | ") + way;
+        }
+        return all.find(' ') == std::string::npos ? all : out.add(all);
+    }
+
     void compile(const std::vector<node> &ways, schema_argument *one)
     {
         uint8_t types = json_type::NOTHING;
         for (const node &n : ways) {
-            const std::string way = values.value(n);
-            one->element += (one->element.empty() || way.empty() ? "" : " | ") + way;
-            types = static_cast<uint8_t>(types | (way.empty() ? json_type::NOTHING : types_of(meaning, n)));
+            const bool is_possible = !values.value(n).empty();
+            types = static_cast<uint8_t>(types | (is_possible ? types_of(meaning, n) : json_type::NOTHING));
         }
-        one->element = one->element.find(' ') == std::string::npos ? one->element : out.add(one->element);
+        one->element = either(ways);
         one->may_be_text = (types & json_type::STRING) != 0;
         one->is_text = types == json_type::STRING;
         if (one->may_be_text) {
@@ -147,13 +158,12 @@ class argument_compiler {
             return;
         }
         one->texts = all;
-        for (const node &n : one->is_text ? std::vector<node>() : ways) {
-            node both = n;
+        std::vector<node> others;
+        for (node both : one->is_text ? std::vector<node>() : ways) {
             both.push_back({&no_text()});
-            const std::string way = values.value(node_of(both));
-            one->not_text += (one->not_text.empty() || way.empty() ? "" : " | ") + way;
+            others.push_back(node_of(std::move(both)));
         }
-        one->not_text = one->not_text.find(' ') == std::string::npos ? one->not_text : out.add(one->not_text);
+        one->not_text = either(others);
     }
 };
 
@@ -212,6 +222,9 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
         std::vector<schema_argument> all;
         argument_compiler compiler(meaning, values, out, part);
         const std::vector<std::string> names = names_of(shapes);
+        if (names.size() > NAMES_MAX) {
+            throw grammar_beyond("more than " + std::to_string(NAMES_MAX) + " names");
+        }
         for (const std::string &name : names) {
             schema_argument one = compiler.declared(shapes, name);
             if (!one.element.empty()) {
@@ -230,19 +243,21 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
     });
 }
 
-std::string schema_arguments::bare_names(const automaton &names)
+std::optional<std::string> schema_arguments::bare_names(const automaton &names)
 {
-    automaton all; /* what stands in names between marks: no controls and no signs of marks, least of all `</` */
-    all.states.resize(2);
-    all.states[0].ways = {{' ', '!', 1}, {'#', '.', 1}, {'0', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
-    all.states[1].ways = {{' ', '!', 1}, {'#', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
-    all.states[1].is_end = true;
+    automaton possible; /* no controls, and no signs of marks, least of all `</` */
+    possible.states.resize(2);
+    possible.states[0].ways = {{' ', '!', 1}, {'#', '.', 1}, {'0', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
+    possible.states[1].ways = {{' ', '!', 1}, {'#', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
+    possible.states[1].is_end = true;
+    const rules::mark before = out.now();
     try {
-        all = automaton_of(automaton_operation::BOTH, names, all, budget);
+        const automaton all = automaton_of(automaton_operation::BOTH, names, possible, budget);
         return all.is_empty() ? "" : out.add_bare_texts(all, "");
     } catch (const grammar_fault &) {
-        return "";
+        out.forget(before);
     }
+    return std::nullopt;
 }
 
 std::optional<std::string> schema_arguments::quoted_texts(const automaton &texts)

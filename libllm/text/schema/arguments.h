@@ -30,11 +30,13 @@ class schema_arguments {
     /* Returns the rule of the valid objects; of any object, if none is valid or the grammar would become too large. */
     std::string object(const schema_json &document);
 
-    /* Returns each member that a way to meet the schema declares or requires. */
+    /* Returns each member that a way to meet the schema declares or requires. If there are too many, or the grammar would become too
+     * large, it returns one of any name and value. */
     std::vector<schema_argument> members(const schema_json &document);
 
-    /* The rule of one of these names, as marks of tags can hold it; "": there is none. */
-    std::string bare_names(const automaton &names);
+    /* Returns the rule of one of these names, as the marks of a template can hold it. "": none of them can be in a mark. nullopt:
+     * the rule would be too large. */
+    std::optional<std::string> bare_names(const automaton &names);
 
     /* The rule of one of the texts between single quotes, of those that need no escapes there. nullopt: there is none. */
     std::optional<std::string> quoted_texts(const automaton &texts);
