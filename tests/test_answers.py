@@ -15,6 +15,7 @@ from llmd.answers.memory import Answer, AnswerMemory, Past, answer_of
 from llmd.answers.memory import digests_of as memory_digests
 from llmd.core import limits
 from llmd.core.asked import ChatPrompt, PlainMessage, Tool
+from llmd.engine.wire import Close, Rename, Reset
 from llmd.pipeline import prompt
 from llmd.pipeline.rendering import Form, render_request
 from tests.conftest import Serve
@@ -481,13 +482,15 @@ async def test_reset_forgets(daemon: Daemon) -> None:
     assert known(daemon, messages) == 0
 
 
-@pytest.mark.parametrize("verb", ["close_session", "reset"])
-async def test_a_client_that_has_gone_changes_nothing_about_what_is_forgotten(daemon: Daemon, verb: str) -> None:
+@pytest.mark.parametrize("verb", [Close, Reset])
+async def test_a_client_that_has_gone_changes_nothing_about_what_is_forgotten(
+    daemon: Daemon, verb: type[Close] | type[Reset]
+) -> None:
     messages, _ = await talk(daemon, 2)
-    asked = asyncio.create_task(getattr(daemon.state.engine, verb)(OWNER, "s"))
+    asked = asyncio.create_task(daemon.state.engine.ask(verb, OWNER, "s"))
     await asyncio.sleep(0)  # it is queued
     asked.cancel()
-    await daemon.state.engine.reset(OWNER, "behind-it")
+    await daemon.state.engine.ask(Reset, OWNER, "behind-it")
     assert asked.cancelled()
     assert known(daemon, messages) == 0
     assert daemon.state.turns.story(OWNER, "s") == []
@@ -495,10 +498,10 @@ async def test_a_client_that_has_gone_changes_nothing_about_what_is_forgotten(da
 
 async def test_a_client_that_has_gone_takes_no_answers_from_a_renamed_session(daemon: Daemon) -> None:
     messages, _ = await talk(daemon, 2)
-    asked = asyncio.create_task(daemon.state.engine.rename(OWNER, "s", "new"))
+    asked = asyncio.create_task(daemon.state.engine.ask(Rename, OWNER, "s", "new"))
     await asyncio.sleep(0)
     asked.cancel()
-    await daemon.state.engine.reset(OWNER, "behind-it")
+    await daemon.state.engine.ask(Reset, OWNER, "behind-it")
     assert known(daemon, messages, "new") == 2
     assert len(daemon.state.turns.story(OWNER, "new")) == 2
 
@@ -512,7 +515,7 @@ async def test_a_session_that_is_given_up_takes_its_answers_along(serve: Serve, 
         daemon.state.answers.forget(OWNER, "other")
     async with asyncio.timeout(SETTLE_S):
         while daemon.state.answers.n_bytes:
-            await daemon.state.engine.reset(OWNER, "nobody")
+            await daemon.state.engine.ask(Reset, OWNER, "nobody")
     assert known(daemon, messages) == 0
     assert daemon.state.turns.story(OWNER, "s") == []
 

@@ -15,7 +15,7 @@ from llmd.dialects.anthropic import turns
 from llmd.dialects.anthropic.deferred import told_tools
 from llmd.dialects.anthropic.wire import InputTurn
 from llmd.dialects.conversation import newest_question
-from llmd.dialects.ollama import messages as ollama
+from llmd.dialects.ollama import reader as ollama
 from llmd.dialects.ollama.wire import OllamaMessage
 from llmd.dialects.openai import messages as chat
 from llmd.dialects.openai.wire import Message

@@ -23,7 +23,7 @@ from llmd.engine import json_scan
 from llmd.engine.json_scan import decoder_of
 from llmd.engine.native import JSON_WORDS
 from llmd.http import body, decode
-from llmd.http.endpoints.wire.sessions import ForkRequest
+from llmd.http.endpoints.wire import ForkRequest
 from llmd.http.parameters import Parameter
 from llmd.pipeline.history import plain
 from llmd.pipeline.rendering import text_bytes_of

@@ -25,9 +25,9 @@ from aiohttp import web
 from llmd.core import limits
 from llmd.http import connections
 from llmd.http.connection import Connection
-from llmd.http.loop_lag import LoopLag
 from llmd.http.metrics import LOOP_LAG
 from llmd.http.receive import BODIES
+from llmd.http.watches import LoopLag
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, Json, chat
 from tests.test_delivery import outcomes, slow_reader

@@ -17,7 +17,7 @@ from llmd.engine.generation import Bell, CancelReason, Generation, Work
 from llmd.engine.native import GenerateFlag, Status, lib
 from llmd.engine.opening import EngineError, EngineOptions
 from llmd.engine.text import Prompt
-from llmd.engine.wire import Command, Generate, Sampling
+from llmd.engine.wire import Close, Command, Generate, Reset, Sampling
 
 GREEDY = Sampling(temperature=0.0)
 PAGE = "/llmd-test-lives"
@@ -143,7 +143,7 @@ async def test_full_refuses_a_generation(engine: Engine, monkeypatch: pytest.Mon
         generation(engine)
     assert (caught.value.code, caught.value.status) == ("overloaded", 503)
     with pytest.raises(ApiError):
-        await engine.reset(0, "a")
+        await engine.ask(Reset, 0, "a")
     assert engine.n_live == 0
 
 
@@ -160,8 +160,8 @@ async def test_a_prompt_that_does_not_fit(engine: Engine) -> None:
 
 
 async def test_reset_and_close_of_nobody(engine: Engine) -> None:
-    assert (await engine.reset(0, "nobody")).status == Status.NOT_FOUND
-    assert (await engine.close_session(0, "nobody")).status == Status.NOT_FOUND
+    assert (await engine.ask(Reset, 0, "nobody")).status == Status.NOT_FOUND
+    assert (await engine.ask(Close, 0, "nobody")).status == Status.NOT_FOUND
 
 
 async def test_closing_the_engine_ends_what_runs() -> None:

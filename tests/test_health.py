@@ -13,7 +13,7 @@ import pytest
 from llmd import __version__
 from llmd.core import limits
 from llmd.core.errors import CODES
-from llmd.process.heartbeat import Heartbeat
+from llmd.process.progress import Heartbeat
 from llmd.routes import ENDPOINTS
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, Json

@@ -26,8 +26,8 @@ from llmd.ctl import __main__ as ctl
 from llmd.ctl.context import EXIT_ABSENT, EXIT_OK
 from llmd.engine.opening import EngineOptions, open_engine
 from llmd.http import connections
-from llmd.http.endpoints.wire.health import Readiness
-from llmd.process.loading import Loading
+from llmd.http.endpoints.wire import Readiness
+from llmd.process.progress import Loading
 from tests.serving import SETTLE_S, Daemon, config_of, serving
 from tests.test_access import ANN, bearer, key_file
 from tests.test_process import Process, Start

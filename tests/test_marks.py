@@ -15,8 +15,9 @@ from llmd.core.asked import ChatPrompt, PlainMessage, PlainToolCall
 from llmd.core.session_key import SCRATCH
 from llmd.engine.engine import Engine
 from llmd.pipeline.history import in_order, plain
-from llmd.pipeline.marks import marked_heads, n_common, with_marks
+from llmd.pipeline.marks import marked_heads, with_marks
 from llmd.pipeline.prompt import rendered
+from llmd.turns.divergence import n_common
 from tests.conftest import Serve
 from tests.serving import Daemon, Json
 from tests.test_pipeline import SENDER

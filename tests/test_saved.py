@@ -7,7 +7,7 @@ import errno
 import socket
 import sqlite3
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +60,15 @@ async def test_a_client_that_goes_while_it_removes_leaves_nothing(
     async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
         await Conversation(daemon, "a").ask("what is to be kept")
         await save(daemon, "a", "label")
-        unsave, removed, may_end = daemon.state.engine.unsave, asyncio.Event(), asyncio.Event()
+        ask, removed, may_end = daemon.state.engine.ask, asyncio.Event(), asyncio.Event()
 
-        async def unsave_slowly(owner: int, label: str) -> Reply:
-            reply = await unsave(owner, label)
+        async def ask_slowly(*fields: Any) -> Reply:
+            reply = await ask(*fields)
             removed.set()
             await may_end.wait()
             return reply
 
-        monkeypatch.setattr(daemon.state.engine, "unsave", unsave_slowly)
+        monkeypatch.setattr(daemon.state.engine, "ask", ask_slowly)
         asking = asyncio.create_task(daemon.ask("DELETE", "/v1/saved/label"))
         async with asyncio.timeout(SETTLE_S):
             await removed.wait()
@@ -87,10 +87,10 @@ async def test_what_cannot_be_removed_keeps_its_answers(tmp_path: Path, monkeypa
         await Conversation(daemon, "a").ask("what is to be kept")
         await save(daemon, "a", "label")
 
-        async def failing(_: int, __: str) -> Reply:
+        async def failing(*_: object) -> Reply:
             return Reply(0, native.Status.IO, 0, 0, errno.ENOSPC)
 
-        monkeypatch.setattr(daemon.state.engine, "unsave", failing)
+        monkeypatch.setattr(daemon.state.engine, "ask", failing)
         error = (await daemon.ask("DELETE", "/v1/saved/label")).error
         assert error["code"] == "io_error"
         assert "No space left on device" in error["message"]
@@ -107,22 +107,20 @@ async def test_a_client_that_goes_while_it_saves_or_loads_leaves_nothing_out(
         await talk.ask("what is to be kept")
         begun, may_end = asyncio.Event(), asyncio.Event()
 
-        def slowly(verb: Callable[[int, str, str], Awaitable[Reply]]) -> Callable[[int, str, str], Awaitable[Reply]]:
-            async def slow(owner: int, session: str, label: str) -> Reply:
-                reply = await verb(owner, session, label)
-                begun.set()
-                await may_end.wait()
-                return reply
+        ask = engine.ask
 
-            return slow
+        async def ask_slowly(*fields: Any) -> Reply:
+            reply = await ask(*fields)
+            begun.set()
+            await may_end.wait()
+            return reply
 
         def is_there(path: str) -> bool:
             if path.endswith("load"):
                 return daemon.state.answers.past(0, "b", digests_of(talk.messages)) is not None
             return daemon.state.saved_answers is not None and daemon.state.saved_answers.read(0, "label") is not None
 
-        monkeypatch.setattr(engine, "save", slowly(engine.save))
-        monkeypatch.setattr(engine, "load", slowly(engine.load))
+        monkeypatch.setattr(engine, "ask", ask_slowly)
         for path in ("/v1/sessions/a/save", "/v1/sessions/b/load"):
             begun.clear()
             may_end.clear()

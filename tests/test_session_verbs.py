@@ -15,6 +15,7 @@ import pytest
 
 from llmd.core import limits
 from llmd.core.errors import ApiError
+from llmd.engine.wire import ALL_TOKENS, Load
 from llmd.http.endpoints.session_verbs import fork_point
 from llmd.turns.divergence import n_common
 from llmd.turns.log import TurnLog
@@ -152,7 +153,7 @@ async def test_an_owner_is_a_number_of_the_engine(daemon: Daemon, owner: str) ->
 
 def test_the_point_of_a_fork() -> None:
     by_user = UserMessages(3, {2: 10, 3: 20})
-    assert [fork_point(at, by_user) for at in (None, 7, "last_user", "turn:2")] == [None, 7, 20, 10]
+    assert [fork_point(at, by_user) for at in (None, 7, "last_user", "turn:2")] == [ALL_TOKENS, 7, 20, 10]
     with pytest.raises(ApiError, match="not known"):
         fork_point("last_user", UserMessages())
     with pytest.raises(ApiError, match="turn 4 is not among those known: 2, 3"):
@@ -311,7 +312,7 @@ async def test_whoever_leaves_during_a_load_leaves_nothing_behind(daemon: Daemon
     await daemon.chat(session_id="a")
     await post(daemon, "a", "save", {"name": "label"})
     owner = (await show(daemon, "a"))["owner"]
-    leaving = asyncio.create_task(daemon.state.engine.load(owner, "b", "label"))
+    leaving = asyncio.create_task(daemon.state.engine.ask(Load, owner, "b", "label"))
     await asyncio.sleep(0)  # the command is queued
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)

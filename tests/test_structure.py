@@ -208,15 +208,14 @@ def test_types_do_no_io() -> None:
 
 
 def test_llmctl_knows_only_its_client() -> None:
-    """socket_trust for where the socket lies and who may have put it there, section for --help, spelling for what was
-    meant by an option, session_key for what an id is; libllm's readers only when a verb asks."""
+    """socket_trust for where the socket is and who may have put it there, help_text for --help and for suggestions,
+    session_key for what an id is; libllm's readers only when a verb asks."""
     ours = [one for one in all_imports() if one.importer.startswith("llmd.ctl") and one.imported.startswith("llmd")]
     outside = {one for one in ours if one.imported != "llmd" and not one.imported.startswith("llmd.ctl")}
     assert {one.imported for one in outside} <= {
         "llmd.process.socket_trust",
-        "llmd.process.section",
+        "llmd.process.help_text",
         "llmd.core.session_key",
-        "llmd.process.spelling",
         "llmd.engine.native",
         "llmd.engine.segment",
     }

@@ -28,10 +28,18 @@ from llmd.engine.native import SAMPLER_WORDS, PageView, SessionView, ffi
 from llmd.engine.opening import EngineInfo, EngineOptions, SavedSession
 from llmd.engine.wire import Sampling
 from llmd.http.endpoints import explain, models, sessions
-from llmd.http.endpoints.wire.explain import Divergence, ExplainedTurn
-from llmd.http.endpoints.wire.models import Model, ModelMeta
-from llmd.http.endpoints.wire.saved import Saved
-from llmd.http.endpoints.wire.sessions import LastStart, Places, Session, Storage, Timeline
+from llmd.http.endpoints.wire import (
+    Divergence,
+    ExplainedTurn,
+    LastStart,
+    Model,
+    ModelMeta,
+    Places,
+    Saved,
+    Session,
+    Storage,
+    Timeline,
+)
 from llmd.process.config_table import Config
 from llmd.turns.divergence import DivergedTokens
 from llmd.turns.log import Turn

@@ -23,8 +23,8 @@ from llmd.dialects.sampling import OF_ANTHROPIC, OF_OLLAMA, OF_RESPONSES
 from llmd.http.parameters import Parameter, parameters_of
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
+from llmd.process.help_text import Section
 from llmd.process.option import Option
-from llmd.process.section import Section
 from tools import verbs
 from tools.manual import pages
 

@@ -30,9 +30,8 @@ from .http.metrics import Metrics
 from .http.receive import BODIES, Bodies
 from .process import systemd
 from .process.config_table import Config
-from .process.heartbeat import Heartbeat
-from .process.loading import Loading
 from .process.logs import fields
+from .process.progress import Heartbeat, Loading
 from .routes import add_routes
 from .session_follower import SessionFollower
 from .turns.log import TurnLog

@@ -6,13 +6,12 @@ from aiohttp import web
 
 from .dialects.anthropic import messages
 from .dialects.anthropic import wire as anthropic
-from .dialects.anthropic.envelope import ENVELOPE as ANTHROPIC
+from .dialects.anthropic.writer import ENVELOPE as ANTHROPIC
 from .dialects.anthropic.writer import MessageWriter
 from .dialects.llamacpp import endpoints as native
 from .dialects.llamacpp import server as native_server
 from .dialects.llamacpp import wire as native_wire
-from .dialects.ollama import embed as ollama_embed
-from .dialects.ollama import generation as ollama
+from .dialects.ollama import endpoints as ollama
 from .dialects.ollama import models as ollama_models
 from .dialects.ollama import wire as ollama_wire
 from .dialects.ollama.writer import ENVELOPE as OLLAMA
@@ -69,9 +68,9 @@ ENDPOINTS = (
     Endpoint("POST", "/api/generate", ollama.generate, "Answer a prompt with Ollama's API",
              ollama_wire.OllamaGenerated, ollama_wire.OllamaGenerateRequest, generates=True,
              framing=framing.LINES, envelope=OLLAMA, failures=GENERATES),
-    Endpoint("POST", "/api/embed", ollama_embed.embed_texts, "Embed texts with Ollama's API",
+    Endpoint("POST", "/api/embed", ollama.embed_texts, "Embed texts with Ollama's API",
              ollama_wire.OllamaEmbeddings, ollama_wire.EmbedRequest, envelope=OLLAMA, failures=EMBEDS),
-    Endpoint("POST", "/api/embeddings", ollama_embed.embed_prompt, "Embed one text, for old clients of Ollama",
+    Endpoint("POST", "/api/embeddings", ollama.embed_prompt, "Embed one text, for old clients of Ollama",
              ollama_wire.OllamaEmbedding, ollama_wire.EmbedPromptRequest, envelope=OLLAMA, failures=EMBEDS),
     Endpoint("GET", "/api/version", ollama_models.version, "Get the version of Ollama's API that llmd supports",
              ollama_wire.OllamaVersion, envelope=OLLAMA),

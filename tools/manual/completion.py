@@ -10,7 +10,7 @@ import shtab
 from llmd.ctl import __main__ as ctl
 from llmd.process import config_reader
 from llmd.process.config_table import OPTIONS
-from llmd.process.option_values import words_of
+from llmd.process.option import words_of
 from tools.verbs import verbs
 
 # What stands for a value in --help, and what a shell offers for it. The model of a program may be named, too.

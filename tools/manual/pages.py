@@ -13,8 +13,8 @@ from llmd.ctl import manual as llmctl
 from llmd.ctl.context import add_id
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
+from llmd.process.help_text import Section
 from llmd.process.option import Option
-from llmd.process.section import Section
 from tools.manual import roff
 from tools.verbs import Verb, flag, verbs
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
-from .errors import ApiError, ContextLengthError, advice_on_length, context_length_error
+from .errors import ApiError, ContextLengthError, advice_on_length, context_length_error, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,23 @@ class Room:
 
 def utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
+
+
+# --- token ids --------------------------------------------------------------------------------------------------------
+
+
+def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
+    """Returns the ids as the engine takes them. Raises ApiError naming the first that is not in the vocabulary."""
+    try:
+        ids = array("i", tokens)
+    except OverflowError:
+        raise _outside(tokens, n_vocab, param) from None
+    if ids and (min(ids) < 0 or max(ids) >= n_vocab):
+        raise _outside(tokens, n_vocab, param)
+    return ids.tobytes()
+
+
+def _outside(tokens: list[int], n_vocab: int, param: str) -> ApiError:
+    index, token = next((index, token) for index, token in enumerate(tokens) if not 0 <= token < n_vocab)
+    message = f"{param}[{index}]: the vocabulary has tokens 0 to {n_vocab - 1}, not {shown(token)}."
+    return ApiError("invalid_token", message, param)

@@ -23,8 +23,7 @@ from llmd.ctl.context import (
     Context,
 )
 from llmd.ctl.text import printable
-from llmd.process.section import shown
-from llmd.process.spelling import nearest, unrecognized
+from llmd.process.help_text import nearest, shown, unrecognized
 
 VERB_GROUPS = (status, sessions, chat, models, version)
 TIMEOUT_S_DEFAULT = 10.0

@@ -12,7 +12,7 @@ from llmd.ctl.context import (
     EXIT_STREAM,
     EXIT_USAGE,
 )
-from llmd.process.section import Section
+from llmd.process.help_text import Section
 
 PROGRAM = "llmctl"
 PURPOSE = "ask and steer a running llmd"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TypeVar
 
 from ..core import limits
@@ -74,3 +74,23 @@ def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
         message = f"{path}.role: {shown(role)} is not one of {', '.join(roles)}."
         raise ApiError("invalid_value", message, f"{path}.role")
     return found
+
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+
+Piece = tuple[str, bool]
+"""A text, and whether it is marked."""
+
+
+def joined(pieces: Iterable[Piece], between: str) -> tuple[str, tuple[int, ...]]:
+    """Returns the joined text, and the ends of the marked ones in it."""
+    texts: list[str] = []
+    marks: list[int] = []
+    n_chars = 0
+    for text, is_marked in pieces:
+        n_chars += len(text) + (len(between) if texts else 0)
+        texts.append(text)
+        if is_marked:
+            marks.append(n_chars)
+    return between.join(texts), tuple(marks)

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from .wire import Admitted, Command, Consumed, Event, Finished, Generate, Questi
 
 log = logging.getLogger("llmd.engine")
 T = TypeVar("T")
+P = ParamSpec("P")
 _COMPLAINT_BYTES = 1024
 
 
@@ -174,45 +175,17 @@ class Engine:
     def pause(self, request: int, paused: bool) -> None:
         self._push_surely(wire.Pause(request, paused))
 
-    async def reset(self, owner: int, session: str) -> Reply:
-        return await self._ask(wire.Reset(self._next_request(), owner, session))
-
-    async def close_session(self, owner: int, session: str) -> Reply:
-        return await self._ask(wire.Close(self._next_request(), owner, session))
-
-    async def fork(self, owner: int, session: str, new_session: str, at: int | None, *, replace: bool) -> Reply:
-        """`at`: tokens; None: all."""
-        n_tokens = wire.ALL_TOKENS if at is None else at
-        return await self._ask(wire.Fork(self._next_request(), owner, session, new_session, n_tokens, replace))
-
-    async def park(self, owner: int, session: str) -> Reply:
-        return await self._ask(wire.Park(self._next_request(), owner, session))
-
-    async def pin(self, owner: int, session: str, pinned: bool) -> Reply:
-        return await self._ask(wire.Pin(self._next_request(), owner, session, pinned))
-
-    async def rename(self, owner: int, session: str, new_session: str) -> Reply:
-        return await self._ask(wire.Rename(self._next_request(), owner, session, new_session))
-
-    async def save(self, owner: int, session: str, label: str) -> Reply:
-        return await self._ask(wire.Save(self._next_request(), owner, session, label))
-
-    async def load(self, owner: int, session: str, label: str) -> Reply:
-        """A session that has the name already is replaced when the snapshot has been read."""
-        return await self._ask(wire.Load(self._next_request(), owner, session, label))
-
-    async def unsave(self, owner: int, label: str) -> Reply:
-        return await self._ask(wire.Unsave(self._next_request(), owner, label))
-
-    def saved(self) -> list[SavedSession]:
-        """Returns the saved sessions of all owners."""
-        return saved_of(self._engine)
-
-    async def _ask(self, command: Question) -> Reply:
+    async def ask(self, make: Callable[Concatenate[int, P], Question], *fields: P.args, **named: P.kwargs) -> Reply:
+        """Sends a command, made with the next request number and these fields, and returns its reply."""
+        command = make(self._next_request(), *fields, **named)
         future: asyncio.Future[Reply] = self.loop.create_future()
         self._push_or_refuse(command)
         self._asked[command.request] = command, future
         return await future
+
+    def saved(self) -> list[SavedSession]:
+        """Returns the saved sessions of all owners."""
+        return saved_of(self._engine)
 
     def _next_request(self) -> int:
         self._last_request += 1

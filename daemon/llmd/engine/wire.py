@@ -123,6 +123,8 @@ class Save(_OfSession, frozen=True, tag=10, gc=False):
 
 
 class Load(_OfSession, frozen=True, tag=11, gc=False):
+    """A session that has the name already is replaced after the snapshot has been read."""
+
     label: str
 
 

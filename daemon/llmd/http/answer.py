@@ -24,9 +24,8 @@ from ..pipeline.answering import Answering, Observer, Ready, make_ready
 from ..pipeline.embedding import Embedded, EmbeddingAsked, embedded
 from ..pipeline.prompt import rendered
 from ..pipeline.served import Sender
-from .body import Answer, read_as, respond
+from .body import Answer, ends_in_time, in_time, read_as, respond
 from .context import FACTS, STATE, Facts, State
-from .deadline import ends_in_time, in_time
 from .metrics import Metrics
 from .stream import Stream
 from .writer import Writer, Writing

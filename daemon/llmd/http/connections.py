@@ -23,9 +23,9 @@ from ..process.logs import fields
 from .boundary import error_response
 from .connection import Connection
 from .context import STATE, UNMATCHED, USER
-from .loop_lag import LoopLag
 from .metrics import RESPONSES
 from .peer_user import PeerUsers
+from .watches import LoopLag
 
 log = logging.getLogger("llmd.http")
 

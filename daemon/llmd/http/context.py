@@ -23,8 +23,7 @@ from ..engine.generation import Generation
 from ..pipeline.answering import Answering
 from ..pipeline.served import Served
 from ..process.config_table import Config
-from ..process.heartbeat import Heartbeat
-from ..process.loading import Loading
+from ..process.progress import Heartbeat, Loading
 from ..turns.log import TurnLog
 from .access import ANYBODY, Caller, KeyRing
 from .envelope import Envelope

@@ -11,8 +11,7 @@ import msgspec
 
 from ..core import limits
 from ..core.errors import ApiError
-from ..core.room import utf8_bytes
-from ..core.token_ids import token_bytes
+from ..core.room import token_bytes, utf8_bytes
 from ..engine.engine import Engine
 from .served import Sender, Served
 

@@ -12,8 +12,6 @@ from ..core import limits
 from ..core.asked import PlainMessage
 from .history import n_of_system
 
-_TOKEN_BYTES = 4
-
 
 def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list[PlainMessage]]:
     """The conversation up to each of its last marks, the first one first; `after`: those behind this message count.
@@ -33,19 +31,6 @@ def _head(messages: Sequence[PlainMessage], index: int, mark: int) -> list[Plain
     if mark < len(last.content):
         last = msgspec.structs.replace(last, content=last.content[:mark], tool_calls=())
     return [*messages[:index], last]
-
-
-def n_common(tokens: bytes, others: bytes) -> int:
-    """How many tokens both begin with."""
-    low, high = 0, min(len(tokens), len(others)) // _TOKEN_BYTES
-    while low < high:  # the longest that is equal
-        middle = (low + high + 1) // 2
-        n_bytes = middle * _TOKEN_BYTES
-        if memoryview(tokens)[:n_bytes] == memoryview(others)[:n_bytes]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def with_marks(boundaries: bytes, marks: Iterable[int]) -> bytes:

@@ -15,14 +15,14 @@ from ..answers.memory import Past, PromptFacts, digests_of, variables_digest
 from ..core import limits
 from ..core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
 from ..core.errors import ApiError
-from ..core.room import utf8_bytes
+from ..core.room import token_bytes, utf8_bytes
 from ..core.session_key import SessionKey
-from ..core.token_ids import token_bytes
 from ..engine.text import Prompt
+from ..turns.divergence import n_common
 from ..turns.user_starts import user_starts
 from .history import in_order, plain
 from .infill import fills_in, infilled
-from .marks import marked_heads, n_common, with_marks
+from .marks import marked_heads, with_marks
 from .rendering import ANY_FORM, Form, render_request, text_bytes_of
 from .served import Sender, Served
 

@@ -13,11 +13,9 @@ from .. import __version__
 from . import logs, manual
 from .config_checks import ConfigError, check
 from .config_table import OPTIONS, Config
+from .help_text import nearest, shown, unrecognized
 from .manual import PROGRAM
-from .option import Option
-from .option_values import PartError
-from .section import shown
-from .spelling import nearest, unrecognized
+from .option import Option, PartError
 
 USAGE_ERROR = 2
 

@@ -8,8 +8,22 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from .option import option, options_of
-from .option_values import KIB, choice, integer, model, number, origins, path, path_or_none, size, switch, text, words
+from .option import (
+    KIB,
+    choice,
+    integer,
+    model,
+    number,
+    option,
+    options_of,
+    origins,
+    path,
+    path_or_none,
+    size,
+    switch,
+    text,
+    words,
+)
 from .socket_trust import default_socket
 
 # What is served without --model.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .section import Section
+from .help_text import Section
 
 PROGRAM = "llmd"
 USAGE = "llmd [options] [MODEL]"

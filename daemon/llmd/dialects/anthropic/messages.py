@@ -9,8 +9,7 @@ from aiohttp import web
 from ...core.asked import Asked, ChatPrompt
 from ...core.session_key import Session
 from ...http.answer import answer, looked_at, reader
-from ...http.body import respond
-from ...http.deadline import in_time
+from ...http.body import in_time, respond
 from ...http.writer import Writing
 from .reader import asked_of, conversation_of, session_of
 from .wire import CountTokensRequest, MessagesRequest, TokenCount

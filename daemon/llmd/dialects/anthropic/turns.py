@@ -10,8 +10,7 @@ import msgspec
 
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError
-from ..conversation import answerable, check_length, newest_question, role_of
-from ..marked import Piece, joined
+from ..conversation import Piece, answerable, check_length, joined, newest_question, role_of
 from .deferred import ADDITION, REMOVAL, ToldTools, change_of, definitions
 from .texts import Unread, given, missing, refused, text_of, told_as_attached, told_as_unread
 from .wire import InputBlock, InputTurn, ResultPart

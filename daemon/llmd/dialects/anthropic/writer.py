@@ -3,18 +3,110 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
 
+from ...core.errors import ApiError, ContextLengthError
 from ...core.parts import End, EndReason, Failed, Part, Progress, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
 from ...http import framing
 from ...http.context import State
+from ...http.envelope import Envelope
 from ...http.framing import Framing
-from .blocks import SIGNATURE, Place, Said, blocks_of, call_id, place_of
-from .envelope import error_of
-from .wire import MessageAnswer, MessageUsage, OutputDetails, StopReason, ToolUseBlock
+from ..arguments import object_of
+from .wire import (
+    AnswerBlock,
+    MessageAnswer,
+    MessageError,
+    MessageErrorBody,
+    MessageUsage,
+    OutputDetails,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+
+_STATUSES = {503: 529}
+"""Their word for a server that is busy, which they wait for and ask again."""
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
+
+def error_of(error: ApiError) -> MessageError:
+    return MessageError(error=MessageErrorBody(_type_of(error.status), _message_of(error), error.code, error.param))
+
+
+def _type_of(status: int) -> str:
+    return _TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
+
+
+def _message_of(error: ApiError) -> str:
+    """Agents recognise the overflow by this text, its numbers too."""
+    if isinstance(error, ContextLengthError):
+        return f"prompt is too long: {error.n_tokens} tokens > {error.n_ctx} maximum. {error.message}"
+    return error.message
+
+
+ENVELOPE = Envelope(MessageError, lambda error: msgspec.json.encode(error_of(error)), _STATUSES)
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+SIGNATURE = "llmd"
+"""The signature of all reasoning. It proves nothing, but clients drop reasoning without one."""
+Place = tuple[type[Part], int]
+Said = TextPart | ReasoningPart | ToolCallPiece
+
+
+def place_of(part: Said) -> Place:
+    """Successive parts with the same place are one block."""
+    return type(part), part.call if isinstance(part, ToolCallPiece) else 0
+
+
+def call_id(piece: ToolCallPiece) -> str:
+    return piece.id or "toolu_" + secrets.token_hex(12)
+
+
+def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[AnswerBlock]:
+    """`is_cut`: a call of it may not be whole."""
+    said = (part for part in parts if isinstance(part, Said))
+    return [block for _, run in groupby(said, place_of) for block in _block(list(run), is_cut)]
+
+
+def _block(run: list[Any], is_cut: bool) -> Iterator[AnswerBlock]:
+    first = run[0]
+    if isinstance(first, ToolCallPiece):
+        yield _call(first, "".join(piece.arguments for piece in run), is_cut)
+        return
+    text = "".join(part.text for part in run)
+    if text:
+        yield ThinkingBlock(text, SIGNATURE) if isinstance(first, ReasoningPart) else TextBlock(text)
+
+
+def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> AnswerBlock:
+    """Returns the call as the model wrote it, as text, if its arguments are not an object."""
+    name = first.name or ""
+    try:
+        found = msgspec.json.decode(object_of(arguments, is_cut=is_cut) or b"", type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return TextBlock(f"{name}({arguments})")
+    return ToolUseBlock(call_id(first), name, found)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
 
 _STOP_REASONS: dict[EndReason, StopReason] = {"end": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
 _DELTAS: dict[type[Part], tuple[bytes, bytes]] = {

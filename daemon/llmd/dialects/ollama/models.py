@@ -11,9 +11,8 @@ from aiohttp import web
 
 from ...core.errors import ApiError
 from ...http import body
-from ...http.body import respond
+from ...http.body import in_time, respond
 from ...http.context import STATE, State
-from ...http.deadline import in_time
 from ..sampling import spoken_in
 from . import wire
 from .writer import stamp

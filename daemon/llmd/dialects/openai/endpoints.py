@@ -12,9 +12,9 @@ from ...core.asked import Asked, ChatPrompt
 from ...core.session_key import Session
 from ...http import body
 from ...http.answer import answer, embed, looked_at, reader
+from ...http.body import in_time
 from ...http.context import FACTS, STATE
-from ...http.deadline import in_time
-from ...http.endpoints.wire.text import RenderedTemplate
+from ...http.endpoints.wire import RenderedTemplate
 from ...http.writer import Writing
 from ...pipeline.embedding import Embedded, EmbeddingAsked
 from ..embedding_input import asked_of, listed

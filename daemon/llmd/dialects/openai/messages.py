@@ -8,9 +8,8 @@ import msgspec
 
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
-from ..conversation import answerable, check_length, is_attachment, newest_question, not_shown, role_of
+from ..conversation import Piece, answerable, check_length, is_attachment, joined, newest_question, not_shown, role_of
 from ..custom_tools import custom_arguments
-from ..marked import Piece, joined
 from .wire import request as wire
 
 _ROLES: dict[str, Role] = {

@@ -10,9 +10,8 @@ from aiohttp import web
 from ...core.asked import Asked
 from ...http import body
 from ...http.answer import answer, sender_of
-from ...http.body import respond
+from ...http.body import in_time, respond
 from ...http.context import FACTS, STATE
-from ...http.deadline import in_time
 from ...http.writer import Writing
 from ...pipeline.prompt import prepared
 from ...pipeline.truncation import fitting

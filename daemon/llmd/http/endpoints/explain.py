@@ -11,7 +11,7 @@ from ...turns.log import Turn, reason_shown, reason_text
 from ..body import respond
 from ..context import STATE
 from .sessions import find_any
-from .wire.explain import Divergence, ExplainedTurn, Explanation
+from .wire import Divergence, ExplainedTurn, Explanation
 
 
 async def explain_session(request: web.Request) -> web.Response:

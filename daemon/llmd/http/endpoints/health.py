@@ -12,7 +12,7 @@ from ...core import limits
 from ..body import respond
 from ..context import STATE, State
 from ..metrics import CONTENT_TYPE
-from .wire.health import Health, Readiness
+from .wire import Health, Readiness
 
 
 async def health(_: web.Request) -> web.Response:

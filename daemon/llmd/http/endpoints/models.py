@@ -13,7 +13,7 @@ from ...core.sampling import sampler_names
 from ...core.sampling_table import SamplingDefaults
 from ..body import respond
 from ..context import ANTHROPIC_VERSION, STATE, State
-from .wire.models import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
+from .wire import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}
 """Fields of ModelMeta whose name in EngineInfo differs."""

@@ -10,13 +10,13 @@ from ...answers.stored import SavedAnswers
 from ...core import limits, session_key
 from ...core.errors import ApiError, shown
 from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, Status
-from ...engine.wire import Reply
+from ...engine.wire import Load, Reply, Save, Unsave
 from .. import body
 from ..body import respond
 from ..context import FACTS, STATE, State
 from .session_verbs import exists, name_for
 from .sessions import again, check, failure, may_see, meant, owner_asked
-from .wire.saved import LoadRequest, Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
+from .wire import LoadRequest, Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
 
 
 async def save_session(request: web.Request) -> web.Response:
@@ -27,7 +27,7 @@ async def save_session(request: web.Request) -> web.Response:
     saved = state.answers.saved(owner, name)
 
     async def whole() -> Reply:
-        reply = await state.engine.save(owner, name, label)
+        reply = await state.engine.ask(Save, owner, name, label)
         if reply.status == Status.OK:
             await saved_answers.write(owner, label, saved)
         return reply
@@ -57,7 +57,7 @@ async def load_session(request: web.Request) -> web.Response:
         raise exists(name, 'with "replace": true (llmctl: --replace) what was saved takes its place')
 
     async def whole() -> Reply:
-        reply = await state.engine.load(owner, name, label)
+        reply = await state.engine.ask(Load, owner, name, label)
         if reply.status == Status.OK:
             saved = await asyncio.to_thread(saved_answers.read, owner, label)
             if saved is not None:
@@ -87,7 +87,7 @@ async def delete_saved(request: web.Request) -> web.Response:
 
     async def whole() -> Reply:
         """Removes the answers last: if the session cannot be removed, it keeps them."""
-        reply = await state.engine.unsave(owner, label)
+        reply = await state.engine.ask(Unsave, owner, label)
         if reply.status == Status.OK:
             await saved_answers.write(owner, label, None)
         return reply

@@ -8,13 +8,13 @@ from ...core import limits, session_key
 from ...core.errors import ApiError, shown
 from ...core.shares import share_of
 from ...engine.native import Status
-from ...engine.wire import ALL_TOKENS
+from ...engine.wire import ALL_TOKENS, Fork, Park, Pin, Rename
 from ...turns.user_starts import UserMessages
 from .. import body
 from ..body import respond
 from ..context import STATE, State
 from .sessions import again, check, meant, uint32_of
-from .wire.sessions import ForkRequest, PinRequest, RenameRequest
+from .wire import ForkRequest, PinRequest, RenameRequest
 
 LAST_USER = "last_user"
 TURN_PREFIX = "turn:"
@@ -27,16 +27,18 @@ async def fork_session(request: web.Request) -> web.Response:
     owner, parent = meant(request)
     name = name_for(wanted.session_id, "session_id", parent)
     at = fork_point(wanted.at, state.turns.by_user(owner, parent))
-    reply = await state.engine.fork(owner, parent, name, at, replace=wanted.replace)
+    reply = await state.engine.ask(Fork, owner, parent, name, at, wanted.replace)
     if reply.status == Status.EXISTS:
         raise exists(name, 'with "replace": true (llmctl: --replace) the fork takes its place')
     check(parent, reply)
     return respond(again(state, owner, name))
 
 
-def fork_point(at: int | str | None, by_user: UserMessages) -> int | None:
-    """Tokens that the fork begins with; None: all. Raises ApiError naming the field."""
-    if at is None or (isinstance(at, int) and 0 <= at <= AT_MAX):
+def fork_point(at: int | str | None, by_user: UserMessages) -> int:
+    """Returns the number of tokens that the fork begins with, or ALL_TOKENS. Raises ApiError naming the field."""
+    if at is None:
+        return ALL_TOKENS
+    if isinstance(at, int) and 0 <= at <= AT_MAX:
         return at
     is_turn = isinstance(at, str) and at.startswith(TURN_PREFIX)
     number = uint32_of(str(at).removeprefix(TURN_PREFIX)) if is_turn else None
@@ -58,14 +60,14 @@ def fork_point(at: int | str | None, by_user: UserMessages) -> int | None:
 async def park_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
     owner, name = meant(request)
-    check(name, await state.engine.park(owner, name))
+    check(name, await state.engine.ask(Park, owner, name))
     return respond(again(state, owner, name))
 
 
 async def pin_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, PinRequest)
     owner, name = meant(request)
-    reply = await state.engine.pin(owner, name, wanted.pinned)
+    reply = await state.engine.ask(Pin, owner, name, wanted.pinned)
     if reply.status == Status.PINS:
         raise _pins_exhausted(state)
     check(name, reply)
@@ -76,7 +78,7 @@ async def rename_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, RenameRequest)
     owner, old = meant(request)
     name = name_for(wanted.session_id, "session_id", old)
-    reply = await state.engine.rename(owner, old, name)
+    reply = await state.engine.ask(Rename, owner, old, name)
     if reply.status == Status.EXISTS:
         raise exists(name, "close it first")
     check(old, reply)

@@ -15,12 +15,12 @@ from aiohttp import web
 from ...core import limits, session_key
 from ...core.errors import ApiError, code_of_status, shown
 from ...engine.native import REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
-from ...engine.wire import Reply
+from ...engine.wire import Close, Reply, Reset
 from ...turns.log import reason_shown, reason_text, scratch_id
 from ..access import Caller
 from ..body import respond
 from ..context import FACTS, STATE, State
-from .wire.sessions import LastStart, Places, Session, SessionDeleted, SessionList, SessionReset, Storage, Timeline
+from .wire import LastStart, Places, Session, SessionDeleted, SessionList, SessionReset, Storage, Timeline
 
 _RUNNING = ("decode", "prefill")
 _SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
@@ -47,7 +47,7 @@ async def show_session(request: web.Request) -> web.Response:
 async def reset_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
     owner, name = meant(request)
-    is_there = _was_there(await state.engine.reset(owner, name))
+    is_there = _was_there(await state.engine.ask(Reset, owner, name))
     found = again(state, owner, name) if is_there else _empty(state, owner, name)
     return respond(SessionReset(session_id=name, existed=is_there, **msgspec.structs.asdict(found)))
 
@@ -55,7 +55,7 @@ async def reset_session(request: web.Request) -> web.Response:
 async def delete_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
     owner, name = meant(request)
-    is_there = _was_there(await state.engine.close_session(owner, name))
+    is_there = _was_there(await state.engine.ask(Close, owner, name))
     return respond(SessionDeleted(name, name, is_there))
 
 

@@ -10,14 +10,12 @@ from aiohttp import web
 
 from ...core import limits
 from ...core.errors import ApiError
-from ...core.room import utf8_bytes
-from ...core.token_ids import token_bytes
+from ...core.room import token_bytes, utf8_bytes
 from ...engine.engine import Engine
 from .. import body
-from ..body import respond
+from ..body import in_time, respond
 from ..context import FACTS, STATE
-from ..deadline import in_time
-from .wire.text import DetokenizedText, DetokenizeRequest, TokenizeRequest, TokenPiece, Tokens
+from .wire import DetokenizedText, DetokenizeRequest, TokenizeRequest, TokenPiece, Tokens
 
 _TOKENS_AT_ONCE = 8192
 """Encoded in one call, which holds the interpreter lock."""

@@ -1,0 +1,350 @@
+"""Requests and answers of llmd's own endpoints. Types only, no I/O."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class LastStart(msgspec.Struct, frozen=True):
+    """How the last request of a session began."""
+
+    reason: str
+    reason_text: str
+    prompt_tokens: int
+    reused_tokens: int
+    diverged_at: int | None
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the branches that a session holds side by side, as the shared page shows it."""
+
+    slot: int
+    state: str
+    tokens: int
+    """Resident tokens."""
+    visible_tokens: int
+    waiting: int
+    """Requests queued behind the running one."""
+    requests: int
+    prefilled_tokens_total: int
+    reused_tokens_total: int
+    generated_tokens_total: int
+    opened_ms: int
+    used_ms: int
+    last: LastStart | None
+
+
+class Session(Timeline, frozen=True, kw_only=True):
+    """A session: the totals of its branches, and each of them. `slot` and `last` are those of the branch used last;
+    `state` is that of a running branch, else of the one used last."""
+
+    id: str
+    owner: int
+    owner_name: str | None
+    """From the key file; null: no key has this owner any more."""
+    client: str | None
+    """The program that asked last, by its User-Agent; null: none since the daemon started."""
+    last_words: str | None
+    """The beginning of the last user message of a chat since the daemon started."""
+    pinned: bool
+    context_tokens: int
+    """Limit of one branch."""
+    timelines: list[Timeline]
+    """The one used last first."""
+    object: Literal["session"] = "session"
+
+
+class Places(msgspec.Struct, frozen=True):
+    named: int
+    named_used: int
+    """Branches of named sessions in the model's memory, those of other owners included."""
+    scratch: int
+    parked: int
+    parked_max: int
+    dormant: int
+    """Sessions on disk without a place, which a later start may have."""
+    policy: str
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """Memory and disk of sessions outside the model's memory."""
+
+    parked_bytes: int
+    """In memory and on disk."""
+    parked_bytes_max: int
+    """In memory; the rest goes to disk."""
+    disk_bytes: int
+    """Bytes of states on disk, including older states of sessions in use."""
+    disk_bytes_max: int
+    """0: there is no state directory."""
+    disk_refuses: bool
+    """The disk refused a state a short time ago: none is written, states without memory are dropped."""
+    checkpoints: int
+    checkpoint_bytes: int
+    checkpoint_bytes_max: int
+    state_dir: str | None
+    """Shown to administrators only; null: memory only."""
+
+
+class SessionList(msgspec.Struct, frozen=True):
+    data: list[Session]
+    places: Places
+    storage: Storage
+    scratch: list[Session]
+    """Places of requests without a session, the last used first. Each id can be shown and explained."""
+    object: Literal["list"] = "list"
+
+
+class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: str
+    """The new session."""
+    at: int | str | None = None
+    """A count of tokens, `last_user`, or `turn:N`: before the last message of the user, or the N-th. Default: all."""
+    replace: bool = False
+    """Close a session that has the id already; false: that is the error session_exists."""
+
+
+class PinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pinned: bool
+
+
+class RenameRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: str
+
+
+class SessionDeleted(msgspec.Struct, frozen=True):
+    id: str
+    session_id: str
+    deleted: bool
+    """Whether the session existed."""
+    closed: bool = True
+    """It is closed now, whether it existed or not."""
+    object: Literal["session.deleted"] = "session.deleted"
+
+
+class SessionReset(Session, frozen=True, kw_only=True):
+    """The session as it is now; one that did not exist is empty, with slot -1."""
+
+    session_id: str
+    existed: bool
+    reset: bool = True
+    """It is empty now, whether it existed or not."""
+
+
+# --- saved sessions ---------------------------------------------------------------------------------------------------
+
+
+class SaveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name under which the session is saved."""
+
+    name: str
+
+
+class LoadRequest(SaveRequest, frozen=True, forbid_unknown_fields=True):
+    replace: bool = False
+    """Replace a session that has this id."""
+
+
+class SessionSaved(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    tokens: int
+    object: Literal["session.saved"] = "session.saved"
+
+
+class Saved(msgspec.Struct, frozen=True):
+    name: str
+    owner: int
+    owner_name: str | None
+    tokens: int
+    state_bytes: int
+    """0: its tokens are read again when it is loaded."""
+    saved_ms: int
+    object: Literal["saved_session"] = "saved_session"
+
+
+class SavedList(msgspec.Struct, frozen=True):
+    """Saved sessions, the newest first."""
+
+    data: list[Saved]
+    own_max: int
+    """The most sessions that one owner may save."""
+    all_max: int
+    """The most sessions that all owners may save."""
+    object: Literal["list"] = "list"
+
+
+class SavedDeleted(msgspec.Struct, frozen=True):
+    name: str
+    deleted: bool = True
+    object: Literal["saved_session.deleted"] = "saved_session.deleted"
+
+
+# --- past turns -------------------------------------------------------------------------------------------------------
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where the prompt differs from what the session held: texts, and the tokens of each side, which may differ
+    although the texts are equal."""
+
+    at: int
+    before: str
+    """Text before that point."""
+    resident: str | None
+    """Text that the session held from there; null: not known for certain."""
+    prompt: str
+    resident_tokens: list[int] | None
+    prompt_tokens: list[int]
+
+
+class ExplainedTurn(msgspec.Struct, frozen=True):
+    at_ms: int
+    slot: int | None
+    """The slot of its branch; null: it was refused."""
+    reason: str | None
+    """null: it ended before it began."""
+    reason_text: str | None
+    outcome: str
+    prompt_tokens: int
+    reused_tokens: int
+    prefilled_tokens: int
+    generated_tokens: int
+    divergence: Divergence | None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The last turns of a session since the daemon started, the oldest first."""
+
+    id: str
+    owner: int
+    turns: list[ExplainedTurn]
+    object: Literal["session.explanation"] = "session.explanation"
+
+
+# --- the model --------------------------------------------------------------------------------------------------------
+
+
+class ModelMeta(msgspec.Struct, frozen=True):
+    """Facts of EngineInfo, for tools that read them in llama.cpp's names."""
+
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_params: int
+    size: int
+    host_bytes: int
+    """Bytes of `size` that the CPU computes with although there is a GPU."""
+    memory: str
+    architecture: str
+    description: str
+    backend: str
+    n_threads: int
+    """Threads of a step: as configured, or as measured when the model was opened."""
+    fingerprint: str
+    sampling: dict[str, Any]
+    """Defaults of a request: the model's own recommendations, else llmd's."""
+    n_embedding: int
+    """Numbers of an embedding; 0: the model makes none."""
+    n_embedding_tokens: int
+    """The most tokens of a text to embed."""
+
+
+class Model(msgspec.Struct, frozen=True):
+    id: str
+    created: int
+    max_model_len: int
+    meta: ModelMeta
+    owned_by: str = "llmd"
+    object: Literal["model"] = "model"
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    data: list[Model]
+    object: Literal["list"] = "list"
+
+
+class AnthropicModel(Model, frozen=True, kw_only=True):
+    """A model with the members that Anthropic's clients read."""
+
+    type: Literal["model"] = "model"
+    display_name: str
+    created_at: str
+    """RFC 3339."""
+    max_input_tokens: int
+    max_tokens: int
+    """The longest answer; prompt and answer together have no more tokens than the context."""
+    lifecycle: Literal["active"] = "active"
+
+
+class AnthropicModelList(ModelList, frozen=True, kw_only=True):
+    """A page with what Anthropic's clients read, and the only one."""
+
+    first_id: str
+    last_id: str
+    has_more: bool = False
+
+
+# --- text and tokens --------------------------------------------------------------------------------------------------
+
+
+class TokenizeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`content` (or `prompt`) is the text."""
+
+    content: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    add_special: bool | None = None
+    parse_special: bool | None = None
+    with_pieces: bool | None = None
+
+
+class TokenPiece(msgspec.Struct, frozen=True):
+    id: int
+    piece: str
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    tokens: list[int | TokenPiece]
+    count: int
+    max_model_len: int
+
+
+class DetokenizeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tokens: list[int]
+    model: str | None = None
+
+
+class DetokenizedText(msgspec.Struct, frozen=True):
+    """The same text under the names of llama.cpp and of vLLM."""
+
+    content: str
+    prompt: str
+
+
+class RenderedTemplate(msgspec.Struct, frozen=True):
+    prompt: str
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: Literal["ok"]
+    version: str
+    pid: int
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """`loading`: the model is being read; `stalled`: the decode thread has been in one step for
+    `seconds_without_progress`."""
+
+    status: Literal["loading", "ready", "stalled", "stopping"]
+    model: str
+    requests: int
+    seconds_without_progress: float
+    loaded_per_mille: int = 1000
+    """How much of the model has been read."""
+    seconds_loading: float | None = None
+    """Seconds since loading began; null: the model is loaded."""
