@@ -120,7 +120,7 @@ def test_bad_values_name_option_value_and_range(name: str, text: str) -> None:
     option = next(option for option in OPTIONS if option.name == name)
     with pytest.raises(ConfigError) as caught:
         load([f"{option.flag}={text}"], {})
-    assert str(caught.value) == f"{option.flag}: {text!r} is not valid; expected {option.expects}"
+    assert str(caught.value) == f"{option.flag}: {text!r} is not valid; expected {option.kind.expects}"
 
 
 def test_of_several_origins_the_wrong_one_is_named() -> None:
@@ -267,7 +267,7 @@ def test_defaults_are_valid_as_text(option: Option) -> None:
     default: Any = option.default() if callable(option.default) else option.default
     if default in (None, (), ""):
         return
-    assert option.parse(option.shown_default()) == default
+    assert option.kind.parse(option.shown_default()) == default
 
 
 def test_the_table_is_the_type() -> None:

@@ -10,7 +10,6 @@ import shtab
 from llmd.ctl import __main__ as ctl
 from llmd.process import config_reader
 from llmd.process.config_table import OPTIONS
-from llmd.process.option import words_of
 from tools.verbs import verbs
 
 # What stands for a value in --help, and what a shell offers for it. The model of a program may be named, too.
@@ -39,7 +38,7 @@ def _llmd() -> argparse.ArgumentParser:
     options = {option.name: option for option in OPTIONS}
     for action in parser._actions:
         if option := options.get(action.dest):
-            action.choices = words_of(option.parse) or None
+            action.choices = option.kind.words or None
             action.help = option.help.replace("%", "%%")  # without the defaults of whoever runs this
     _offer_paths(parser)
     return parser

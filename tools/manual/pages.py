@@ -91,7 +91,7 @@ def _option(option: Option) -> str:
 def _value(option: Option) -> str:
     """What it takes, and what it is when nobody says."""
     shown = default(option)
-    return f"Takes {option.expects}." + (f" Default: {shown}." if shown else "")
+    return f"Takes {option.kind.expects}." + (f" Default: {shown}." if shown else "")
 
 
 def _sentence(help: str) -> str:

@@ -91,10 +91,10 @@ def remarks(environment: Mapping[str, str]) -> list[str]:
 
 def _parse(option: Option, text: str, where: str) -> Any:
     try:
-        return option.parse(text)
+        return option.kind.parse(text)
     except (ValueError, OverflowError) as error:
         wrong = error.part if isinstance(error, PartError) else text
-        raise ConfigError(f"{where}: {wrong!r} is not valid; expected {option.expects}") from None
+        raise ConfigError(f"{where}: {wrong!r} is not valid; expected {option.kind.expects}") from None
 
 
 def _read_file(path: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from .option import (
@@ -52,315 +53,99 @@ MODEL, SERVER, SESSIONS, MACHINE = "model", "server", "sessions", "machine"
 ACCESS, STREAMS, LOG = "access", "streams", "log"
 
 
-_POSITIVE_S = "seconds, 0.1 to 86400"
-_S_OR_OFF = "seconds, 0 to 86400; 0 is off"
+_model, _server, _sessions, _machine = (partial(option, group) for group in (MODEL, SERVER, SESSIONS, MACHINE))
+_access, _streams, _log = (partial(option, group) for group in (ACCESS, STREAMS, LOG))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything that can be set, with its value."""
 
-    model: str = option(
-        str(EMBEDDED_MODEL),
-        model,
-        "a path or sim:CLASS",
-        MODEL,
-        "PATH",
-        "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, sim:hybrid, "
-        "sim:none,embed=N (default: the model that comes with llmd)",
-    )
-    model_id: str = option(
-        "", text, "a name", MODEL, "NAME", "name of the model in answers (default: the model's own name)"
-    )
-    chat_template_file: Path | None = option(
-        None, path, "a path", MODEL, "FILE", "Jinja chat template that replaces the model's own"
-    )
-    host: str = option(
-        "127.0.0.1",
-        text,
-        "an address",
-        SERVER,
-        "ADDRESS",
-        "address to listen on; an address that is not loopback needs --api-key-file or --open on",
-    )
-    port: int = option(
-        8000, integer(0, 65535), "a port from 0 to 65535; 0 picks a free one", SERVER, "PORT", "TCP port to listen on"
-    )
-    socket: Path = option(
-        default_socket,
-        path,
-        "a path",
-        SERVER,
-        "PATH",
-        "unix socket to listen on; every user who can open the socket is an administrator",
-    )
-    config: Path | None = option(
-        None,
-        path,
-        "a path",
-        SERVER,
-        "FILE",
-        "TOML file with options (ctx_size = 8192); flags and environment variables override the file",
-    )
-    state_dir: Path | None = option(
-        default_state_dir,
-        path_or_none,
-        "a path, or none",
-        SERVER,
-        "DIR",
+    # fmt: off
+    model: str = _model(str(EMBEDDED_MODEL), model, "PATH",
+        "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, sim:hybrid, sim:none,embed=N"
+        " (default: the model that comes with llmd)")
+    model_id: str = _model("", text("a name"), "NAME", "name of the model in answers (default: the model's own name)")
+    chat_template_file: Path | None = _model(None, path, "FILE", "Jinja chat template that replaces the model's own")
+    host: str = _server("127.0.0.1", text("an address"), "ADDRESS",
+        "address to listen on; an address that is not loopback needs --api-key-file or --open on")
+    port: int = _server(8000, integer(0, 65535, "a port from {} to {}; 0 picks a free one"), "PORT",
+        "TCP port to listen on")
+    socket: Path = _server(default_socket, path, "PATH",
+        "unix socket to listen on; every user who can open the socket is an administrator")
+    config: Path | None = _server(None, path, "FILE",
+        "TOML file with options (ctx_size = 8192); flags and environment variables override the file")
+    state_dir: Path | None = _server(default_state_dir, path_or_none, "DIR",
         "directory for sessions that survive a restart and for parked states beyond --park-memory; none: keep "
-        "sessions in memory only",
-    )
-    body_limit: int = option(
-        64 * KIB**2,
-        size(KIB, 4 * KIB**3),
-        "a size from 1K to 4G",
-        SERVER,
-        "SIZE",
-        "maximum size of a request body",
-        "bytes",
-    )
-    shutdown_timeout: float = option(
-        30.0,
-        number(0, 86400),
-        "seconds, 0 to 86400",
-        SERVER,
-        "S",
-        "time that running requests have to finish after SIGTERM",
-        "seconds",
-    )
-    ctx_size: int = option(
-        0,
-        size(0, 1 << 24),
-        "0 to 16777216 tokens (8k is 8192); 0 is the model's own",
-        SESSIONS,
-        "N",
-        "context size: maximum tokens of a branch, or of a text for an embedding model; 0: the context that the "
-        "model was trained for, at most 131072 (8192 for embeddings) and at most what fits --kv-memory",
-        "tokens",
-    )
-    max_sessions: int = option(
-        8,
-        integer(1, PLACES_MAX - 1),
-        f"1 to {PLACES_MAX - 1}",
-        SESSIONS,
-        "N",
-        "slots in the model's memory for named sessions; each branch of a session needs one slot while it runs",
-    )
-    scratch_sessions: int = option(
-        4,
-        integer(1, PLACES_MAX - 1),
-        f"1 to {PLACES_MAX - 1}",
-        SESSIONS,
-        "N",
-        "slots in the model's memory for requests that name no session",
-    )
-    scratch_reuse: bool = option(
-        True,
-        switch,
-        "on or off",
-        SESSIONS,
-        "on|off",
-        "let requests that name no session reuse the state of earlier requests",
-    )
-    capacity_policy: str = option(
-        "park",
-        choice("park", "evict", "refuse"),
-        "park, evict or refuse",
-        SESSIONS,
-        "POLICY",
-        "if a request needs a slot and all slots are taken: park moves the least recently used idle session to "
-        "host memory, then to disk; evict forgets that session; refuse answers the request with 429",
-    )
-    session_timelines: int = option(
-        3,
-        integer(1, TIMELINES_MAX),
-        f"1 to {TIMELINES_MAX}",
-        SESSIONS,
-        "N",
-        "maximum branches of one session; a branch is one token history with its state",
-    )
-    max_parked: int = option(
-        64,
-        integer(1, PARKED_MAX),
-        f"1 to {PARKED_MAX}",
-        SESSIONS,
-        "N",
-        "maximum parked branches to keep in addition to the branches in slots",
-    )
-    park_memory: int = option(
-        0,
-        size(0, 1 << 50),
-        "a size such as 2G; 0 is automatic",
-        SESSIONS,
-        "SIZE",
-        "host memory for parked states; states beyond this size go to disk; 0: a tenth of free memory",
-        "bytes",
-    )
-    park_disk: int = option(
-        0,
-        size(0, 1 << 50),
-        "a size such as 20G; 0 is automatic",
-        SESSIONS,
-        "SIZE",
-        "disk space for the states of sessions in --state-dir; beyond this size llmd drops the least recently used "
-        "states and keeps their tokens; 0: half of the space that is free at the start",
-        "bytes",
-    )
-    checkpoint_memory: int = option(
-        0,
-        size(0, 1 << 50),
-        "a size such as 2G; 0 is automatic",
-        SESSIONS,
-        "SIZE",
-        "host memory for the checkpoints of all sessions; 0: a tenth of free memory",
-        "bytes",
-    )
-    checkpoint_every: int = option(
-        256,
-        integer(1, 1 << 20),
-        "1 to 1048576 tokens",
-        SESSIONS,
-        "N",
-        "number of generated tokens between two checkpoints",
-        "tokens",
-    )
-    session_idle_time: int = option(
-        0,
-        integer(0, 1 << 30),
-        "seconds, 0 to 1073741824; 0 is never",
-        SESSIONS,
-        "S",
-        "forget a session that is not pinned after this time without a request; 0: never",
-        "seconds",
-    )
-    history: str = option(
-        "resident",
-        choice("resident", "template"),
-        "resident or template",
-        SESSIONS,
-        "HISTORY",
-        "tokens of past answers in a prompt: resident keeps the generated tokens; template renders and tokenizes "
-        "the answers again",
-    )
-    threads: int = option(
-        0,
-        integer(0, 1024),
-        "0 to 1024; 0 is automatic",
-        MACHINE,
-        "N",
+        "sessions in memory only")
+    body_limit: int = _server(64 * KIB ** 2, size(KIB, 4 * KIB ** 3, "a size from 1K to 4G"), "SIZE",
+        "maximum size of a request body", "bytes")
+    shutdown_timeout: float = _server(30.0, number(0, 86400), "S",
+        "time that running requests have to finish after SIGTERM", "seconds")
+    ctx_size: int = _sessions(0, size(0, 1 << 24, "0 to 16777216 tokens (8k is 8192); 0 is the model's own"), "N",
+        "context size: maximum tokens of a branch, or of a text for an embedding model; 0: the context that"
+        " the model was trained for, at most 131072 (8192 for embeddings) and at most what fits --kv-memory", "tokens")
+    max_sessions: int = _sessions(8, integer(1, PLACES_MAX - 1), "N",
+        "slots in the model's memory for named sessions; each branch of a session needs one slot while it runs")
+    scratch_sessions: int = _sessions(4, integer(1, PLACES_MAX - 1), "N",
+        "slots in the model's memory for requests that name no session")
+    scratch_reuse: bool = _sessions(True, switch, "on|off",
+        "let requests that name no session reuse the state of earlier requests")
+    capacity_policy: str = _sessions("park", choice("park", "evict", "refuse"), "POLICY",
+        "if a request needs a slot and all slots are taken: park moves the least recently used idle session to host "
+        "memory, then to disk; evict forgets that session; refuse answers the request with 429")
+    session_timelines: int = _sessions(3, integer(1, TIMELINES_MAX), "N",
+        "maximum branches of one session; a branch is one token history with its state")
+    max_parked: int = _sessions(64, integer(1, PARKED_MAX), "N",
+        "maximum parked branches to keep in addition to the branches in slots")
+    park_memory: int = _sessions(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
+        "host memory for parked states; states beyond this size go to disk; 0: a tenth of free memory", "bytes")
+    park_disk: int = _sessions(0, size(0, 1 << 50, "a size such as 20G; 0 is automatic"), "SIZE",
+        "disk space for the states of sessions in --state-dir; beyond this size llmd drops the least "
+        "recently used states and keeps their tokens; 0: half of the space that is free at the start", "bytes")
+    checkpoint_memory: int = _sessions(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
+        "host memory for the checkpoints of all sessions; 0: a tenth of free memory", "bytes")
+    checkpoint_every: int = _sessions(256, integer(1, 1 << 20, "{} to {} tokens"), "N",
+        "number of generated tokens between two checkpoints", "tokens")
+    session_idle_time: int = _sessions(0, integer(0, 1 << 30, "seconds, {} to {}; 0 is never"), "S",
+        "forget a session that is not pinned after this time without a request; 0: never", "seconds")
+    history: str = _sessions("resident", choice("resident", "template"), "HISTORY",
+        "tokens of past answers in a prompt: resident keeps the generated tokens; template renders and tokenizes the "
+        "answers again")
+    threads: int = _machine(0, integer(0, 1024, "{} to {}; 0 is automatic"), "N",
         "threads for the model; more threads than cores are usually much slower; 0: the fastest number that llmd "
-        "measures at the start, at most one per physical core, and fewer while other processes use the cores",
-    )
-    gpu_layers: int = option(
-        -1,
-        integer(-1, 10_000),
-        "-1 to 10000; -1 is as many as fit",
-        MACHINE,
-        "N",
-        "layers to offload to a GPU; -1: as many as fit into the memory of the GPU",
-    )
-    kv_memory: int = option(
-        0,
-        size(0, 1 << 50),
-        "a size such as 2G; 0 is automatic",
-        MACHINE,
-        "SIZE",
-        "memory for the KV cache of all sessions; 0: a fraction of free memory",
-        "bytes",
-    )
-    oversize: str = option(
-        "refuse",
-        choice("refuse", "allow"),
-        "refuse or allow",
-        MACHINE,
-        "refuse|allow",
-        "what to do if the model is larger than the available memory: refuse stops the start; allow loads the "
-        "model, which then reads its weights from disk again and again (very slow)",
-    )
-    gap_target_ms: int = option(
-        100,
-        integer(1, 60_000),
-        "1 to 60000 milliseconds",
-        MACHINE,
-        "MS",
-        "maximum pause of running streams while llmd processes a long prompt; llmd splits the prompt into chunks "
-        "that take at most this time, but have at least 16 tokens",
-        "milliseconds",
-    )
-    api_key_file: Path | None = option(
-        None,
-        path,
-        "a path",
-        ACCESS,
-        "FILE",
-        "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line; other users must not have "
-        "access to the file; SIGHUP reloads the file",
-    )
-    open: bool = option(
-        False,
-        switch,
-        "on or off",
-        ACCESS,
-        "on|off",
+        "measures at the start, at most one per physical core, and fewer while other processes use the cores")
+    gpu_layers: int = _machine(-1, integer(-1, 10000, "{} to {}; -1 is as many as fit"), "N",
+        "layers to offload to a GPU; -1: as many as fit into the memory of the GPU")
+    kv_memory: int = _machine(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
+        "memory for the KV cache of all sessions; 0: a fraction of free memory", "bytes")
+    oversize: str = _machine("refuse", choice("refuse", "allow"), "refuse|allow",
+        "what to do if the model is larger than the available memory: refuse stops the start; allow loads the model, "
+        "which then reads its weights from disk again and again (very slow)")
+    gap_target_ms: int = _machine(100, integer(1, 60000, "{} to {} milliseconds"), "MS",
+        "maximum pause of running streams while llmd processes a long prompt; llmd splits the prompt "
+        "into chunks that take at most this time, but have at least 16 tokens", "milliseconds")
+    api_key_file: Path | None = _access(None, path, "FILE",
+        "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line; other users must not have access"
+        " to the file; SIGHUP reloads the file")
+    open: bool = _access(False, switch, "on|off",
         "allow other machines to connect to --host without --api-key-file: all of them can use the model, and they "
-        "share sessions",
-    )
-    allowed_hosts: tuple[str, ...] = option(
-        (),
-        words,
-        "names separated by commas",
-        ACCESS,
-        "NAMES",
-        "names to accept in the Host header in addition to localhost, IP addresses and the names that containers "
-        "use for their host; * allows all",
-    )
-    allowed_origins: tuple[str, ...] = option(
-        (),
-        origins,
-        "SCHEME://HOST or SCHEME://HOST:PORT, no path, pattern or default port, separated by commas; * allows all",
-        ACCESS,
-        "ORIGINS",
-        "web origins whose pages can call the server, such as http://localhost:3000; * allows all",
-    )
-    keepalive_interval: float = option(
-        10.0,
-        number(0.1, 86400),
-        _POSITIVE_S,
-        STREAMS,
-        "S",
-        "send a comment in a stream after this time without output",
-        "seconds",
-    )
-    slow_reader_timeout: float = option(
-        30.0,
-        number(0.1, 86400),
-        _POSITIVE_S,
-        STREAMS,
-        "S",
-        "cancel a stream if its client has read nothing for this time",
-        "seconds",
-    )
-    request_timeout: float = option(
-        0.0,
-        number(0, 86400),
-        _S_OR_OFF,
-        STREAMS,
-        "S",
-        "maximum duration of one request; 0: no limit",
-        "seconds",
-    )
-    log_format: str = option(
-        "text", choice("text", "json"), "text or json", LOG, "text|json", "format of the log lines"
-    )
-    log_level: str = option(
-        "info",
-        choice("debug", "info", "warning", "error"),
-        "debug, info, warning or error",
-        LOG,
-        "LEVEL",
-        "lowest level of the messages to log",
-    )
+        "share sessions")
+    allowed_hosts: tuple[str, ...] = _access((), words, "NAMES",
+        "names to accept in the Host header in addition to localhost, IP addresses and the names that containers use "
+        "for their host; * allows all")
+    allowed_origins: tuple[str, ...] = _access((), origins, "ORIGINS",
+        "web origins whose pages can call the server, such as http://localhost:3000; * allows all")
+    keepalive_interval: float = _streams(10.0, number(0.1, 86400), "S",
+        "send a comment in a stream after this time without output", "seconds")
+    slow_reader_timeout: float = _streams(30.0, number(0.1, 86400), "S",
+        "cancel a stream if its client has read nothing for this time", "seconds")
+    request_timeout: float = _streams(0.0, number(0, 86400, "seconds, {:g} to {:g}; 0 is off"), "S",
+        "maximum duration of one request; 0: no limit", "seconds")
+    log_format: str = _log("text", choice("text", "json"), "text|json", "format of the log lines")
+    log_level: str = _log("info", choice("debug", "info", "warning", "error"), "LEVEL",
+        "lowest level of the messages to log")
+    # fmt: on
 
 
 OPTIONS = options_of(Config)

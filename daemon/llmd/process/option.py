@@ -5,88 +5,82 @@ know of it. Its name gives the spelling everywhere: `ctx_size` is `--ctx-size`, 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-Parser = Callable[[str], Any]
+N = TypeVar("N", int, float)
 
 KIB = 1024
 NO_PATH = "none"
 
 
-def text(value: str) -> str:
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """A kind of values. `parse` raises ValueError for a text that is not one."""
+
+    parse: Callable[[str], Any]
+    expects: str
+    """Names the valid texts in a refusal."""
+    words: tuple[str, ...] = ()
+    """All valid texts, if they are a few."""
+
+
+def _text(value: str) -> str:
     if not value or any(ord(character) < 0x20 for character in value):
         raise ValueError
     return value
 
 
-def integer(low: int, high: int) -> Parser:
-    def parse(value: str) -> int:
-        parsed = int(value)
-        if not low <= parsed <= high:
-            raise ValueError
-        return parsed
-
-    return parse
+def text(expects: str) -> ValueKind:
+    return ValueKind(_text, expects)
 
 
-def number(low: float, high: float) -> Parser:
-    def parse(value: str) -> float:
-        parsed = float(value)
-        if not (math.isfinite(parsed) and low <= parsed <= high):
-            raise ValueError
-        return parsed
-
-    return parse
+def integer(low: int, high: int, expects: str = "{} to {}") -> ValueKind:
+    return ValueKind(lambda value: _between(low, int(value), high), expects.format(low, high))
 
 
-def size(low: int, high: int) -> Parser:
+def number(low: float, high: float, expects: str = "seconds, {:g} to {:g}") -> ValueKind:
+    return ValueKind(lambda value: _between(low, float(value), high), expects.format(low, high))
+
+
+def size(low: int, high: int, expects: str) -> ValueKind:
     def parse(value: str) -> int:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
         if match is None:
             raise ValueError
-        parsed = int(float(match[1]) * KIB ** " KMGT".index(match[2].upper() or " "))
-        if not low <= parsed <= high:
-            raise ValueError
-        return parsed
+        return _between(low, int(float(match[1]) * KIB ** " KMGT".index(match[2].upper() or " ")), high)
 
-    return parse
+    return ValueKind(parse, expects)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    words: tuple[str, ...]
+def _between(low: float, value: N, high: float) -> N:
+    """NaN is in no range."""
+    if not low <= value <= high:
+        raise ValueError
+    return value
 
-    def __call__(self, value: str) -> str:
-        if value not in self.words:
+
+def choice(*words: str) -> ValueKind:
+    def parse(value: str) -> str:
+        if value not in words:
             raise ValueError
         return value
 
-
-def choice(*words: str) -> Parser:
-    return Choice(words)
+    return ValueKind(parse, f"{', '.join(words[:-1])} or {words[-1]}", words)
 
 
-def switch(value: str) -> bool:
+def _switch(value: str) -> bool:
     meanings = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
     if value.lower() not in meanings:
         raise ValueError
     return meanings[value.lower()]
 
 
-def words_of(parser: Parser) -> tuple[str, ...]:
-    """Returns the values of an option that has only a few."""
-    if isinstance(parser, Choice):
-        return parser.words
-    return ("on", "off") if parser is switch else ()
-
-
-def words(value: str) -> tuple[str, ...]:
+def _words(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
@@ -103,30 +97,31 @@ _DEFAULT_PORT = re.compile(r"http://.*:80/?|https://.*:443/?", re.IGNORECASE)
 _OTHER_ORIGINS = ("*", "null", "file://")
 
 
-def origins(value: str) -> tuple[str, ...]:
+def _origins(value: str) -> tuple[str, ...]:
     """Accepts origins in the form that browsers send: no pattern, no path, no default port. Others would never
     match."""
-    found = words(value)
+    found = _words(value)
     for one in found:
         if one not in _OTHER_ORIGINS and (not _ORIGIN.fullmatch(one) or _DEFAULT_PORT.fullmatch(one)):
             raise PartError(one)
     return found
 
 
-def model(value: str) -> str:
-    """A path as `path` reads it, or the name of a simulated model."""
-    return os.path.expanduser(text(value))
-
-
-def path(value: str) -> Path:
+def _path(value: str) -> Path:
     try:
-        return Path(text(value)).expanduser()
+        return Path(_text(value)).expanduser()
     except RuntimeError as error:  # ~ of a user that the system does not know
         raise ValueError from error
 
 
-def path_or_none(value: str) -> Path | None:
-    return None if value in ("", NO_PATH) else path(value)
+switch = ValueKind(_switch, "on or off", ("on", "off"))
+words = ValueKind(_words, "names separated by commas")
+origins = ValueKind(
+    _origins, "SCHEME://HOST or SCHEME://HOST:PORT, no path, pattern or default port, separated by commas; * allows all"
+)
+model = ValueKind(lambda value: os.path.expanduser(_text(value)), "a path or sim:CLASS")
+path = ValueKind(_path, "a path")
+path_or_none = ValueKind(lambda value: None if value in ("", NO_PATH) else _path(value), "a path, or none")
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -138,8 +133,7 @@ class Option:
 
     name: str
     default: Any
-    parse: Parser
-    expects: str
+    kind: ValueKind
     group: str
     metavar: str
     help: str
@@ -166,8 +160,8 @@ class Option:
         return "" if self.default in (None, ()) else str(self.default)
 
 
-def option(default: Any, parse: Parser, expects: str, group: str, metavar: str, help: str, unit: str = "") -> Any:
-    row = {"parse": parse, "expects": expects, "group": group, "metavar": metavar, "help": help, "unit": unit}
+def option(group: str, default: Any, kind: ValueKind, metavar: str, help: str, unit: str = "") -> Any:
+    row = {"kind": kind, "group": group, "metavar": metavar, "help": help, "unit": unit}
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=row)
     return dataclasses.field(default=default, metadata=row)
