@@ -131,8 +131,6 @@ class Constraint(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """One request."""
-
     prompt: ChatPrompt | RawPrompt
     key: SessionKey
     more_prompts: tuple[RawPrompt, ...] = ()

@@ -83,8 +83,6 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
 
 class UsedTokens(msgspec.Struct, frozen=True, gc=False):
-    """Numbers of tokens."""
-
     n_prompt: int
     n_cached: int
     """Prompt tokens that were resident."""

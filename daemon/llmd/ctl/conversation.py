@@ -41,7 +41,6 @@ class ChatTurn:
     session: Json = field(default_factory=dict)
 
     def take(self, chunk: Json, display: Display | None) -> None:
-        """Adds a chunk of the stream."""
         self.usage = chunk.get("usage") or self.usage
         self.session = chunk.get("session") or self.session
         text, reasoning = "", ""

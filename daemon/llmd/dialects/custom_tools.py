@@ -16,13 +16,19 @@ INPUT = "input"
 """The argument of a custom tool."""
 
 
+class OfferedFunction(msgspec.Struct, frozen=True):
+    """A function as all dialects but Anthropic's offer it."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
 class AnyText(msgspec.Struct, frozen=True, tag="text"):
     """A tool's text of any form."""
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """The grammar of a tool's text."""
-
     syntax: Literal["lark", "regex"]
     definition: Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -81,7 +87,6 @@ class CustomInput:
 
     @property
     def arguments(self) -> str:
-        """The arguments so far."""
         return "".join(self._arguments)
 
     def more(self, arguments: str) -> str:

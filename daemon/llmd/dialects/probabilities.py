@@ -32,10 +32,7 @@ class ProbableToken(msgspec.Struct, frozen=True, gc=False):
     """The bytes of the token: `token` may show only a replacement character."""
 
 
-class ChosenToken(msgspec.Struct, frozen=True, gc=False):
-    token: str
-    logprob: float
-    bytes: list[int]
+class ChosenToken(ProbableToken, frozen=True, gc=False):
     top_logprobs: list[ProbableToken]
 
 

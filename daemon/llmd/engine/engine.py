@@ -56,8 +56,6 @@ class Watcher(Protocol):
 
 
 class Engine:
-    """An open, serving engine."""
-
     def __init__(self, pointer: Any, owner_thread: ThreadPoolExecutor) -> None:
         self._engine = pointer
         self._owner_thread = owner_thread
@@ -184,7 +182,6 @@ class Engine:
         return await future
 
     def saved(self) -> list[SavedSession]:
-        """Returns the saved sessions of all owners."""
         return saved_of(self._engine)
 
     def _next_request(self) -> int:

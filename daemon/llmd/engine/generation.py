@@ -31,8 +31,6 @@ from .wire import Admitted, Consumed, Finished, Generate, Started, Text
 
 
 class CancelReason(enum.StrEnum):
-    """The reason why a request was ended early."""
-
     CLIENT_GONE = "client_gone"
     SLOW_READER = "slow_reader"
     DEADLINE = "deadline_exceeded"
@@ -256,7 +254,6 @@ class Generation:
         return self.finished is not None and self.finished.outcome not in (Outcome.END, Outcome.STOP)
 
     def end_reason(self) -> EndReason:
-        """The reason of a normal end."""
         assert self.finished is not None and self.error() is None
         return cast(EndReason, OUTCOME_WORDS[self.finished.outcome])
 

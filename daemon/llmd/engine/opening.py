@@ -28,8 +28,6 @@ _TRIAL_CHAT = b'{"messages": [{"role": "user", "content": "hello"}]}'
 
 
 class EngineError(Exception):
-    """The engine could not be opened or started."""
-
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
         self.field = field

@@ -22,8 +22,6 @@ _RENDERED = ("messages", "chat_template_kwargs", "tools", "tool_choice", "constr
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A tokenized prompt."""
-
     tokens: bytes
     """int32 little-endian"""
     text: bytes = b""

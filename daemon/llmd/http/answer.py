@@ -46,7 +46,6 @@ EmbeddingReader = Callable[[], Awaitable[tuple[EmbeddingAsked, Callable[[Embedde
 
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
-    """The whole life of a request for answers."""
     state, owner = request.app[STATE], request[FACTS].caller.owner
     with state.admission.entered(owner):  # without room its body is not even read
         if state.engine.info.only_embeds:
@@ -95,7 +94,6 @@ async def looked_at(
 
 
 async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:
-    """The whole life of a request for embeddings."""
     state, owner = request.app[STATE], request[FACTS].caller.owner
     with state.admission.entered(owner):
         async with in_time(request):

@@ -39,7 +39,6 @@ class in_time:  # noqa: N801  # used as a statement, like asyncio.timeout
         self._is_stopped = False
 
     def stop(self) -> None:
-        """The daemon stops."""
         if not self._scope.expired():
             self._is_stopped = True
             self._scope.reschedule(asyncio.get_running_loop().time())

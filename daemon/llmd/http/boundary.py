@@ -241,7 +241,6 @@ def _is_preflight(request: web.Request) -> bool:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Adds the headers that every answer has."""
     facts = request.get(FACTS)
     if facts is None:
         return

@@ -123,7 +123,6 @@ class Connections(web.Server):
         return cast(web.RequestHandler, Entrance(self))  # a protocol, which is all that the event loop needs
 
     def enter(self, transport: asyncio.Transport) -> asyncio.Protocol:
-        """Returns the protocol for a new connection."""
         peer = _peer_of(transport)
         pool = self._remote if peer else self._local
         if len(self._open) + len(self._refused) == 0:

@@ -40,8 +40,6 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
 
 @dataclass(slots=True, kw_only=True)
 class Opened:
-    """The objects that serve requests once the model is loaded."""
-
     engine: Engine
     heartbeat: Heartbeat
     turns: TurnLog
@@ -80,7 +78,6 @@ class State:
             one.stop()
 
     def use_keys(self, keys: KeyRing) -> None:
-        """Replaces the keys and shares the limits between their owners."""
         self.keys = keys
         self._share()
 

@@ -123,8 +123,6 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class Metrics:
-    """The event loop's counters and histograms."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock  # not the loop's: that one counts milliseconds
         self._registry = prometheus_client.CollectorRegistry(auto_describe=False)
@@ -196,8 +194,6 @@ class Metrics:
 
 
 class Watch:
-    """The clock of one generation."""
-
     __slots__ = ("_came_s", "_clock", "_last_s", "_observe", "_observe_next")
 
     def __init__(self, clock: Callable[[], float], came_s: float, first: Observe, following: Observe) -> None:
@@ -207,7 +203,6 @@ class Watch:
         self._observe_next = following
 
     def text(self) -> None:
-        """Called when text has come."""
         now = self._clock()
         self._observe(now - self._last_s)
         self._observe = self._observe_next

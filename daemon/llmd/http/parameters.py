@@ -98,7 +98,6 @@ def _described(parameter: Parameter) -> msgspec.Meta:
 
 
 def parameters_of(kind: Any) -> dict[str, Parameter]:
-    """Returns the parameters by name."""
     return _declared(kind)
 
 

@@ -56,8 +56,6 @@ class Bodies:
 
 
 class _Share:
-    """The bytes of one body."""
-
     def __init__(self, bodies: Bodies, owner: int, n_owners: int) -> None:
         self._bodies = bodies
         self._owner = owner

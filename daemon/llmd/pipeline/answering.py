@@ -40,8 +40,6 @@ class Observer:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A request that is ready for the engine."""
-
     asked: Asked
     prompts: tuple[tuple[Prepared, Work], ...]
     parsers: Sequence[Parser]
@@ -172,7 +170,6 @@ class Answering:
 
     @property
     def key(self) -> SessionKey:
-        """The key of the session in which the request is answered."""
         return self._asked.key
 
     async def parts(self) -> list[Part]:

@@ -39,8 +39,6 @@ InThread = Callable[[int, Callable[[], list[Diff]]], Awaitable[list[Diff]]]
 
 
 class Parsing:
-    """Parses one answer."""
-
     def __init__(self, index: int, parser: Parser | None, in_thread: InThread) -> None:
         """`parser` None: the answer is text."""
         self._index = index
@@ -80,7 +78,6 @@ class Parsing:
         return "".join(map("".join, self._thoughts))
 
     def n_reasoning(self, ends: TokenEnds) -> int:
-        """Number of reasoning tokens so far."""
         return count_thoughts("".join(self._read), self._thoughts, ends) if self._thoughts else 0
 
     # --- the parser --------------------------------------------------------------------------------------------------

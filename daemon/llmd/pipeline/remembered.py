@@ -95,7 +95,6 @@ def _places(page: Page, generation: Generation) -> list[int]:
 
 
 def turn_of(generation: Generation, came_ms: int, sights: Mapping[int, Sight]) -> Turn:
-    """Returns the record of an ended generation."""
     finished, started = generation.finished, generation.started
     place = generation.admitted.place if generation.admitted else None
     prompt, divergence = generation.work.prompt, None

@@ -55,7 +55,6 @@ def _tools(asked: ChatPrompt) -> dict[str, Any]:
 
 
 def _answer(asked: ChatPrompt, form: Form) -> dict[str, Any]:
-    """Returns the members that constrain the answer."""
     found: dict[str, Any] = {}
     if not asked.is_reasoning_apart:
         found["reasoning_apart"] = False

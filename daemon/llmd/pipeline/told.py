@@ -45,8 +45,6 @@ def tells(asked: Asked) -> bool:
 
 
 class Told:
-    """The token details of one answer."""
-
     def __init__(self, asked: Asked, index: int, generation: TellingGeneration, pieces: Pieces, echo: str) -> None:
         """`echo`: the prompt's text, if the answer is to begin with it."""
         self._asked = asked

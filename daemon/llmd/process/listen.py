@@ -64,7 +64,6 @@ class Listeners:
         return [address_of(listener) for listener in self.sockets]
 
     def public_addresses(self) -> list[str]:
-        """Addresses that other machines can reach."""
         return [address_of(listener) for listener in self.sockets if not _is_local(listener)]
 
     def close(self) -> None:

@@ -129,8 +129,6 @@ path_or_none = ValueKind(lambda value: None if value in ("", NO_PATH) else _path
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table."""
-
     name: str
     default: Any
     kind: ValueKind
@@ -168,7 +166,6 @@ def option(group: str, default: Any, kind: ValueKind, metavar: str, help: str, u
 
 
 def options_of(config: type[Any]) -> tuple[Option, ...]:
-    """The rows of a table, in order."""
     rows = []
     for field in dataclasses.fields(config):
         default = field.default if field.default is not dataclasses.MISSING else field.default_factory

@@ -68,8 +68,6 @@ class SessionTurns:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request, from its arrival on."""
-
     log: SessionTurns | None
     """None: it has no session."""
     sights: dict[int, Sight]

@@ -10,8 +10,6 @@ from ..core import limits
 
 @dataclass(frozen=True, slots=True)
 class UserMessages:
-    """The user messages of the prompt that a session holds."""
-
     n: int = 0
     starts: Mapping[int, int] = field(default_factory=dict)
     """Number of a user's message, from 1, to the tokens before it. Those whose beginning is not known are left out."""

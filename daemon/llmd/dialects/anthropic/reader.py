@@ -117,7 +117,6 @@ def _wanted_choice(wanted: CountTokensRequest) -> ToolChoice:
 
 
 def _variables(wanted: CountTokensRequest) -> dict[str, Any]:
-    """Returns the template's variables."""
     effort = wanted.output_config.effort if wanted.output_config is not None else None
     switch = SWITCHES.get(wanted.thinking.type) if wanted.thinking is not None else None
     variables = thinking_variables(None, switch)

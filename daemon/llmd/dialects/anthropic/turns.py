@@ -148,7 +148,6 @@ def _result(path: str, block: InputBlock, told: ToldTools) -> PlainMessage:
 
 
 def _parts(path: str, content: str | list[ResultPart] | dict[str, Any] | None, told: ToldTools) -> Iterator[Piece]:
-    """Yields the parts of a tool's result."""
     if content is None or isinstance(content, str):
         yield content or "", False
         return

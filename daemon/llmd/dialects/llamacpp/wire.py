@@ -108,11 +108,7 @@ class NativeProbable(msgspec.Struct, frozen=True, gc=False):
     logprob: float
 
 
-class NativeChosen(msgspec.Struct, frozen=True, gc=False):
-    id: int
-    token: str
-    bytes: list[int]
-    logprob: float
+class NativeChosen(NativeProbable, frozen=True, gc=False):
     top_logprobs: list[NativeProbable]
 
 

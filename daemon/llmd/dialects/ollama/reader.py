@@ -130,7 +130,6 @@ def _constraint(wanted: _Request) -> Constraint | None:
 
 
 def _variables(wanted: _Request) -> dict[str, Any]:
-    """Returns the template's variables about thinking."""
     think = wanted.think
     effort = "high" if think == "max" else think  # the highest that templates know
     return thinking_variables(

@@ -8,6 +8,7 @@ import msgspec
 
 from ...core import limits
 from ...http.parameters import UNBOUNDED, accepts, note, refuses
+from ..custom_tools import OfferedFunction
 from ..members import NOT_SHOWN, Dimensions, Model, Stop, TopLogprobs
 from ..probabilities import ChosenToken
 from ..sampling import OF_OLLAMA, samples
@@ -35,12 +36,6 @@ class OllamaMessage(msgspec.Struct, frozen=True):
     tool_calls: list[OllamaCall] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
-
-
-class OfferedFunction(msgspec.Struct, frozen=True):
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
@@ -190,8 +185,6 @@ class OllamaAnswerMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
 
 class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The measurements of an answer."""
-
     model: str
     created_at: str
     done: bool

@@ -42,8 +42,6 @@ def _usage(n_prompt: int, n_cached: int, n_generated: int, n_reasoning: int = 0)
 
 
 class Beside:
-    """The members that one writer adds."""
-
     def __init__(self, *, is_chat: bool, has_timings: bool, has_running_usage: bool) -> None:
         self._is_chat = is_chat
         self._has_timings = has_timings
@@ -69,7 +67,6 @@ class Beside:
         return found
 
     def members(self, parts: Sequence[Part], ends: Sequence[End]) -> dict[str, Any]:
-        """Members of the whole answer."""
         found: dict[str, Any] = {"timings": timings_of(ends[0])} if self._has_timings else {}
         if self._is_chat:
             prompt = next((part.tokens for part in parts if isinstance(part, PromptTokens)), None)
@@ -113,7 +110,6 @@ class Beside:
             chunk.add("prompt_token_ids", part.tokens)
 
     def finish(self, end: End) -> bytes:
-        """Members of an answer's last event."""
         used = end.usage
         usage = _usage(used.n_prompt, used.n_cached, used.n_generated, used.n_reasoning)
         return b',"usage":' + _encode(usage) if self._has_running_usage else b""

@@ -130,7 +130,6 @@ def _function(piece: ToolCallPiece) -> dict[str, str]:
 
 
 def calls_of(parts: Sequence[Part], customs: frozenset[str]) -> list[CalledTool]:
-    """Returns the calls of one answer, in their order."""
     pieces: dict[int, list[ToolCallPiece]] = {}
     for part in parts:
         if isinstance(part, ToolCallPiece):

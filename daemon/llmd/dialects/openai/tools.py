@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
-from ..custom_tools import custom_tool
+from ..custom_tools import OfferedFunction, custom_tool
 from ..reading import choice_among, choice_by_word
 from .wire import request as wire
 
@@ -41,7 +41,7 @@ def _callable(tools: list[wire.ChatTool]) -> Iterator[Tool]:
             raise ApiError("missing_parameter", f"{path} is missing.", path)
 
 
-def _tool(path: str, function: wire.ChatFunction) -> Tool:
+def _tool(path: str, function: OfferedFunction) -> Tool:
     return tool_of(path, function.name, function.description, function.parameters)
 
 

@@ -160,10 +160,8 @@ class CompletionWriter(AnswerWriter):
 
 
 def ends_of(parts: Sequence[Part]) -> list[End]:
-    """Returns the ends in the order of the answers."""
     return sorted((part for part in parts if isinstance(part, End)), key=lambda end: end.index)
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Returns the text of one answer."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))

@@ -156,7 +156,6 @@ def _speaker(item: InputItem) -> str:
 
 
 def is_empty(message: PlainMessage) -> bool:
-    """Whether the message is an empty answer."""
     return message.role == "assistant" and not message.tool_calls and not message.content.strip()
 
 

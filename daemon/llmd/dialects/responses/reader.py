@@ -93,7 +93,6 @@ def _prompt(wanted: ResponseRequest, there: Offered, before: Sequence[PlainMessa
 
 
 def _variables(wanted: ResponseRequest) -> dict[str, Any]:
-    """Returns the template's variables."""
     effort = wanted.reasoning.effort if wanted.reasoning is not None else None
     return {**thinking_variables(effort, wanted.enable_thinking), **(wanted.chat_template_kwargs or {})}
 

@@ -105,7 +105,6 @@ class ResponseStore:
         return owned.responses.get(id) if owned is not None else None
 
     def find_item(self, owner: int, id: str) -> bytes | None:
-        """Returns an item of any of the owner's responses."""
         owned = self._owners.get(owner)
         found = owned.items.get(id) if owned is not None else None
         return found.output[id] if found is not None else None
@@ -130,7 +129,6 @@ class ResponseStore:
         return [response for owned in self._owners.values() for response in owned.responses.values()]
 
     def use(self, response: StoredResponse) -> None:
-        """Marks the response as used."""
         if self.find(response.owner, response.id) is response:
             self._owners[response.owner].responses.move_to_end(response.id)
 

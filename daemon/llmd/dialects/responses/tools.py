@@ -16,9 +16,9 @@ from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ...http.decode import decoded
 from ..conversation import only_server_tools
-from ..custom_tools import Grammar, custom_tool
+from ..custom_tools import Grammar, OfferedFunction, custom_tool
 from ..reading import choice_among, choice_by_word
-from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, ToolKind
+from .wire.request import ChosenTool, CustomTool, NamespaceTool, ToolKind
 
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")
@@ -28,8 +28,6 @@ _RUN_BY_CLIENTS = ("local_shell", "shell", "apply_patch", "computer", "computer_
 
 @dataclass(frozen=True, slots=True)
 class ToolName:
-    """The client's name of a tool."""
-
     name: str
     namespace: str | None = None
     is_custom: bool = False
@@ -37,8 +35,6 @@ class ToolName:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The tools of one request."""
-
     tools: tuple[Tool, ...] = ()
     names: dict[str, ToolName] = field(default_factory=dict)
     """Names by the names that the model has for the tools."""
@@ -72,7 +68,7 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
         at = f"{path}[{n}]"
         kind = decoded(bytes(raw), ToolKind, at).type
         if kind == "function":
-            function = decoded(bytes(raw), FunctionTool, at)
+            function = decoded(bytes(raw), OfferedFunction, at)
             called = called_as(function.name, namespace)
             yield tool_of(at, called, function.description, function.parameters), ToolName(function.name, namespace)
         elif kind == "custom":

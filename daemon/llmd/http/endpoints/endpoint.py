@@ -41,7 +41,6 @@ class Endpoint:
 
     @property
     def codes(self) -> frozenset[str]:
-        """Codes of all errors that it may answer."""
         keyed = () if self.is_public else KEYED
         return frozenset((*EVERYWHERE, *keyed, *(BODY if self.takes else ()), *self.failures))
 

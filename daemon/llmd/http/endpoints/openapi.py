@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -68,34 +69,21 @@ def _operation(row: Endpoint) -> dict[str, Any]:
 
 
 def _parameters(row: Endpoint) -> list[dict[str, Any]]:
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in _PARAMETER.findall(row.path)
-    ]
+    found = [_parameter("path", name) for name in _PARAMETER.findall(row.path)]
     if row.path.startswith(_SESSION):
-        description = "Where several owners have a session of this id: one of them, as the list shows it."
-        parameters.append(
-            {
-                "name": "owner",
-                "in": "query",
-                "required": False,
-                "description": description,
-                "schema": {"type": "string"},
-            }
-        )
+        about = "Where several owners have a session of this id: one of them, as the list shows it."
+        found.append(_parameter("query", "owner", about))
     if row.generates:
-        description = "The session this request continues. Also read: " + ", ".join(names[0] for names in HEADERS[1:])
-        schema = {"type": "string", "minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX, "pattern": "^[!-~]*$"}
-        parameters.append(
-            {
-                "name": "X-LLM-Session-Id",
-                "in": "header",
-                "required": False,
-                "description": description,
-                "schema": schema,
-            }
-        )
-    return parameters
+        about = "The session this request continues. Also read: " + ", ".join(names[0] for names in HEADERS[1:])
+        bounds = {"minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX, "pattern": "^[!-~]*$"}
+        found.append(_parameter("header", "X-LLM-Session-Id", about, bounds))
+    return found
+
+
+def _parameter(place: str, name: str, about: str = "", bounds: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": name, "in": place, "required": place == "path"}
+    described = {"description": about} if about else {}
+    return {**found, **described, "schema": {"type": "string", **(bounds or {})}}
 
 
 def _success(row: Endpoint) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import msgspec
 
 from ....core import limits
 from ....http.parameters import UNBOUNDED, accepts, note, refuses
-from ...custom_tools import AnyText
+from ...custom_tools import AnyText, OfferedFunction
 from ...custom_tools import Grammar as ToolGrammar
 from ...members import (
     NOT_SHOWN,
@@ -87,12 +87,6 @@ class Message(msgspec.Struct, frozen=True):
     """The same as in a part."""
 
 
-class ChatFunction(msgspec.Struct, frozen=True):
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
 class ChatGrammar(msgspec.Struct, frozen=True, tag="grammar"):
     grammar: ToolGrammar
 
@@ -109,7 +103,7 @@ class ChatTool(msgspec.Struct, frozen=True):
     """A tool; one of another type than function or custom is not offered to the model."""
 
     type: str | None = None
-    function: ChatFunction | None = None
+    function: OfferedFunction | None = None
     custom: ChatCustomTool | None = None
 
     @property
@@ -313,7 +307,7 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
         "function, function: {name}} or {type: custom, custom: {name}}: this tool. {type: allowed_tools, "
         "allowed_tools: {mode, tools}}: only the listed tools, with mode auto or required.")] = None  # fmt: skip
     parallel_tool_calls: ParallelToolCalls = None
-    functions: Annotated[list[ChatFunction] | None, note(
+    functions: Annotated[list[OfferedFunction] | None, note(
         "Old form of tools: the answer has at most one call, as function_call.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     function_call: Annotated[Literal["auto", "none"] | NamedFunction | None, note(

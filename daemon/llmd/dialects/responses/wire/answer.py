@@ -19,10 +19,7 @@ class LikelyToken(msgspec.Struct, frozen=True, gc=False):
     logprob: float
 
 
-class TextToken(msgspec.Struct, frozen=True, gc=False):
-    token: str
-    bytes: list[int]
-    logprob: float
+class TextToken(LikelyToken, frozen=True, gc=False):
     top_logprobs: list[LikelyToken]
 
 
@@ -56,21 +53,19 @@ class OutputReasoning(msgspec.Struct, frozen=True, kw_only=True, tag="reasoning"
     encrypted_content: str | UnsetType = UNSET
 
 
-class OutputFunctionCall(msgspec.Struct, frozen=True, kw_only=True, tag="function_call"):
+class _OutputCall(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     status: ItemStatus
     call_id: str
     name: str
     namespace: str | UnsetType = UNSET
+
+
+class OutputFunctionCall(_OutputCall, frozen=True, kw_only=True, tag="function_call"):
     arguments: str
 
 
-class OutputCustomCall(msgspec.Struct, frozen=True, kw_only=True, tag="custom_tool_call"):
-    id: str
-    status: ItemStatus
-    call_id: str
-    name: str
-    namespace: str | UnsetType = UNSET
+class OutputCustomCall(_OutputCall, frozen=True, kw_only=True, tag="custom_tool_call"):
     input: str
 
 

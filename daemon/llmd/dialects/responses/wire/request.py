@@ -102,12 +102,6 @@ class ToolKind(msgspec.Struct, frozen=True):
     type: str
 
 
-class FunctionTool(msgspec.Struct, frozen=True):
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
 class CustomGrammar(Grammar, frozen=True, tag="grammar"):
     """The grammar of a custom tool."""
 
