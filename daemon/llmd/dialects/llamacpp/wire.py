@@ -8,17 +8,7 @@ import msgspec
 
 from ...core import limits
 from ...http.parameters import UNBOUNDED, accepts, note, refuses
-from ..members import (
-    CachePrompt,
-    Grammar,
-    IgnoreEos,
-    JsonSchema,
-    Model,
-    NProbs,
-    SessionId,
-    Stop,
-    Stream,
-)
+from .. import members
 from ..sampling import EverySampling
 from ..timings import Timings
 
@@ -42,19 +32,19 @@ from ..timings import Timings
 class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The members that completions and infill share."""
 
-    model: Model = None
-    stream: Stream = None
-    session_id: SessionId = None
+    model: members.Model = None
+    stream: members.Stream = None
+    session_id: members.SessionId = None
     n_predict: Annotated[int | None, note(
         "Maximum tokens of the answer. 0: process the prompt only. Negative: no limit.")] = None  # fmt: skip
-    stop: Stop = None
+    stop: members.Stop = None
     logit_bias: Annotated[dict[int, float] | list[tuple[int, float]] | None, note(
         "Biases of tokens, from -100 to 100: an object from token id to bias, or a list of pairs.")] = None  # fmt: skip
-    ignore_eos: IgnoreEos = None
-    cache_prompt: CachePrompt = None
-    grammar: Grammar = None
-    json_schema: JsonSchema = None
-    n_probs: NProbs = None
+    ignore_eos: members.IgnoreEos = None
+    cache_prompt: members.CachePrompt = None
+    grammar: members.Grammar = None
+    json_schema: members.JsonSchema = None
+    n_probs: members.NProbs = None
     return_tokens: Annotated[bool | None, note("true: return the token ids of the answer.")] = None
     response_fields: Annotated[list[str] | None, note(
         "Paths of the members to return, such as timings/prompt_n. Default: all members.")] = None  # fmt: skip

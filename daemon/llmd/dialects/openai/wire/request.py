@@ -8,28 +8,10 @@ import msgspec
 
 from ....core import limits
 from ....http.parameters import UNBOUNDED, accepts, note, refuses
+from ... import members
 from ...custom_tools import AnyText, OfferedFunction
 from ...custom_tools import Grammar as ToolGrammar
-from ...members import (
-    NOT_SHOWN,
-    CachePrompt,
-    Dimensions,
-    EnableThinking,
-    Grammar,
-    History,
-    IgnoreEos,
-    JsonSchema,
-    Metadata,
-    Model,
-    NProbs,
-    ParallelToolCalls,
-    PromptCacheKey,
-    SessionId,
-    Stop,
-    Stream,
-    TemplateVariables,
-    TopLogprobs,
-)
+from ...members import NOT_SHOWN
 from ...sampling import EverySampling
 
 
@@ -99,30 +81,28 @@ class ChatCustomTool(msgspec.Struct, frozen=True):
     format: AnyText | ChatGrammar | None = None
 
 
-class ChatTool(msgspec.Struct, frozen=True):
-    """A tool; one of another type than function or custom is not offered to the model."""
-
+class _Typed(msgspec.Struct, frozen=True):
     type: str | None = None
-    function: OfferedFunction | None = None
-    custom: ChatCustomTool | None = None
 
     @property
     def kind(self) -> str:
         return self.type or "function"
+
+
+class ChatTool(_Typed, frozen=True):
+    """A tool; one of another type than function or custom is not offered to the model."""
+
+    function: OfferedFunction | None = None
+    custom: ChatCustomTool | None = None
 
 
 class NamedFunction(msgspec.Struct, frozen=True):
     name: str
 
 
-class NamedTool(msgspec.Struct, frozen=True):
-    type: str | None = None
+class NamedTool(_Typed, frozen=True):
     function: NamedFunction | None = None
     custom: NamedFunction | None = None
-
-    @property
-    def kind(self) -> str:
-        return self.type or "function"
 
 
 class AllowedTools(msgspec.Struct, frozen=True):
@@ -157,7 +137,7 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     json_object: Annotated[bool | None, note("true: the answer must be a JSON object.")] = None
     regex: Annotated[str | None, note("A regular expression that the whole answer must match.")] = None
     choice: Annotated[list[str] | None, note("Texts from which the model chooses its answer.")] = None
-    grammar: Grammar = None
+    grammar: members.Grammar = None
 
 
 class Thinking(msgspec.Struct, frozen=True):
@@ -209,8 +189,8 @@ _SCHEMA = str | dict[str, Any] | None
     mm_processor_kwargs=("input or output other than text", {}),
 )
 class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    model: Model = None
-    stream: Stream = None
+    model: members.Model = None
+    stream: members.Stream = None
     stream_options: Annotated[StreamOptions | None, note(
         "include_usage: the last chunk has usage and session. continuous_usage_stats, together with include_usage: "
         "every chunk from the first text on has the usage so far.")] = None  # fmt: skip
@@ -220,7 +200,7 @@ class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown
     best_of: Annotated[int | None, note(
         f"1 to {limits.ANSWERS_MAX} answers are generated, and the n with the highest mean log probability returned. "
         "Not with stream.", minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
-    n_probs: NProbs = None
+    n_probs: members.NProbs = None
     return_token_ids: Annotated[bool | None, note("true: return prompt_token_ids, and token_ids in each choice.")] = (
         None
     )
@@ -232,14 +212,14 @@ class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown
         "true: return llama.cpp's timings, in a stream in every chunk from the first text on.")] = None  # fmt: skip
     include_stop_str_in_output: Annotated[bool | None, note(
         "true: the answer includes the stop text that ended it.")] = None  # fmt: skip
-    session_id: SessionId = None
-    prompt_cache_key: PromptCacheKey = None
-    metadata: Metadata = None
+    session_id: members.SessionId = None
+    prompt_cache_key: members.PromptCacheKey = None
+    metadata: members.Metadata = None
     max_tokens: Annotated[int | None, note(
         "Maximum tokens of the answer; -1: no limit. The context limits the answer in any case.")] = None  # fmt: skip
     n_predict: Annotated[int | None, note(
         "Other name of max_tokens. 0: process the prompt only.")] = None  # fmt: skip
-    stop: Stop = None
+    stop: members.Stop = None
     stop_token_ids: Annotated[list[int] | None, note(
         f"Up to {limits.STOP_TOKENS_MAX} tokens that end the answer as the model's own end does.",
         maxItems=limits.STOP_TOKENS_MAX)] = None  # fmt: skip
@@ -251,8 +231,8 @@ class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown
     typ_p: Annotated[float | None, note("Other name of typical_p.")] = None
     logit_bias: Annotated[dict[int, float] | None, note(
         "Biases of tokens, from -100 to 100, by token id.", maxProperties=limits.LOGIT_BIASES_MAX)] = None  # fmt: skip
-    ignore_eos: IgnoreEos = None
-    cache_prompt: CachePrompt = None
+    ignore_eos: members.IgnoreEos = None
+    cache_prompt: members.CachePrompt = None
     response_format: Annotated[ResponseFormat | None, note(
         "Output format of the answer. {type: json_object}: a JSON object. {type: json_schema, json_schema: "
         "{schema, strict}}: JSON that matches the schema. With strict, llmd refuses a schema that it cannot "
@@ -260,8 +240,8 @@ class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown
         "type: the same with strict. A request can have only one of response_format, json_schema, grammar, "
         "structured_outputs and guided_*.")
     ] = None  # fmt: skip
-    json_schema: JsonSchema = None
-    grammar: Grammar = None
+    json_schema: members.JsonSchema = None
+    grammar: members.Grammar = None
     structured_outputs: Annotated[StructuredOutputs | None, note(
         "Output format of the answer: one of json (a schema), json_object, regex, choice (a list of texts), "
         "grammar.")] = None  # fmt: skip
@@ -306,7 +286,7 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
         "Which tools the answer calls. auto: the model decides. none: no tool. required: at least one tool. {type: "
         "function, function: {name}} or {type: custom, custom: {name}}: this tool. {type: allowed_tools, "
         "allowed_tools: {mode, tools}}: only the listed tools, with mode auto or required.")] = None  # fmt: skip
-    parallel_tool_calls: ParallelToolCalls = None
+    parallel_tool_calls: members.ParallelToolCalls = None
     functions: Annotated[list[OfferedFunction] | None, note(
         "Old form of tools: the answer has at most one call, as function_call.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
@@ -316,9 +296,9 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
         "true: return the log probability of each token of the answer, from the model's distribution before the "
         "samplers.")
     ] = None  # fmt: skip
-    top_logprobs: TopLogprobs = None
-    chat_template_kwargs: TemplateVariables = None
-    enable_thinking: EnableThinking = None
+    top_logprobs: members.TopLogprobs = None
+    chat_template_kwargs: members.TemplateVariables = None
+    enable_thinking: members.EnableThinking = None
     reasoning_effort: Annotated[str | None, note(
         "Sets the template variable reasoning_effort. none also sets enable_thinking to false.")] = None  # fmt: skip
     thinking: Annotated[Thinking | None, note(
@@ -339,7 +319,7 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     continue_final_message: Annotated[bool | None, note(
         "true: the answer continues the last message, which must be the assistant's, and has only the new text. "
         "Default: a last message of the assistant is a finished turn.")] = None  # fmt: skip
-    history: History = None
+    history: members.History = None
 
 
 class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
@@ -366,10 +346,10 @@ class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
 class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Annotated[str | list[int | str | list[int]], note(
         "A text, token ids, or a list of either.", UNBOUNDED, maxItems=limits.EMBEDDING_TEXTS_MAX)]  # fmt: skip
-    model: Model = None
+    model: members.Model = None
     encoding_format: Annotated[Literal["float", "base64"] | None, note(
         "float, or base64 of float32 in little-endian order.")] = None  # fmt: skip
-    dimensions: Dimensions = None
+    dimensions: members.Dimensions = None
 
 
 REQUESTS = {

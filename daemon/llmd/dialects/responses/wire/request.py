@@ -8,22 +8,9 @@ import msgspec
 
 from ....core import limits
 from ....http.parameters import UNBOUNDED, accepts, note, refuses
+from ... import members
 from ...custom_tools import AnyText, Grammar
-from ...members import (
-    NOT_SHOWN,
-    CachePrompt,
-    EnableThinking,
-    History,
-    IgnoreEos,
-    Model,
-    ParallelToolCalls,
-    PromptCacheKey,
-    SessionId,
-    Stop,
-    Stream,
-    TemplateVariables,
-    TopLogprobs,
-)
+from ...members import NOT_SHOWN
 from ...sampling import OF_RESPONSES, samples
 
 # --- items -----------------------------------------------------------------------------------------------------------
@@ -174,8 +161,8 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     instructions: Annotated[
         str | None, note("System message before all other messages.", limits.JSON_TEXT_BYTES_MAX)
     ] = None
-    model: Model = None
-    stream: Stream = None
+    model: members.Model = None
+    stream: members.Stream = None
     store: Annotated[bool | None, note("false: do not store the response. Default: true.")] = None
     previous_response_id: Annotated[str | None, note(
         "Id of a stored response. The conversation up to and including that response precedes the input. The "
@@ -187,7 +174,7 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChosenTool | None, note(
         "Which tools the answer calls: auto, none, required, one tool, or allowed_tools.")] = None  # fmt: skip
-    parallel_tool_calls: ParallelToolCalls = None
+    parallel_tool_calls: members.ParallelToolCalls = None
     text: Annotated[TextAsked | None, note(
         "format: output format, json_object or json_schema. verbosity is ignored.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
@@ -203,17 +190,17 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     metadata: Annotated[dict[str, Any] | None, note(
         "metadata.session_id names the session if no other field or header does. The response has the same "
         "metadata.")] = None  # fmt: skip
-    session_id: SessionId = None
-    prompt_cache_key: PromptCacheKey = None
+    session_id: members.SessionId = None
+    prompt_cache_key: members.PromptCacheKey = None
     max_output_tokens: Annotated[int | None, note(
         "Maximum tokens of the answer. The context limits the answer in any case.")] = None  # fmt: skip
-    top_logprobs: TopLogprobs = None
-    stop: Stop = None
-    ignore_eos: IgnoreEos = None
-    cache_prompt: CachePrompt = None
-    enable_thinking: EnableThinking = None
-    chat_template_kwargs: TemplateVariables = None
-    history: History = None
+    top_logprobs: members.TopLogprobs = None
+    stop: members.Stop = None
+    ignore_eos: members.IgnoreEos = None
+    cache_prompt: members.CachePrompt = None
+    enable_thinking: members.EnableThinking = None
+    chat_template_kwargs: members.TemplateVariables = None
+    history: members.History = None
 
 
 REQUESTS = {"responses": ResponseRequest}
