@@ -187,7 +187,7 @@ def test_help_teaches_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_name_that_is_none_gets_the_nearest(tmp_path: Path) -> None:
-    see = "; the options are in: llmd --help"
+    see = "; llmd --help lists all options"
     file = tmp_path / "llmd.toml"
     file.write_text("ctx_sise = 1")
     for arguments, message in (
@@ -210,9 +210,9 @@ def test_a_name_that_is_none_gets_the_nearest(tmp_path: Path) -> None:
 def test_a_variable_that_is_no_option_is_remarked_on() -> None:
     environment = dict.fromkeys(["LLMD_PROT", "LLMD_PORT", "LLMD_JOBS", "PORT", "LLMD_ZZZ", "llmd_port"], "1")
     assert config_reader.remarks(environment) == [
-        "the environment has LLMD_PROT, which is not an option (did you mean LLMD_PORT?); the options are in: "
-        "llmd --help",
-        "the environment has LLMD_ZZZ, which is not an option; the options are in: llmd --help",
+        "the environment has LLMD_PROT, which is not an option (did you mean LLMD_PORT?); llmd --help lists all "
+        "options",
+        "the environment has LLMD_ZZZ, which is not an option; llmd --help lists all options",
     ]
 
 

@@ -157,7 +157,7 @@ def test_a_stream_without_its_end_is_a_broken_daemon(daemon: FakeDaemon) -> None
     daemon.route(CHAT, stop)
     done = llmctl(daemon, "chat", "--session", "a", lines="one\n")
     assert done.returncode == 3
-    assert "broke off" in done.stderr and "journalctl" in done.stderr
+    assert "in the middle of an answer" in done.stderr and "journalctl" in done.stderr
 
 
 def test_an_interrupt_stops_a_script_and_not_only_its_question(daemon: FakeDaemon, tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_errors_leave_a_person_in_the_chat(daemon: FakeDaemon, person: Person) -
     daemon.route(CHAT, echo)
     person.wait_for("> ")
     person.type("/nonsense\n")
-    person.wait_for("no such command: /nonsense")
+    person.wait_for("/nonsense is not a command")
     person.type("/help\n")
     person.wait_for("Ctrl-C stops an answer")
     person.type("two\n")
@@ -345,7 +345,7 @@ def test_a_full_context_has_advice(daemon: FakeDaemon, person: Person) -> None:
     daemon.route(CHAT, lambda exchange: exchange.refuse(400, "context_length_exceeded", "Please shorten the prompt."))
     person.wait_for("> ")
     person.type("one\n")
-    person.wait_for("Please shorten the prompt. /reset begins anew.")
+    person.wait_for("Please shorten the prompt. /reset starts a new conversation.")
 
 
 def test_a_closed_window_closes_its_session(daemon: FakeDaemon, tmp_path: Path) -> None:
@@ -400,7 +400,10 @@ def test_reasoning_can_be_hidden(daemon: FakeDaemon) -> None:
 def test_a_question_whose_answer_was_cut_off_in_thought_is_kept(daemon: FakeDaemon) -> None:
     daemon.route(CHAT, thinking(thought("Let me see. Tw"), reason="length"))
     done = llmctl(daemon, "chat", "--session", "a", lines="2+2\n")
-    assert done.stdout == "" and "no answer: cut off at its length while thinking. The question is kept" in done.stderr
+    assert (
+        done.stdout == ""
+        and "no answer: the length limit was reached during the reasoning. The question is kept" in done.stderr
+    )
     llmctl(daemon, "chat", "--session", "a", lines="well?\n")
     assert asked(daemon)[-1]["messages"] == [{"role": "user", "content": "2+2"}, {"role": "user", "content": "well?"}]
 
@@ -408,7 +411,7 @@ def test_a_question_whose_answer_was_cut_off_in_thought_is_kept(daemon: FakeDaem
 def test_a_question_whose_answer_never_began_is_kept(daemon: FakeDaemon) -> None:
     daemon.route(CHAT, thinking(reason="length"))
     done = llmctl(daemon, "chat", "--session", "a", lines="2+2\n")
-    assert "no answer: cut off at its length. The question is kept" in done.stderr
+    assert "no answer: the length limit was reached. The question is kept" in done.stderr
     llmctl(daemon, "chat", "--session", "a", lines="well?\n")
     assert len(asked(daemon)[-1]["messages"]) == 2
 
@@ -476,6 +479,6 @@ def test_what_is_noted_of_an_answer_begins_on_a_line_of_its_own(daemon: FakeDaem
     person.wait_for("generated]")
     llmctl(daemon, "chat", "--session", "desk", lines="other\n")  # another chat in the same session
     person.type("two\n")
-    assert person.wait_for("[another chat goes on in session desk").endswith("TWO\r\n\x1b[2m")
+    assert person.wait_for("[another chat uses session desk").endswith("TWO\r\n\x1b[2m")
     person.type("\x04")
     assert person.leave() == 0

@@ -88,7 +88,7 @@ def test_what_the_daemon_has_lost_is_told_again(daemon: FakeDaemon, state: str) 
         daemon.route("GET /v1/sessions/desk", {"id": "desk", "state": state, "tokens": 0, "requests": 1})
     done = llmctl(daemon, "chat", "--session", "desk", lines="two\nthree\n")
     assert last_contents(daemon) == ["one", "ONE", "two", "TWO", "three"]
-    said = "[the daemon no longer holds session desk: it reads 1 turn again]"
+    said = "[llmd no longer holds session desk and prefills 1 turn again]"
     assert done.stderr.splitlines()[0] == said and done.stderr.count(said) == 1
     assert files(home(daemon)) == ["one ONE two TWO three THREE"]
 
@@ -99,7 +99,7 @@ def test_a_reset_from_elsewhere_sets_the_conversation_aside(daemon: FakeDaemon) 
     done = llmctl(daemon, "chat", "--session", "desk", lines="two\n")
     assert last_contents(daemon) == ["two"]
     assert files(home(daemon)) == ["one ONE", "two TWO"]
-    assert "session desk was reset; what was said in it before lies in " in done.stderr
+    assert "session desk was reset; its earlier conversation was moved to " in done.stderr
     aside = Path(done.stderr.splitlines()[0].rpartition(" ")[2].removesuffix("]"))
     assert json.loads(aside.read_bytes())["session"] == "desk"
 
@@ -123,7 +123,7 @@ def test_a_conversation_travels_with_its_label(daemon: FakeDaemon) -> None:
     llmctl(daemon, "chat", "--session", "desk", lines="never saved\n")
     llmctl(daemon, "chat", "--session", "d", lines="replaced\n")
     done = llmctl(daemon, "sessions", "load", "L", "--as", "d")
-    assert done.returncode == 0 and "llmctl: the conversation that was kept there lies in " in done.stderr
+    assert done.returncode == 0 and "llmctl: the earlier conversation was moved to " in done.stderr
     assert Path(done.stderr.split()[-1]).exists()
     llmctl(daemon, "chat", "--session", "d", lines="two\n")
     assert last_contents(daemon) == ["one", "ONE", "two"]
@@ -159,10 +159,10 @@ def test_what_cannot_be_kept_is_said_once_and_ends_nothing(daemon: FakeDaemon) -
     (home(daemon) / "llmd").write_text("a file where a folder should be")
     done = llmctl(daemon, "chat", "--session", "desk", lines="one\ntwo\n")
     assert (done.returncode, done.stdout) == (0, "ONE\nTWO\n")
-    assert done.stderr.count("[the conversation is not kept: ") == 1
+    assert done.stderr.count("[could not store the conversation: ") == 1
     daemon.route("POST /v1/sessions/desk/rename", {"id": "new"})
     done = llmctl(daemon, "sessions", "rename", "desk", "new")
-    assert (done.returncode, done.stdout) == (0, "Renamed desk to new.\n")
+    assert (done.returncode, done.stdout) == (0, "Session desk renamed to new.\n")
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_a_damaged_file_is_set_aside_and_said(folder: Path, content: bytes) -> N
     conversation_files.save(SOCKET, "desk", said("a1"))
     (path,) = (folder / "llmd" / "chats").iterdir()
     path.write_bytes(content)
-    with pytest.raises(conversation_files.DiskFailed, match="is damaged; it lies in"):
+    with pytest.raises(conversation_files.DiskFailed, match="is damaged and was moved to"):
         conversation_files.load(SOCKET, "desk")
     (aside,) = (folder / "llmd" / "chats").iterdir()
     assert aside != path and aside.read_bytes() == content

@@ -69,7 +69,7 @@ def test_status(daemon: Daemon) -> None:
     done = daemon.llmctl("status")
     assert (done.returncode, done.stderr) == (EXIT_OK, "")
     assert f"pid {daemon.process.pid}, ready" in done.stdout
-    assert "1 of 3 places used; when full: refuse" in done.stdout
+    assert "1 of 3 slots used; when full: refuse" in done.stdout
     assert re.search(r"starts +\d+ new", done.stdout)
 
 
@@ -87,7 +87,7 @@ def test_models(daemon: Daemon) -> None:
 def test_chat_reports_what_was_reused(daemon: Daemon) -> None:
     done = daemon.chat("work", "hello", "and again")
     first, second = done.stderr.splitlines()
-    assert re.fullmatch(r"\[\d+ new tokens, 0 reused \(new\), \d+ generated(, cut at its length)?\]", first)
+    assert re.fullmatch(r"\[\d+ new tokens, 0 reused \(new\), \d+ generated(, ended by the length limit)?\]", first)
     reused = re.search(r", (\d+) reused \((exact_prefix|rewind)\)", second)
     assert reused and int(reused[1]) > 0
 

@@ -60,10 +60,10 @@ def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("GET /v1/sessions", {"data": [session(), fresh | {"last": None}], "places": PLACES})
     assert run(daemon, "sessions", "list") == EXIT_OK
     assert capsys.readouterr().out.splitlines() == [
-        "ID     STATE  TOKENS  TIMELINES  REUSED  REQUESTS  LAST START    USED    PINNED",
-        "desk   idle    1,234          1    75 %         7  exact_prefix  3m ago  -",
-        "other  empty       0          1       -         0  -             3m ago  -",
-        "2 of 8 places used, 3 parked; when full: park",
+        "ID     STATE  TOKENS  BRANCHES  REUSED  REQUESTS  LAST START    USED    PINNED",
+        "desk   idle    1,234         1    75 %         7  exact_prefix  3m ago  -",
+        "other  empty       0         1       -         0  -             3m ago  -",
+        "2 of 8 slots used, 3 parked; when full: park",
     ]
 
 
@@ -78,7 +78,7 @@ def test_what_is_being_read_counts(daemon: FakeDaemon, capsys: pytest.CaptureFix
     assert " 0 % " in capsys.readouterr().out.splitlines()[1]
     daemon.route("GET /v1/sessions/desk", busy)
     run(daemon, "sessions", "show", "desk")
-    assert "400 tokens consumed, 100 reused, 19,600 being read" in capsys.readouterr().out
+    assert "400 tokens prefilled, 100 reused, 19,600 still to process" in capsys.readouterr().out
 
 
 def test_list_shows_owners_when_there_are_several(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +92,7 @@ def test_list_shows_owners_when_there_are_several(daemon: FakeDaemon, capsys: py
 def test_list_of_nothing(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("GET /v1/sessions", {"data": [], "places": PLACES | {"named_used": 0, "parked": 0}})
     run(daemon, "sessions", "list")
-    assert capsys.readouterr().out == "no sessions\n0 of 8 places used; when full: park\n"
+    assert capsys.readouterr().out == "no sessions\n0 of 8 slots used; when full: park\n"
 
 
 def test_list_is_what_sessions_alone_means(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,14 +131,14 @@ def test_the_beginning_of_an_id_will_do(daemon: FakeDaemon, given: str, capsys: 
         daemon.route(f"GET /v1/sessions/{missing}/explain", _nobody)
     daemon.route(f"GET /v1/sessions/{path}/explain", {"id": "found", "owner": 0, "turns": []})
     assert run(daemon, "sessions", "explain", given) == EXIT_OK
-    assert capsys.readouterr().out == "found: no turn since the daemon started\n"
+    assert capsys.readouterr().out == "found: no turn since llmd started\n"
 
 
 def test_a_beginning_of_several_ids_names_none(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("GET /v1/sessions", {"data": [session(id="ab1"), session(id="ab2")], "places": PLACES})
     daemon.route("POST /v1/sessions/ab/park", _nobody)
     assert run(daemon, "sessions", "park", "ab") == EXIT_NOT_FOUND
-    assert "several ids begin with it: ab1, ab2." in capsys.readouterr().err
+    assert "several ids begin with these characters: ab1, ab2." in capsys.readouterr().err
 
 
 def test_what_destroys_wants_the_whole_id(daemon: FakeDaemon) -> None:
@@ -151,7 +151,7 @@ def test_what_destroys_wants_the_whole_id(daemon: FakeDaemon) -> None:
 def test_a_fork_beyond_the_end_says_how_much_there_is(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("POST /v1/sessions/desk/fork", session(id="try", tokens=23))
     run(daemon, "sessions", "fork", "desk", "try", "--at", "99999")
-    assert capsys.readouterr().out == "Session try begins with 23 tokens of desk, all that it holds.\n"
+    assert capsys.readouterr().out == "Session try has 23 tokens of desk, all of its tokens.\n"
 
 
 def _nobody(exchange: Exchange) -> None:
@@ -200,7 +200,7 @@ def test_a_session_that_was_not_there_is_told(
 ) -> None:
     daemon.route(request_line, {"id": "desk", was_there: False})
     assert run(daemon, "sessions", verb, "desk") == EXIT_NOT_FOUND
-    assert capsys.readouterr().out == "There was no session desk.\n"
+    assert capsys.readouterr().out == "Session desk did not exist.\n"
 
 
 def test_an_owner_can_be_named(daemon: FakeDaemon) -> None:
@@ -255,10 +255,10 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         "llmd         0.1.0, pid 42, ready",
         "model        tiny",
-        "sessions     2 of 8 places used, 3 parked; when full: park",
+        "sessions     2 of 8 slots used, 3 parked; when full: park",
         "requests     2 running, 0 waiting; 5 end, 1 cancelled",
         "starts       6 exact_prefix",
-        "prompts      100 tokens consumed, 300 reused",
+        "prompts      100 tokens prefilled, 300 reused",
         "answers      55 tokens",
         "first token  250.0 ms each",
         "next token   none yet",
@@ -286,7 +286,8 @@ def test_status_of_a_disk_that_refuses_states(daemon: FakeDaemon, capsys: pytest
     storage = {**STORAGE, "disk_refuses": True}
     daemon.route("GET /v1/sessions", {"data": [], "places": PLACES, "storage": storage})
     assert run(daemon, "status") == EXIT_OK
-    said = "disk         3.0 MiB of 20 GiB, full or failing: parked states without memory are dropped"
+    disk = "3.0 MiB of 20 GiB; the disk is full or fails: parked states that do not fit into memory are dropped"
+    said = f"disk         {disk}"
     assert said in capsys.readouterr().out.splitlines()
 
 
@@ -360,7 +361,7 @@ def test_only_a_name_needs_the_daemon(daemon: FakeDaemon) -> None:
 
 def test_tokens_without_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ctl.main(["--socket", str(tmp_path / "none"), "sessions", "show", "desk", "--tokens"]) == EXIT_ABSENT
-    assert "no shared segment" in capsys.readouterr().err
+    assert "session table" in capsys.readouterr().err
 
 
 def test_tokens_of_a_daemon_that_died(
@@ -368,4 +369,4 @@ def test_tokens_of_a_daemon_that_died(
 ) -> None:
     monkeypatch.setattr(resident.Resident, "is_daemon_alive", False)
     assert ctl.main(["--socket", unserved, "sessions", "show", "desk", "--tokens"]) == EXIT_OK
-    assert f"its daemon (pid {os.getpid()}) is gone" in capsys.readouterr().err
+    assert f"llmd (pid {os.getpid()}) has ended" in capsys.readouterr().err

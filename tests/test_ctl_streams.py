@@ -219,7 +219,7 @@ def test_json_of_another_form(daemon: FakeDaemon, verb: str, body: str) -> None:
             daemon.route(request, body)
     done = run(daemon, verb)
     assert done.returncode == EXIT_ABSENT
-    assert "what answers at" in lines_of(done.stderr)[0]
+    assert "the program that answers at" in lines_of(done.stderr)[0]
 
 
 @pytest.mark.parametrize("data", [{"choices": 5}, {"choices": [5]}, {"choices": [{"delta": {"content": 5}}]}])
@@ -232,7 +232,7 @@ def test_a_stream_of_another_form(daemon: FakeDaemon, data: Json) -> None:
     daemon.route(CHAT, nonsense)
     done = run(daemon, "chat --session a")
     assert done.returncode == EXIT_ABSENT
-    assert "what answers at" in lines_of(done.stderr)[0]
+    assert "the program that answers at" in lines_of(done.stderr)[0]
 
 
 def nonsense_of(seed: int) -> bytes:

@@ -29,16 +29,16 @@ def run(daemon: FakeDaemon, *arguments: str) -> int:
 
 
 VERBS: list[tuple[list[str], str, Json | None, str]] = [
-    (["fork", "a", "b"], "/v1/sessions/a/fork", {"session_id": "b"}, "Session b begins with 1,234 tokens of a"),
-    (["fork", "a", "b", "--at", "400"], "/v1/sessions/a/fork", {"session_id": "b", "at": 400}, "Session b begins"),
-    (["fork", "a", "b", "--replace"], "/v1/sessions/a/fork", {"session_id": "b", "replace": True}, "Session b begins"),
+    (["fork", "a", "b"], "/v1/sessions/a/fork", {"session_id": "b"}, "Session b has 1,234 tokens of a"),
+    (["fork", "a", "b", "--at", "400"], "/v1/sessions/a/fork", {"session_id": "b", "at": 400}, "Session b has"),
+    (["fork", "a", "b", "--replace"], "/v1/sessions/a/fork", {"session_id": "b", "replace": True}, "Session b has"),
     (["fork", "a", "b", "--at", "turn:3"], "/v1/sessions/a/fork", {"session_id": "b", "at": "turn:3"}, "Session b"),
     (["fork", "a", "b", "--at", "last_user", "--owner", "7"], "/v1/sessions/a/fork?owner=7",
-     {"session_id": "b", "at": "last_user"}, "Session b begins"),
+     {"session_id": "b", "at": "last_user"}, "Session b has"),
     (["park", "a/b"], "/v1/sessions/a%2Fb/park", None, "Session a/b parked with 1,234 tokens."),
     (["pin", "a"], "/v1/sessions/a/pin", {"pinned": True}, "Session a pinned."),
-    (["pin", "a", "--off"], "/v1/sessions/a/pin", {"pinned": False}, "Session a no longer pinned."),
-    (["rename", "a", "b"], "/v1/sessions/a/rename", {"session_id": "b"}, "Renamed a to b."),
+    (["pin", "a", "--off"], "/v1/sessions/a/pin", {"pinned": False}, "Session a unpinned."),
+    (["rename", "a", "b"], "/v1/sessions/a/rename", {"session_id": "b"}, "Session a renamed to b."),
     (["save", "a", "label"], "/v1/sessions/a/save", {"name": "label"}, "Session a saved as label, 1,234 tokens."),
     (["load", "label"], "/v1/sessions/label/load", {"name": "label"}, "Session label loaded from label"),
     (["load", "label", "--replace"], "/v1/sessions/label/load", {"name": "label", "replace": True}, "Session label"),
@@ -109,7 +109,7 @@ def test_a_story(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None
         "turn 1, 2m ago: checkpoint",
         "    Restored.",
         "    900 of 1,000 prompt tokens reused, 100 prefilled, 5 generated; end",
-        "    the histories part at token 900",
+        "    the prompt diverges from the session at token 900",
         '      after    "and\\nthen "',
         '      session  "apples␛[2J"',
         '      prompt   "pears"',
@@ -138,13 +138,13 @@ def test_what_is_not_known(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str
 def test_several_timelines_and_a_refusal(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     explained(daemon, turn(), turn(slot=5), turn(slot=None, reason=None, reason_text=None, outcome="refused"))
     said = capsys.readouterr().out
-    assert "turn 1, 2m ago, timeline in slot 3: checkpoint" in said and "timeline in slot 5" in said
+    assert "turn 1, 2m ago, branch in entry 3: checkpoint" in said and "branch in entry 5" in said
     assert "turn 3, 2m ago: refused" in said
 
 
 def test_no_turn(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     explained(daemon)
-    assert capsys.readouterr().out == "a: no turn since the daemon started\n"
+    assert capsys.readouterr().out == "a: no turn since llmd started\n"
 
 
 # --- what is saved ---------------------------------------------------------------------------------------------------
@@ -160,10 +160,10 @@ def test_what_is_saved_is_listed(daemon: FakeDaemon, capsys: pytest.CaptureFixtu
     assert row.split()[:3] == ["label", "1,234", "5,678"] and row.endswith("ann")
     assert without_state.split()[:3] == ["label", "1,234", "-"]
     assert run(daemon, "saved", "list", "--owner", "ann") == EXIT_OK
-    assert capsys.readouterr().out == "nothing is saved\n"
+    assert capsys.readouterr().out == "no saved sessions\n"
 
 
 def test_what_is_saved_is_removed(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("DELETE /v1/saved/a%2Fb", {"name": "a/b", "deleted": True})
     assert run(daemon, "saved", "remove", "a/b") == EXIT_OK
-    assert capsys.readouterr().out == "Removed a/b.\n"
+    assert capsys.readouterr().out == "Saved session a/b removed.\n"

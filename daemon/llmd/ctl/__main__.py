@@ -30,7 +30,7 @@ TIMEOUT_S_DEFAULT = 10.0
 ELSEWHERE = {
     "ps": "sessions list", "ls": "sessions list", "list": "sessions list", "top": "status", "run": "chat",
     "stop": "sessions close ID", "rm": "sessions close ID",
-    "pull": "models: llmd serves the one that it is started with",
+    "pull": "models: llmd serves one model, which its option --model sets",
 }  # fmt: skip
 """Verbs of Ollama and of Docker, and what does it here."""
 
@@ -54,7 +54,7 @@ class VerbParser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction) and value not in choices:
             elsewhere = ELSEWHERE.get(value) if self.prog == manual.PROGRAM else None
             meant = f" (did you mean {elsewhere}?)" if elsewhere else nearest(value, choices)
-            self.error(f"there is no verb {value}{meant}; the verbs are in: {self.prog} --help")
+            self.error(f"there is no verb {value}{meant}; {self.prog} --help lists all verbs")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
@@ -78,7 +78,7 @@ class VerbParser(argparse.ArgumentParser):
         return None
 
     def _about(self, strange: Sequence[str]) -> str:
-        return f"{unrecognized(strange, self._option_string_actions)}; the options are in: {self.prog} --help"
+        return f"{unrecognized(strange, self._option_string_actions)}; {self.prog} --help lists all options"
 
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
@@ -93,15 +93,15 @@ def shared_options(defaults: bool) -> argparse.ArgumentParser:
         "--socket",
         metavar="PATH",
         default=default(None),
-        help="the daemon's socket (else LLMD_SOCKET, else its default)",
+        help="unix socket of llmd (default: LLMD_SOCKET, else the socket of this user's llmd)",
     )
-    group.add_argument("--json", action="store_true", default=default(False), help="print the daemon's JSON")
+    group.add_argument("--json", action="store_true", default=default(False), help="print the answer of llmd as JSON")
     group.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds,
         default=default(None),
-        help="longest silence to wait (default: 10; none for chat, save, load, park and fork)",
+        help="maximum time to wait for output of llmd (default: 10; without limit for chat, save, load, park and fork)",
     )
     return parser
 
@@ -125,8 +125,10 @@ def parser() -> argparse.ArgumentParser:
     verbs = program.add_subparsers(title="verbs", metavar="VERB", required=True)
     for group in VERB_GROUPS:
         group.register(verbs, shared_options(defaults=False))
-    told = verbs.add_parser("help", help="what a verb does and takes", description="The same as VERB --help.")
-    told.add_argument("words", metavar="VERB", nargs="*", help="one, such as sessions fork; none: llmctl itself")
+    told = verbs.add_parser(
+        "help", help="show the help of a verb", description="Show the help of a verb, as VERB --help does."
+    )
+    told.add_argument("words", metavar="VERB", nargs="*", help="a verb, such as sessions fork (default: llmctl itself)")
     return program
 
 

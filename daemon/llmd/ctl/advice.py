@@ -9,30 +9,30 @@ import stat
 from llmd.ctl.client import DaemonAbsent
 
 SENTENCES = {
-    "missing": "there is no socket at {path}",
-    "refused": "{path} is there, but nobody listens on it: llmd has stopped",
-    "starting": "llmd at {path} is starting: it still loads its model",
+    "missing": "{path} does not exist",
+    "refused": "{path} exists, but no program listens on it: llmd has stopped",
+    "starting": "llmd at {path} is starting and still loads its model",
     "no_socket": "{path} is not a socket",
-    "unreachable": "{path} cannot be connected to: {detail}",
-    "forbidden": "{path} may not be used by this user",
+    "unreachable": "cannot connect to {path}: {detail}",
+    "forbidden": "this user has no permission to use {path}",
     "silent": "llmd at {path} did not answer in time",
-    "gone": "llmd at {path} broke off in the middle of its answer",
-    "foreign": "what answers at {path} is not llmd",
-    "segment_missing": "there is no shared segment of a daemon at {path}",
-    "segment_version": "the daemon at {path} writes its shared segment in another version",
-    "segment_forbidden": "the shared segment of the daemon at {path} may not be read by this user",
+    "gone": "llmd at {path} closed the connection in the middle of an answer",
+    "foreign": "the program that answers at {path} is not llmd",
+    "segment_missing": "the session table of llmd at {path} does not exist",
+    "segment_version": "the session table of llmd at {path} has another version",
+    "segment_forbidden": "this user has no permission to read the session table of llmd at {path}",
 }
 
 START = """\
-is llmd running?      systemctl status llmd    or, from a checkout:  ./build.sh serve
-is it another socket? llmctl --socket PATH, or LLMD_SOCKET=PATH"""
+check that llmd runs: systemctl status llmd    or, from a checkout:  ./build.sh serve
+use another socket:   llmctl --socket PATH, or LLMD_SOCKET=PATH"""
 BUSY = """\
-give it more time:    llmctl --timeout SECONDS
-look past its loop:   llmctl sessions show ID --tokens"""
-OTHER = "use its own llmctl:   the one installed beside llmd"
-ROOT = "be its owner:         sudo llmctl"
-CRASHED = "what it said last:    journalctl -u llmd -e"
-WAIT = "how far it is:        journalctl -u llmd -e, or the terminal in which it was started"
+wait longer:          llmctl --timeout SECONDS
+read shared memory:   llmctl sessions show ID --tokens"""
+OTHER = "use its own llmctl:   the llmctl that is installed next to this llmd"
+ROOT = "run as its user:      sudo llmctl"
+CRASHED = "read its log:         journalctl -u llmd -e"
+WAIT = "see its progress:     journalctl -u llmd -e, or the terminal in which llmd was started"
 HELP = {"silent": BUSY, "starting": WAIT, "gone": CRASHED, "segment_version": OTHER, "segment_forbidden": ROOT}
 PLACES = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/llmd.sock", "/tmp/llmd-*/llmd.sock")
 
@@ -46,7 +46,7 @@ def advice(absent: DaemonAbsent) -> str:
         lines.append(HELP[absent.reason])
     else:
         lines.append(START)
-        lines += [f"there is a socket at  {path}" for path in others(absent.socket_path)]
+        lines += [f"existing socket:      {path}" for path in others(absent.socket_path)]
     return "\n  ".join("\n".join(lines).splitlines())
 
 

@@ -21,18 +21,18 @@ from llmd.ctl.conversation import Conversation
 TYPED_LINES_MAX = 1000
 
 COMMANDS = """\
-/reset          forget the conversation, here and in the daemon
-/session        what the daemon knows about this session
-/session ID     go on in another session
-/help           this
-/quit           leave, as Ctrl-D does
-Ctrl-C stops an answer. A line that ends in \\ goes on in the next one."""
+/reset          reset the session and start a new conversation
+/session        show this session
+/session ID     continue another session
+/help           list these commands
+/quit           end the chat, as Ctrl-D does
+Ctrl-C stops an answer. Type \\ at the end of a line to continue the message in the next line."""
 
 EPILOG = f"""\
-The reasoning of a model that thinks is shown dimmed, on standard error; it is no part of the conversation.
-Without --session the conversation gets a session of its own, which is closed in the end. A named one goes on where the
-last chat under that id left it, until the session is reset or closed; if the daemon has lost it, it reads it again.
-The lines that you type with --session can be had again in later chats; without, they are not kept.
+llmctl shows the model's reasoning dimmed, on standard error; reasoning is not part of the conversation.
+Without --session, the chat has a new session and closes it at the end. With --session, the chat continues the last chat
+of that session, until you reset or close the session; if llmd has lost the session, the next turn prefills it again.
+With --session, llmctl also keeps the lines that you type for the arrow keys of later chats.
 If standard input is not a terminal, each line is one turn.
 
 In the chat:
@@ -48,17 +48,19 @@ examples:
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     parser = verbs.add_parser(
         "chat",
-        help="talk to the model in the terminal",
-        description="Talk to the model in the terminal.",
+        help="chat with the model in the terminal",
+        description="Chat with the model in the terminal.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[shared],
     )
-    parser.add_argument("--session", metavar="ID", help="go on with this session's conversation, and leave it warm")
+    parser.add_argument("--session", metavar="ID", help="id of a session to continue, and to keep after the chat")
     parser.add_argument("--system", metavar="TEXT", help="system message")
-    parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer")
-    parser.add_argument("--temperature", metavar="T", type=float, help="0 always picks the likeliest token")
-    parser.add_argument("--hide-thinking", action="store_true", help="do not show the model's reasoning")
+    parser.add_argument("--max-tokens", metavar="N", type=int, help="maximum tokens of an answer")
+    parser.add_argument(
+        "--temperature", metavar="T", type=float, help="sampling temperature; 0 always picks the most likely token"
+    )
+    parser.add_argument("--hide-thinking", action="store_true", help="hide the reasoning of the model")
     parser.set_defaults(run=run)
 
 
@@ -76,7 +78,7 @@ class Terminal:
 
     def run(self) -> None:
         if self._interactive and not self._context.json:
-            _note(f"{self._place()}; /help helps, Ctrl-D leaves")
+            _note(f"{self._place()}; /help lists commands, Ctrl-D ends the chat")
         while (line := self._read()) is not None:
             if line == "/quit":
                 return
@@ -147,7 +149,7 @@ class Terminal:
         elif verb == "/help":
             output.answer(COMMANDS)
         else:
-            self._context.warn(f"no such command: {verb} (/help lists them)")
+            self._context.warn(f"{verb} is not a command; /help lists all commands")
 
     def _go_on_in(self, name: str) -> None:
         if not session_key.is_valid(name):
@@ -222,7 +224,7 @@ class _Shown:
 
 def _refusal(refused: DaemonRefused) -> str:
     """Returns the daemon's refusal with advice for a chat."""
-    return f"{refused} /reset begins anew." if refused.code == "context_length_exceeded" else str(refused)
+    return f"{refused} /reset starts a new conversation." if refused.code == "context_length_exceeded" else str(refused)
 
 
 def _note(said: str) -> None:

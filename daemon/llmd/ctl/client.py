@@ -234,7 +234,7 @@ class _Exchange:
             if isinstance(event.get("error"), dict):
                 raise DaemonRefused(self.status, event["error"])
             yield event
-        raise DaemonAbsent(self._socket_path, "gone", "the stream ended before its end was announced")
+        raise DaemonAbsent(self._socket_path, "gone", "the stream broke off")
 
     def _line(self) -> bytes:
         try:

@@ -38,7 +38,7 @@ class Context:
         try:
             return text()
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
-            raise DaemonAbsent(self.client.socket_path, "foreign", f"its answer has another form: {error}") from error
+            raise DaemonAbsent(self.client.socket_path, "foreign", f"unexpected answer: {error}") from error
 
     def warn(self, text: str) -> None:
         output.remark(printable(f"llmctl: {text}"))
@@ -64,7 +64,7 @@ def _beginning_so(client: Client, given: str, refused: DaemonRefused) -> str:
         return found[0]
     if not found:
         raise refused
-    message = f"There is no session {given!r}, and several ids begin with it: {', '.join(found)}."
+    message = f"There is no session {given!r}, and several ids begin with these characters: {', '.join(found)}."
     raise DaemonRefused(refused.status, {**refused.error, "message": message})
 
 
@@ -88,5 +88,7 @@ def add_verb(
 
 def add_id(parser: argparse.ArgumentParser) -> None:
     """The session that a verb is about."""
-    parser.add_argument("id", metavar="ID", help="the session's id")
-    parser.add_argument("--owner", metavar="NAME", help="whose, when several owners have this id: a name, or a number")
+    parser.add_argument("id", metavar="ID", help="id of the session")
+    parser.add_argument(
+        "--owner", metavar="NAME", help="owner of the session, if several owners have this id: a name or a number"
+    )

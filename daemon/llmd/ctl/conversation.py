@@ -71,10 +71,10 @@ class ChatTurn:
         new = self.session.get("prefilled_prompt_tokens", self.usage.get("prompt_tokens", 0) - reused)
         reason = self.session.get("session_reset_reason") or "unknown"
         plural = "" if new == 1 else "s"
-        length = ", cut at its length" if self.finish_reason == "length" else ""
+        length = ", ended by the length limit" if self.finish_reason == "length" else ""
         if self.is_cut_without_answer:
-            thinking = " while thinking" if self.reasoning else ""
-            length = f"; no answer: cut off at its length{thinking}. The question is kept"
+            thinking = " during the reasoning" if self.reasoning else ""
+            length = f"; no answer: the length limit was reached{thinking}. The question is kept"
         generated = self.usage.get("completion_tokens", 0)
         return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{length}"
 
@@ -134,7 +134,7 @@ class Conversation:
         try:
             turn.take(chunk, display)
         except (TypeError, AttributeError) as error:
-            raise DaemonAbsent(self.client.socket_path, "foreign", f"its answer has another form: {error}") from error
+            raise DaemonAbsent(self.client.socket_path, "foreign", f"unexpected answer: {error}") from error
 
     def reset(self) -> None:
         self.client.reset(self.name)
@@ -162,12 +162,12 @@ class Conversation:
         session = self._session()
         if session is not None and _was_reset(session):
             aside = self._on_disk(lambda: conversation_files.set_aside(self.client.socket_path, self.name))
-            where = f"; what was said in it before lies in {aside}" if aside is not None else ""
+            where = f"; its earlier conversation was moved to {aside}" if aside is not None else ""
             self._note(f"session {self.name} was reset{where}")
             return []
         if session is None or not session.get("tokens"):
             again = text.counted(conversation_files.n_turns(messages), "turn")
-            self._note(f"the daemon no longer holds session {self.name}: it reads {again} again")
+            self._note(f"llmd no longer holds session {self.name} and prefills {again} again")
         return messages
 
     def _note_foreign(self) -> None:
@@ -178,8 +178,8 @@ class Conversation:
         if isinstance(n_tokens, int) and n_tokens and session.get("owner", OWN) == OWN and client != PROGRAM:
             held = text.counted(n_tokens, "token")
             self._note(
-                f"session {self.name} holds {held} of {client}. This conversation begins beside them; for one of "
-                f"its own: llmctl sessions fork {self.name} NEW"
+                f"session {self.name} holds {held} of {client}. This chat starts a new branch of the session. To copy "
+                f"the session instead: llmctl sessions fork {self.name} NEW"
             )
 
     def _session(self) -> Json | None:
@@ -197,7 +197,7 @@ class Conversation:
             lambda: conversation_files.save(self.client.socket_path, self.name, self._messages[self.name])
         )
         if aside is not None:
-            self._note_once(f"another chat goes on in session {self.name}; what was said there lies in {aside.parent}")
+            self._note_once(f"another chat uses session {self.name}; its conversation was moved to {aside.parent}")
 
     def _on_disk(self, act: Callable[[], T]) -> T | None:
         """Calls `act`. A disk that fails is noted and ends no conversation."""

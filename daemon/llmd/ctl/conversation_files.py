@@ -39,30 +39,30 @@ def directory() -> Path:
 def load(socket_path: str, session: str) -> list[Json]:
     """The messages of a session, oldest first; none when there are none."""
     path = _path(socket_path, session)
-    with _saying("cannot be read"):
+    with _saying("read"):
         try:
             return _read(path)
         except ValueError:
             with _locked():
                 aside = _set_aside(path)
-    raise DiskFailed(f"the conversation kept of session {session} is damaged; it lies in {aside}")
+    raise DiskFailed(f"the stored conversation of session {session} is damaged and was moved to {aside}")
 
 
 def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
     """Writes the messages. Returns the name under which another program's messages were set aside, if these do not
     continue them."""
-    with _saying("is not kept"), _locked():
+    with _saying("store"), _locked():
         return _write(_path(socket_path, session), session, socket_path, messages)
 
 
 def set_aside(socket_path: str, session: str) -> Path | None:
-    with _saying("cannot be moved"), _locked():
+    with _saying("move"), _locked():
         return _set_aside(_path(socket_path, session))
 
 
 def forget(socket_path: str, session: str) -> None:
     path = _path(socket_path, session)
-    with _saying("cannot be removed"):
+    with _saying("remove"):
         if path.exists():  # or nothing is made in a home that may be read-only
             with _locked():
                 path.unlink(missing_ok=True)
@@ -110,7 +110,7 @@ def _saying(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         place = error.filename or directory()
-        raise DiskFailed(f"the conversation {what}: {error.strerror or error} ({place})") from error
+        raise DiskFailed(f"could not {what} the conversation: {error.strerror or error} ({place})") from error
 
 
 @contextlib.contextmanager
@@ -161,7 +161,7 @@ def _sync(folder: Path) -> None:
 
 
 def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: int | None = None) -> Path | None:
-    with _saying("is not copied"):
+    with _saying("copy"):
         try:
             messages = _read(source)
         except ValueError:  # whoever goes on with it is told

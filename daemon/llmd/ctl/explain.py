@@ -10,14 +10,17 @@ from llmd.ctl.client import Json
 from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb, of_session
 
 EPILOG = """\
-Each turn says what of its prompt was reused and why not more. Where the histories diverged, both sides are shown from
-there; the session's side only when it is certain. What an earlier daemon did is not known.
+Each turn shows how much of its prompt was reused, and why no more. If the prompt diverged from the session, the turn
+shows the text of both from that point on; the text of the session only if it is certain. Turns before the last start of
+llmd are not known.
 """
 INDENT = "    "
 
 
 def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
-    parser = add_verb(actions, shared, "explain", run, "the last turns of a session: what was reused, and why not more")
+    parser = add_verb(
+        actions, shared, "explain", run, "show the last turns of a session: which tokens were reused, and why no more"
+    )
     parser.epilog = EPILOG
     add_id(parser)
 
@@ -31,14 +34,14 @@ def run(context: Context) -> int:
 def story(raw: Json) -> str:
     turns = raw.get("turns") or []
     if not turns:
-        return f"{text.scalar(raw.get('id'))}: no turn since the daemon started"
+        return f"{text.scalar(raw.get('id'))}: no turn since llmd started"
     slots = {turn.get("slot") for turn in turns}
     return "\n".join(paragraph(number, turn, len(slots) > 1) for number, turn in enumerate(turns, 1))
 
 
 def paragraph(number: int, turn: Json, several_timelines: bool) -> str:
     when = text.age(turn.get("at_ms", 0) / 1000, time.time())
-    where = f", timeline in slot {turn.get('slot')}" if several_timelines and turn.get("slot") is not None else ""
+    where = f", branch in entry {turn.get('slot')}" if several_timelines and turn.get("slot") is not None else ""
     lines = [f"turn {number}, {when}{where}: {text.scalar(turn.get('reason') or turn.get('outcome'))}"]
     if turn.get("reason"):
         lines.append(f"{INDENT}{text.scalar(turn.get('reason_text'))}")
@@ -59,7 +62,7 @@ def counts(turn: Json) -> str:
 
 def divergence(found: Json) -> list[str]:
     """The three texts on a line each; where both sides read the same, what they are made of."""
-    lines = [f"{INDENT}the histories part at token {text.count(found.get('at', 0))}"]
+    lines = [f"{INDENT}the prompt diverges from the session at token {text.count(found.get('at', 0))}"]
     read_the_same = _read_the_same(found.get("resident") or "", found.get("prompt") or "")
     for name, key in (("after", "before"), ("session", "resident"), ("prompt", "prompt")):
         value = found.get(key)

@@ -15,19 +15,19 @@ from llmd.ctl.context import (
 from llmd.process.help_text import Section
 
 PROGRAM = "llmctl"
-PURPOSE = "ask and steer a running llmd"
-DESCRIPTION = "Asks and steers a running llmd over its unix socket."
+PURPOSE = "inspect and control a running llmd"
+DESCRIPTION = "Inspects and controls a running llmd over its unix socket."
 
 EXAMPLES = Section(
     "examples",
     (
-        ("llmctl status", "is it there, is it ready, what has it done"),
-        ("llmctl chat --session work", "talk; Ctrl-C stops an answer, Ctrl-D leaves"),
-        ("llmctl sessions list", "sessions with their state, tokens and last use"),
-        ("llmctl sessions explain work", "its last turns: what was reused, and why not more"),
-        ("llmctl sessions show work --tokens", "the exact tokens in the model's memory, even while the daemon is busy"),
-        ("llmctl --json sessions list | jq .", "--json, --socket and --timeout go before or after the verb"),
-        ("llmctl help sessions fork", "one verb: what it takes, with examples"),
+        ("llmctl status", "show whether llmd runs and is ready, and its totals"),
+        ("llmctl chat --session work", "chat with the model; Ctrl-C stops an answer, Ctrl-D ends the chat"),
+        ("llmctl sessions list", "list all sessions with state, tokens and last use"),
+        ("llmctl sessions explain work", "show the last turns of a session: which tokens were reused, and why no more"),
+        ("llmctl sessions show work --tokens", "show the exact tokens of a session, even while llmd is busy"),
+        ("llmctl --json sessions list | jq .", "put --json, --socket and --timeout before or after the verb"),
+        ("llmctl help sessions fork", "show the help of one verb, with examples"),
     ),
 )
 
@@ -35,41 +35,47 @@ EXIT_STATUSES = Section(
     "exit status",
     (
         (str(EXIT_OK), "done"),
-        (str(EXIT_REFUSED), "the daemon refused, failed or is not ready"),
-        (str(EXIT_USAGE), "wrong usage"),
-        (str(EXIT_ABSENT), "no daemon"),
-        (str(EXIT_NOT_FOUND), "no such session"),
+        (str(EXIT_REFUSED), "llmd refused the request, failed or is not ready"),
+        (str(EXIT_USAGE), "the command line is wrong"),
+        (str(EXIT_ABSENT), "llmd does not run"),
+        (str(EXIT_NOT_FOUND), "the session does not exist"),
         (str(EXIT_STREAM), "standard input or output failed"),
-        (str(EXIT_INTERRUPTED), "interrupted"),
-        (str(EXIT_PIPE_CLOSED), "the reader of the output went away"),
+        (str(EXIT_INTERRUPTED), "a signal interrupted llmctl"),
+        (str(EXIT_PIPE_CLOSED), "the reader of the output closed it"),
     ),
 )
 
 ENVIRONMENT = Section(
     "environment",
     (
-        ("LLMD_SOCKET", "the daemon's socket, unless --socket says"),
-        ("XDG_RUNTIME_DIR", "where the daemon of this user listens, if neither does"),
-        ("XDG_STATE_HOME", "where conversations are kept, instead of ~/.local/state"),
-        ("NO_COLOR", "if set, notes are not dimmed"),
+        ("LLMD_SOCKET", "the unix socket of llmd, unless --socket is set"),
+        ("XDG_RUNTIME_DIR", "directory of the default socket, llmd/llmd.sock"),
+        ("XDG_STATE_HOME", "directory for conversations, instead of ~/.local/state"),
+        ("NO_COLOR", "if set, llmctl does not dim notes"),
     ),
 )
 
 FILES = Section(
     "files",
     (
-        ("/run/llmd/llmd.sock", "the socket of a daemon of root"),
-        ("$XDG_RUNTIME_DIR/llmd/llmd.sock", "that of this user's; without the variable /tmp/llmd-UID/llmd.sock"),
-        ("~/.local/state/llmd/chats", "the conversations of named chats, and those set aside (.previous-N.json)"),
-        ("~/.local/state/llmd/chat_history", "the lines typed in chats with --session"),
+        ("/run/llmd/llmd.sock", "the default socket if root runs llmd"),
+        (
+            "$XDG_RUNTIME_DIR/llmd/llmd.sock",
+            "the default socket if this user runs llmd; /tmp/llmd-UID/llmd.sock if XDG_RUNTIME_DIR is not set",
+        ),
+        (
+            "~/.local/state/llmd/chats",
+            "conversations of chats with --session, and earlier ones of the same sessions (.previous-N.json)",
+        ),
+        ("~/.local/state/llmd/chat_history", "lines that you typed in chats with --session"),
     ),
 )
 
 READ_ON = Section(
     "read on",
     (
-        ("llmctl help VERB", "the same as llmctl VERB --help"),
-        ("llmd --help, man llmd", "the daemon"),
-        ("docs/llmctl.md, docs/sessions.md", "in the source"),
+        ("llmctl help VERB", "the help of a verb, as llmctl VERB --help shows it"),
+        ("llmd --help, man llmd", "how to start llmd"),
+        ("docs/llmctl.md, docs/sessions.md", "documentation in the source"),
     ),
 )

@@ -10,9 +10,7 @@ from llmd.ctl.context import EXIT_OK, Context, Verbs
 
 
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
-    parser = verbs.add_parser(
-        "models", help="the model being served", description="The model being served.", parents=[shared]
-    )
+    parser = verbs.add_parser("models", help="show the model", description="Show the model.", parents=[shared])
     parser.set_defaults(run=run)
 
 
@@ -45,7 +43,7 @@ def details(model: Json) -> str:
 
 def _size(meta: Json) -> str:
     size, on_host = text.size(meta.get("size", 0)), meta.get("host_bytes", 0)
-    return f"{size}, {text.size(on_host)} of it computed with by the CPU" if on_host else size
+    return f"{size}, {text.size(on_host)} of it in host memory, used by the CPU" if on_host else size
 
 
 def _sampling(recommended: Json) -> str:
@@ -56,4 +54,4 @@ def _sampling(recommended: Json) -> str:
 
 def _embeddings(meta: Json) -> str:
     n, most = meta.get("n_embedding", 0), meta.get("n_embedding_tokens", 0)
-    return f"{n} numbers of a text of up to {text.count(most)} tokens" if n else "none"
+    return f"{n} dimensions, texts of up to {text.count(most)} tokens" if n else "none"

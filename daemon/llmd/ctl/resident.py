@@ -52,7 +52,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     if segment_name is None:
         is_named = bool(segment.names(socket_path))  # before there is one
         reason = "starting" if is_named and is_daemon_alive(socket_path) else "segment_missing"
-        raise DaemonAbsent(socket_path, reason, f"no shared segment is named in {socket_path}.lock")
+        raise DaemonAbsent(socket_path, reason, f"{socket_path}.lock names no shared segment")
     try:
         page = native.Page.open(segment_name, segment.owner(socket_path))
     except native.SegmentError as error:
@@ -61,7 +61,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     found.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)  # timelines, the one used last first
     if len({view.owner for view in found}) > 1:
         owners = ", ".join(str(view.owner) for view in found)
-        message = f"Owners {owners} have a session {name}: name one with --owner."
+        message = f"Owners {owners} have a session {name}. Name the owner: --owner NAME."
         raise DaemonRefused(409, {"code": "ambiguous_session", "message": message})
     tokens = page.tokens(found[0].place) if found else None
     if tokens is None:

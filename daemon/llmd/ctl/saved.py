@@ -14,15 +14,19 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
     group = actions.add_parser(
         "saved",
         help="list, remove",
-        description="Sessions saved under a name (sessions save).",
+        description="List or remove saved sessions (sessions save).",
         parents=[shared],
     )
     verbs = group.add_subparsers(title="verbs", metavar="VERB", required=True)
-    listed = add_verb(verbs, shared, "list", run_list, "what is saved, the newest first")
-    remove = add_verb(verbs, shared, "remove", run_remove, "remove what was saved under a name")
-    remove.add_argument("name", metavar="NAME", help="the name it was saved under")
+    listed = add_verb(verbs, shared, "list", run_list, "list saved sessions, the newest first")
+    remove = add_verb(verbs, shared, "remove", run_remove, "remove a saved session")
+    remove.add_argument("name", metavar="NAME", help="name of the saved session")
     for parser in (listed, remove):
-        parser.add_argument("--owner", metavar="NAME", help="whose (default: list all, remove one's own)")
+        parser.add_argument(
+            "--owner",
+            metavar="NAME",
+            help="owner of the saved sessions (default: list shows all owners, remove takes your own)",
+        )
 
 
 def run_list(context: Context) -> int:
@@ -33,14 +37,14 @@ def run_list(context: Context) -> int:
 
 def run_remove(context: Context) -> int:
     raw = context.client.remove_saved(context.options.name, context.options.owner)
-    context.say(raw, lambda: f"Removed {context.options.name}.")
+    context.say(raw, lambda: f"Saved session {context.options.name} removed.")
     return EXIT_OK
 
 
 def overview(raw: Json) -> str:
     found = raw.get("data") or []
     if not found:
-        return "nothing is saved"
+        return "no saved sessions"
     rows = [
         [
             text.scalar(one.get("name")),

@@ -12,33 +12,42 @@ from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb, of_sessi
 
 FORK_EPILOG = """\
 examples:
-  llmctl sessions fork work try                      all of it
-  llmctl sessions fork work try --at last_user       up to the user's last message, to ask something else
-  llmctl sessions fork work try --at turn:3          up to the user's third message
-  llmctl sessions fork work try --at 400             the first 400 tokens
+  llmctl sessions fork work try                      copy all tokens
+  llmctl sessions fork work try --at last_user       copy the tokens before the user's last message
+  llmctl sessions fork work try --at turn:3          copy the tokens before the user's third message
+  llmctl sessions fork work try --at 400             copy the first 400 tokens
 """
 
 
 def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
-    fork = add_verb(actions, shared, "fork", run_fork, "a new session that begins as a copy of another")
+    fork = add_verb(actions, shared, "fork", run_fork, "make a new session as a copy of another one")
     fork.epilog = FORK_EPILOG
-    park = add_verb(actions, shared, "park", run_park, "move a session out of the model's memory until it is used")
-    pin = add_verb(actions, shared, "pin", run_pin, "keep a session from being forgotten")
-    rename = add_verb(actions, shared, "rename", run_rename, "give a session another id")
-    save = add_verb(actions, shared, "save", run_save, "write a session to the state directory under a name")
+    park = add_verb(
+        actions, shared, "park", run_park, "park a session: move it out of the model's memory until its next request"
+    )
+    pin = add_verb(actions, shared, "pin", run_pin, "pin a session, so that llmd never forgets it by itself")
+    rename = add_verb(actions, shared, "rename", run_rename, "rename a session")
+    save = add_verb(actions, shared, "save", run_save, "save a session under a name in the state directory")
     for parser in (fork, park, pin, rename, save):
         add_id(parser)
     for parser in (fork, rename):
-        parser.add_argument("new", metavar="NEW", help="the other id")
-    fork.add_argument("--at", metavar="POINT", type=point, help="tokens, last_user or turn:N (default: all)")
-    fork.add_argument("--replace", action="store_true", help="a session of that id makes way")
-    pin.add_argument("--off", action="store_true", help="no longer")
-    save.add_argument("name", metavar="NAME", help="the name to load it by")
-    load = add_verb(actions, shared, "load", run_load, "make a session what was saved under a name")
-    load.add_argument("name", metavar="NAME", help="the name it was saved under")
-    load.add_argument("--as", metavar="ID", dest="id", help="the session (default: NAME)")
-    load.add_argument("--replace", action="store_true", help="a session of that id makes way")
-    load.add_argument("--owner", metavar="NAME", help="whose (default: the unix socket's own)")
+        parser.add_argument("new", metavar="NEW", help="new id")
+    fork.add_argument(
+        "--at",
+        metavar="POINT",
+        type=point,
+        help="copy only the tokens before this point: a number of tokens, last_user or turn:N (default: copy all)",
+    )
+    fork.add_argument("--replace", action="store_true", help="close an existing session with that id first")
+    pin.add_argument("--off", action="store_true", help="unpin the session")
+    save.add_argument("name", metavar="NAME", help="name of the saved session")
+    load = add_verb(actions, shared, "load", run_load, "load a saved session")
+    load.add_argument("name", metavar="NAME", help="name of the saved session")
+    load.add_argument("--as", metavar="ID", dest="id", help="id of the session (default: NAME)")
+    load.add_argument("--replace", action="store_true", help="close an existing session with that id first")
+    load.add_argument(
+        "--owner", metavar="NAME", help="owner of the saved session (default: the owner of the unix socket)"
+    )
 
 
 def point(text: str) -> int | str:
@@ -55,8 +64,8 @@ def run_fork(context: Context) -> int:
         context, lambda id: context.client.fork(id, options.new, options.at, options.owner, replace=options.replace)
     )
     _conversation_follows(context, lambda socket_path: _copy_conversation(socket_path, options))
-    all_of_it = ", all that it holds" if isinstance(options.at, int) and raw.get("tokens", 0) < options.at else ""
-    context.say(raw, lambda: f"Session {options.new} begins with {tokens(raw)} of {options.id}{all_of_it}.")
+    all_of_it = ", all of its tokens" if isinstance(options.at, int) and raw.get("tokens", 0) < options.at else ""
+    context.say(raw, lambda: f"Session {options.new} has {tokens(raw)} of {options.id}{all_of_it}.")
     return EXIT_OK
 
 
@@ -78,7 +87,7 @@ def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -
     if context.options.owner is None:
         try:
             if (aside := act(context.client.socket_path)) is not None:
-                context.warn(f"the conversation that was kept there lies in {aside}")
+                context.warn(f"the earlier conversation was moved to {aside}")
         except conversation_files.DiskFailed as error:
             context.warn(str(error))
 
@@ -92,7 +101,7 @@ def run_park(context: Context) -> int:
 def run_pin(context: Context) -> int:
     options = context.options
     raw = of_session(context, lambda id: context.client.pin(id, not options.off, options.owner))
-    context.say(raw, lambda: f"Session {options.id} {'no longer ' if options.off else ''}pinned.")
+    context.say(raw, lambda: f"Session {options.id} {'unpinned' if options.off else 'pinned'}.")
     return EXIT_OK
 
 
@@ -100,7 +109,7 @@ def run_rename(context: Context) -> int:
     options = context.options
     raw = context.client.rename(options.id, options.new, options.owner)
     _conversation_follows(context, lambda socket_path: conversation_files.rename(socket_path, options.id, options.new))
-    context.say(raw, lambda: f"Renamed {options.id} to {options.new}.")
+    context.say(raw, lambda: f"Session {options.id} renamed to {options.new}.")
     return EXIT_OK
 
 

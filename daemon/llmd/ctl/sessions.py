@@ -12,23 +12,23 @@ from llmd.ctl.context import EXIT_NOT_FOUND, EXIT_OK, Context, Verbs, add_id, ad
 SHOW_EPILOG = """\
 examples:
   llmctl sessions show work
-  llmctl sessions show work --tokens                 token ids, read from shared memory
+  llmctl sessions show work --tokens                 show token ids, read from shared memory
   llmctl sessions show work --tokens --json | jq '.tokens | length'
 
---tokens sends no request: it reads what the decode thread writes, and works while the daemon is busy.
+--tokens sends no request to llmd: llmctl reads the session table in shared memory, even while llmd is busy.
 """
 
 
 EPILOG = """\
-All verbs but reset, close and rename take the beginning of an id, too, if no other session's begins so. What requests
-without a session left is listed as (scratch N), and can be shown and explained.
+You can shorten an id if no other id begins with the same characters, except for reset, close and rename. A branch of
+requests that name no session is listed as (scratch N); show and explain accept that id.
 
 examples:
   llmctl sessions list
-  llmctl sessions explain work                       why was it not warm?
-  llmctl sessions save work draft                    write it to the state directory
-  llmctl sessions load draft --as other              go on from there, under another id
-  llmctl help sessions fork                          one of the verbs, with examples
+  llmctl sessions explain work                       show what the last turns of work reused
+  llmctl sessions save work draft                    save work under the name draft
+  llmctl sessions load draft --as other              continue the saved session under another id
+  llmctl help sessions fork                          show the help of one verb, with examples
 """
 
 
@@ -36,19 +36,19 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     group = verbs.add_parser(
         "sessions",
         help="list, show, explain, fork, park, pin, rename, save, load, saved, reset, close",
-        description="The sessions of the daemon.",
+        description="List and change the sessions.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[shared],
     )
     group.set_defaults(run=run_list)
     actions = group.add_subparsers(title="verbs", metavar="VERB")
-    add_verb(actions, shared, "list", run_list, "all sessions, the last used first")
-    show = add_verb(actions, shared, "show", run_show, "one session: what it holds, how its last request began")
+    add_verb(actions, shared, "list", run_list, "list all sessions, the last used first")
+    show = add_verb(actions, shared, "show", run_show, "show one session and its last request")
     show.epilog = SHOW_EPILOG
-    show.add_argument("--tokens", action="store_true", help="the tokens it holds, from shared memory")
-    reset = add_verb(actions, shared, "reset", run_reset, "forget what a session holds and keep its place")
-    close = add_verb(actions, shared, "close", run_close, "free a session's place")
+    show.add_argument("--tokens", action="store_true", help="show its token ids, read from shared memory")
+    reset = add_verb(actions, shared, "reset", run_reset, "clear the tokens of a session and keep the session")
+    close = add_verb(actions, shared, "close", run_close, "close a session: forget its tokens and free its slots")
     for parser in (show, reset, close):
         add_id(parser)
     explain.register(actions, shared)
@@ -81,7 +81,7 @@ def owner_number(context: Context) -> int | None:
 
 def show_tokens(context: Context, found: resident.Resident) -> int:
     if not found.is_daemon_alive:
-        context.warn(f"its daemon (pid {found.pid}) is gone; this is what the session had consumed")
+        context.warn(f"llmd (pid {found.pid}) has ended; these are the last tokens of the session")
     context.say(vars(found), found.text)
     return EXIT_OK
 
@@ -101,7 +101,7 @@ def run_close(context: Context) -> int:
 def _told(context: Context, raw: Json, was_there: str, done: str) -> int:
     """For the daemon it is no failure that there was no such session; people may have meant another one."""
     name, is_there = context.options.id, raw.get(was_there, True)
-    context.say(raw, lambda: f"Session {name} {done}." if is_there else f"There was no session {name}.")
+    context.say(raw, lambda: f"Session {name} {done}." if is_there else f"Session {name} did not exist.")
     return EXIT_OK if is_there else EXIT_NOT_FOUND
 
 
@@ -117,7 +117,7 @@ def overview(raw: Json) -> str:
     """A table, and how many places are left."""
     sessions = [*(raw.get("data") or []), *(raw.get("scratch") or [])]
     header = [
-        "ID", "STATE", "TOKENS>", "TIMELINES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "CLIENT",
+        "ID", "STATE", "TOKENS>", "BRANCHES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "CLIENT",
         "LAST WORDS", "OWNER>",
     ]  # fmt: skip
     rows = [_row(session) for session in sessions]
@@ -135,8 +135,8 @@ def _without(column: int, cells: list[str]) -> list[str]:
 def places(raw: Json) -> str:
     used, named = raw.get("named_used", 0), raw.get("named", 0)
     parked = f", {text.count(raw['parked'])} parked" if raw.get("parked") else ""
-    asleep = f", {text.count(raw['dormant'])} on disk for want of a place" if raw.get("dormant") else ""
-    return f"{used} of {named} places used{parked}{asleep}; when full: {text.scalar(raw.get('policy'))}"
+    asleep = f", {text.count(raw['dormant'])} on disk without an entry" if raw.get("dormant") else ""
+    return f"{used} of {named} slots used{parked}{asleep}; when full: {text.scalar(raw.get('policy'))}"
 
 
 def still_to_read(session: Json) -> int:
@@ -184,13 +184,13 @@ def timelines(session: Json) -> str:
 
 def details(session: Json) -> str:
     reused, consumed = session.get("reused_tokens_total", 0), session.get("prefilled_tokens_total", 0)
-    reading = f", {text.count(n)} being read" if (n := still_to_read(session)) else ""
+    reading = f", {text.count(n)} still to process" if (n := still_to_read(session)) else ""
     pairs = [
         ("session", text.scalar(session.get("id"))),
         ("state", text.scalar(session.get("state"))),
         *held(session),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
-        ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused{reading}"),
+        ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused{reading}"),
         ("answers", text.counted(session.get("generated_tokens_total", 0), "token")),
         ("opened", _age(session.get("opened_ms", 0))),
         ("used", _age(session.get("used_ms", 0))),
@@ -213,12 +213,12 @@ def held(session: Json) -> list[tuple[str, str]]:
     room, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
     if len(found) < 2:
         return [("tokens", f"{text.count(session.get('tokens', 0))} of {room}")]
-    return [("timeline", timeline(one, room)) for one in found]
+    return [("branch", timeline(one, room)) for one in found]
 
 
 def timeline(one: Json, room: str) -> str:
     tokens, requests = text.count(one.get("tokens", 0)), text.counted(one.get("requests", 0), "request")
-    where = f"slot {one.get('slot')}, used {_age(one.get('used_ms', 0))}"
+    where = f"entry {one.get('slot')}, used {_age(one.get('used_ms', 0))}"
     return f"{text.scalar(one.get('state'))}, {tokens} of {room} tokens, {requests}, {where}"
 
 

@@ -15,8 +15,9 @@ Counters = dict[str, float]
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     parser = verbs.add_parser(
         "status",
-        help="is it there, is it ready, what has it done",
-        description="Is it there, is it ready, what has it done. Exit status 1 when it is there but not ready.",
+        help="show whether llmd runs and is ready, and its totals",
+        description="Show whether llmd runs and is ready, and its totals. The exit status is 1 if llmd runs but is "
+        "not ready.",
         parents=[shared],
     )
     parser.set_defaults(run=run)
@@ -49,7 +50,7 @@ def overview(raw: Json, counters: Counters) -> str:
         ("sessions", sessions.places(raw["places"])),
         ("requests", f"{running} running, {waiting} waiting; {words(counters, 'finished_')}"),
         ("starts", words(counters, "started_")),
-        ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused"),
+        ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused"),
         ("answers", text.counted(counter("decode_tokens_total"), "token")),
         ("first token", each(counters, "time_to_first_token_seconds_sum", "time_to_first_token_seconds_count")),
         ("next token", each(counters, "time_between_tokens_seconds_sum", "time_between_tokens_seconds_count")),
@@ -69,7 +70,11 @@ def checkpoints(storage: Json) -> str:
 
 def disk(storage: Json) -> str:
     """ "3 GiB of 20 GiB, and refuses more" """
-    refuses = ", full or failing: parked states without memory are dropped" if storage.get("disk_refuses") else ""
+    refuses = (
+        "; the disk is full or fails: parked states that do not fit into memory are dropped"
+        if storage.get("disk_refuses")
+        else ""
+    )
     return share_of(storage, "disk_bytes") + refuses
 
 

@@ -12,8 +12,8 @@ from llmd.ctl.context import EXIT_OK, Context, Verbs
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     parser = verbs.add_parser(
         "version",
-        help="versions of llmctl and of the daemon",
-        description="Versions of llmctl and of the daemon; exit status 3 when there is no daemon.",
+        help="show the versions of llmctl and llmd",
+        description="Show the versions of llmctl and llmd. The exit status is 3 if llmd does not run.",
         parents=[shared],
     )
     parser.set_defaults(run=run)

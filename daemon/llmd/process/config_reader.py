@@ -60,7 +60,7 @@ def load_or_exit(arguments: Sequence[str]) -> Config:
         raise SystemExit(USAGE_ERROR) from None
 
 
-_SEE = f"; the options are in: {PROGRAM} --help"
+_SEE = f"; {PROGRAM} --help lists all options"
 
 # Read by build.sh, libllm and the tests; they may be set for what `./build.sh serve` starts.
 NOT_OPTIONS = frozenset(
