@@ -480,5 +480,6 @@ def test_what_is_noted_of_an_answer_begins_on_a_line_of_its_own(daemon: FakeDaem
     llmctl(daemon, "chat", "--session", "desk", lines="other\n")  # another chat in the same session
     person.type("two\n")
     assert person.wait_for("[another chat uses session desk").endswith("TWO\r\n\x1b[2m")
+    person.wait_for("> ")
     person.type("\x04")
     assert person.leave() == 0
