@@ -34,9 +34,9 @@ enum { LLM_PAGE_VERSION = 4 };
 #define LLM_COUNTER_TABLE(X)                                                                                           \
     X(STEPS, "steps_total", 'c', "Model steps run.")                                                                   \
     X(STEP_US, "step_seconds_total", 't', "Time spent inside model steps.")                                            \
-    X(PREFILL_TOKENS, "prefill_tokens_total", 'c', "Prompt tokens consumed.")                                          \
+    X(PREFILL_TOKENS, "prefill_tokens_total", 'c', "Prompt tokens prefilled.")                                         \
     X(DECODE_TOKENS, "decode_tokens_total", 'c', "Tokens generated.")                                                  \
-    X(REUSED_TOKENS, "reused_tokens_total", 'c', "Prompt tokens whose state was already there.")                       \
+    X(REUSED_TOKENS, "reused_tokens_total", 'c', "Prompt tokens whose state was reused.")                              \
     X(STARTED_NEW, "started_new_total", 'c', "Requests started with reason new.")                                      \
     X(STARTED_EXACT_PREFIX, "started_exact_prefix_total", 'c', "Requests started with reason exact_prefix.")           \
     X(STARTED_EQUAL, "started_equal_total", 'c', "Requests started with reason equal.")                                \
@@ -48,7 +48,7 @@ enum { LLM_PAGE_VERSION = 4 };
     X(STARTED_TORN, "started_torn_total", 'c', "Requests started with reason torn.")                                   \
     X(FINISHED_END, "finished_end_total", 'c', "Requests that ended because the model ended its turn.")                \
     X(FINISHED_STOP, "finished_stop_total", 'c', "Requests that ended at a stop string.")                              \
-    X(FINISHED_LENGTH, "finished_length_total", 'c', "Requests that ended at their length.")                           \
+    X(FINISHED_LENGTH, "finished_length_total", 'c', "Requests that ended at max_tokens or a full context.")           \
     X(FINISHED_CANCELLED, "finished_cancelled_total", 'c', "Requests cancelled.")                                      \
     X(FINISHED_REFUSED, "finished_refused_total", 'c', "Requests refused by the engine.")                              \
     X(FINISHED_FAILED, "finished_failed_total", 'c', "Requests that failed in the model.")                             \
@@ -60,8 +60,8 @@ enum { LLM_PAGE_VERSION = 4 };
     X(SESSIONS_UNPARKED_TOTAL, "unparks_total", 'c', "Parked sessions moved back.")                                    \
     X(PARKED_DROPPED, "parked_dropped_total", 'c', "Parked states lost: no memory, no disk, or a refused file.")       \
     X(PARKED_FETCHED, "parked_fetched_total", 'c', "Parked states read from the disk for another session's prompt.")   \
-    X(BRANCHES_KEPT, "branches_kept_total", 'c', "Timelines kept beside one that was cut.")                            \
-    X(PREEMPTIONS, "preemptions_total", 'c', "Running sessions parked for want of KV cells.")                          \
+    X(BRANCHES_KEPT, "branches_kept_total", 'c', "Branches whose tokens were kept before a truncation.")               \
+    X(PREEMPTIONS, "preemptions_total", 'c', "Running sessions parked because no KV cells were free.")                 \
     X(STEPS_FAILED, "steps_failed_total", 'c', "Model steps that failed.")                                             \
     X(OUTBOX_STALLS, "outbox_stalls_total", 'c', "Times the event ring was full and delivery had to wait.")            \
     X(HEARTBEAT, "heartbeat_total", 'c', "Loops of the decode thread.")                                                \
@@ -70,19 +70,19 @@ enum { LLM_PAGE_VERSION = 4 };
     X(SESSIONS_NAMED, "sessions_named", 'g', "Named sessions open.")                                                   \
     X(REQUESTS_RUNNING, "requests_running", 'g', "Requests in prefill or decode.")                                     \
     X(REQUESTS_WAITING, "requests_waiting", 'g', "Requests waiting for their session.")                                \
-    X(SESSIONS_PARKED, "sessions_parked", 'g', "Sessions open without a seat in the model's memory.")                  \
+    X(SESSIONS_PARKED, "sessions_parked", 'g', "Open sessions without a slot in the model's memory.")                  \
     X(PARKED_BYTES, "parked_bytes", 'g', "Host memory and disk holding parked states.")                                \
     X(PARKED_MEMORY_BYTES, "parked_memory_bytes", 'g', "Host memory holding parked states.")                           \
     X(IN_FLIGHT_BYTES, "in_flight_bytes", 'g', "Host memory holding states on their way to the disk or from it.")      \
     X(PARKED_DISK_BYTES, "parked_disk_bytes", 'g', "Disk holding states of sessions, those in use included.")          \
     X(PARKED_DISK_REFUSES, "parked_disk_refuses", 'g', "1 while no states are written because the disk refused one.")  \
-    X(SESSIONS_DORMANT, "sessions_dormant", 'g', "Sessions on disk without a place: for a later start.")               \
+    X(SESSIONS_DORMANT, "sessions_dormant", 'g', "Sessions on disk without an entry, for a later start.")              \
     X(SESSIONS_SAVED, "sessions_saved_total", 'c', "Sessions written by an orderly stop so far.")                      \
     X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                       \
     X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory holding checkpoints.")                                   \
     X(CHECKPOINTS_EVICTED, "checkpoints_evicted_total", 'c', "Checkpoints dropped for the budget.")                    \
     X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")                                           \
-    X(STATE_USED, "state_used_bytes", 'g', "Of state_bytes, what sessions use now.")
+    X(STATE_USED, "state_used_bytes", 'g', "Bytes of llmd_state_bytes that sessions use.")
 
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
 typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } llm_counter;
