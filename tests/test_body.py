@@ -388,7 +388,7 @@ async def test_more_text_than_the_context_holds_can_be_tokenized(daemon: Daemon,
 async def test_fields_beside_the_prompt_are_bounded(daemon: Daemon, field: str) -> None:
     answer = await daemon.refused({**chat(), field: {"a": "x" * limits.FIELD_BYTES_MAX}})
     assert (answer.error["code"], answer.error["param"]) == ("invalid_value", field)
-    assert f"at most {limits.FIELD_BYTES_MAX} are taken" in answer.error["message"]
+    assert f"at most {limits.FIELD_BYTES_MAX} are allowed" in answer.error["message"]
     assert (await daemon.chat(prediction={"type": "content", "content": "x" * LONG}))["object"] == "chat.completion"
 
 

@@ -157,12 +157,12 @@ def reload_keys(state: State) -> None:
     be used changes nothing."""
     path = state.config.api_key_file
     if path is None:
-        log.info("there is nothing to reload: no --api-key-file is set")
+        log.info("SIGHUP: --api-key-file is not set, so llmd has no keys to reload")
         return
     try:
         keys = keys_of(path, state.config.state_dir)
     except KeyFileError as error:
-        log.error("the keys stay as they were: %s", error)
+        log.error("the keys were not reloaded: %s", error)
         return
     warn_of_guessable(keys)
     state.use_keys(keys)
@@ -226,7 +226,7 @@ async def stop_serving(state: State) -> None:
     log.info("stopping", extra=fields(requests=engine.n_live, timeout_s=state.config.shutdown_timeout))
     if await _idle_within(engine, state.config.shutdown_timeout):
         return
-    log.warning("cancelling what still runs", extra=fields(requests=engine.n_live))
+    log.warning("cancelling the requests that still run", extra=fields(requests=engine.n_live))
     for listener in engine.live():
         if isinstance(listener, Generation):
             listener.cancel(CancelReason.SHUTDOWN)

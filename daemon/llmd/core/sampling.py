@@ -46,7 +46,7 @@ def sampler_order(param: str, names: list[str] | str) -> int:
     if isinstance(names, str):
         names = names.split(";") if ";" in names or names in SAMPLERS else [LETTERS.get(one, one) for one in names]
     if len(names) > _ORDER_MAX:
-        raise ApiError("invalid_value", f"{param}: {len(names)} samplers; at most {_ORDER_MAX} are taken.", param)
+        raise ApiError("invalid_value", f"{param}: {len(names)} samplers; at most {_ORDER_MAX} are allowed.", param)
     order = 0
     for place, given in enumerate(names):
         name = _OTHER_NAMES.get(given.lower(), given.lower())
@@ -73,12 +73,12 @@ def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
         return None
     if len(texts) > limits.DRY_BREAKERS_MAX:
         most = limits.DRY_BREAKERS_MAX
-        raise ApiError("invalid_value", f"{param}: {len(texts)} texts; at most {most} are taken.", param)
+        raise ApiError("invalid_value", f"{param}: {len(texts)} texts; at most {most} are allowed.", param)
     for text in texts:
         n_bytes = utf8_bytes(text)
         if not 0 < n_bytes <= limits.STOP_STRING_BYTES_MAX:
             most = limits.STOP_STRING_BYTES_MAX
-            raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; 1 to {most} are taken.", param)
+            raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; 1 to {most} are allowed.", param)
     return texts
 
 
@@ -86,7 +86,7 @@ def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_
     """Checks token ids that end an answer; every dialect uses this name."""
     if len(tokens) > limits.STOP_TOKENS_MAX:
         most = limits.STOP_TOKENS_MAX
-        raise ApiError("invalid_value", f"{param}: {len(tokens)} tokens; at most {most} are taken.", param)
+        raise ApiError("invalid_value", f"{param}: {len(tokens)} tokens; at most {most} are allowed.", param)
     for token in tokens:
         if not 0 <= token < n_vocab:
             message = f"{param}: {shown(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}."
@@ -116,12 +116,12 @@ def stops_of(stop: str | list[str] | None, param: str = "stop") -> list[str]:
     stops = [stop] if isinstance(stop, str) else list(stop or ())
     if len(stops) > limits.STOP_STRINGS_MAX:
         most = limits.STOP_STRINGS_MAX
-        raise ApiError("invalid_value", f"{param}: {len(stops)} texts; at most {most} are taken.", param)
+        raise ApiError("invalid_value", f"{param}: {len(stops)} texts; at most {most} are allowed.", param)
     for text in stops:
         n_bytes = utf8_bytes(text)
         if n_bytes > limits.STOP_STRING_BYTES_MAX:
             most = limits.STOP_STRING_BYTES_MAX
-            raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; at most {most} are taken.", param)
+            raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; at most {most} are allowed.", param)
     return [text for text in stops if text]
 
 
@@ -129,7 +129,9 @@ def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
     """Checks logit_bias; every dialect uses this name."""
     if len(biases) > limits.LOGIT_BIASES_MAX:
         maximum = limits.LOGIT_BIASES_MAX
-        raise ApiError("invalid_value", f"logit_bias: {len(biases)} tokens; at most {maximum} are taken.", "logit_bias")
+        raise ApiError(
+            "invalid_value", f"logit_bias: {len(biases)} tokens; at most {maximum} are allowed.", "logit_bias"
+        )
     for token, bias in biases.items():
         param = f"logit_bias.{token}"
         if not 0 <= token < n_vocab:

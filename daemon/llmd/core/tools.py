@@ -19,7 +19,7 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 def check_count(param: str, n_tools: int) -> None:
     """Raises ApiError naming the list."""
     if n_tools > limits.TOOLS_MAX:
-        raise ApiError("invalid_value", f"{param}: {n_tools} tools; at most {limits.TOOLS_MAX} are taken.", param)
+        raise ApiError("invalid_value", f"{param}: {n_tools} tools; at most {limits.TOOLS_MAX} are allowed.", param)
 
 
 def tool_of(param: str, name: str, description: str | None, parameters: dict[str, Any] | None) -> Tool:

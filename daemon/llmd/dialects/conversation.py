@@ -17,7 +17,7 @@ _ATTACHED = ("image", "document", "file", "audio", "video", "container_upload")
 
 def check_length(param: str, given: Sized, what: str = "messages") -> None:
     if len(given) > limits.MESSAGES_MAX:
-        message = f"{param}: {len(given)} {what}; at most {limits.MESSAGES_MAX} are taken."
+        message = f"{param}: {len(given)} {what}; at most {limits.MESSAGES_MAX} are allowed."
         raise ApiError("invalid_value", message, param)
 
 

@@ -121,7 +121,7 @@ def check_sizes(kind: Any, members: Mapping[str, msgspec.Raw]) -> None:
     for name, raw in members.items():
         known = parameters.get(name)
         if known is not None and known.treatment == "supported" and len(raw) > known.bytes_max:
-            message = f"{name}: {len(raw)} bytes of JSON; at most {known.bytes_max} are taken."
+            message = f"{name}: {len(raw)} bytes of JSON; at most {known.bytes_max} are allowed."
             raise ApiError("invalid_value", message, name)
 
 

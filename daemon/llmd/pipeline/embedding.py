@@ -68,7 +68,7 @@ def _check(engine: Engine, asked: EmbeddingAsked) -> None:
         raise ApiError("invalid_value", message, "dimensions")
     if not 1 <= n_texts <= limits.EMBEDDING_TEXTS_MAX:
         most = limits.EMBEDDING_TEXTS_MAX
-        raise ApiError("invalid_value", f"{param}: {n_texts} texts; 1 to {most} are taken at once.", param)
+        raise ApiError("invalid_value", f"{param}: {n_texts} texts; 1 to {most} are allowed at once.", param)
 
 
 def _tokens(engine: Engine, asked: EmbeddingAsked, n: int) -> bytes:

@@ -18,7 +18,7 @@ def tools_of(wanted: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
     Raises ApiError naming the tool and its member.
     """
     if wanted.functions and wanted.tools:
-        raise ApiError("invalid_value", "functions: tools are there, too; only one of them is taken.", "functions")
+        raise ApiError("invalid_value", "functions: the request has tools, too; send only one of them.", "functions")
     if wanted.functions:
         check_count("functions", len(wanted.functions))
         return distinct(_tool(f"functions[{n}]", function) for n, function in enumerate(wanted.functions))

@@ -40,7 +40,7 @@ async def tokenize(request: web.Request) -> web.Response:
 
 def _check(param: str, n: int, most: int, unit: str) -> None:
     if n > most:
-        raise ApiError("invalid_value", f"{param}: {n} {unit}; at most {most} are taken at once.", param)
+        raise ApiError("invalid_value", f"{param}: {n} {unit}; at most {most} are allowed at once.", param)
 
 
 def _answer(engine: Engine, tokens: bytes, with_pieces: bool) -> Tokens:
