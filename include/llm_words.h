@@ -18,7 +18,7 @@
     X(MODEL_LOAD, 7, "model_load_failed", "The model file could not be loaded.")                                       \
     X(TEMPLATE, 8, "template_failed", "The model's chat template could not be rendered for these messages.")           \
     X(CONTEXT_LENGTH, 9, "context_length_exceeded", "The prompt does not fit the session's context.")                  \
-    X(CAPACITY, 10, "capacity_exhausted", "All session places are taken and the capacity policy frees none.")          \
+    X(CAPACITY, 10, "capacity_exhausted", "All session entries are taken, and the capacity policy frees none.")        \
     X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                                 \
     X(OVERLOADED, 12, "overloaded", "The limit on live requests, or on commands that wait for the disk, is reached.")  \
     X(NO_CELLS, 13, "kv_cache_full", "The KV cache (--kv-memory) has no room left for this session to grow.")          \
@@ -31,7 +31,7 @@
     X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                           \
     X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
     X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
-    X(PINS, 23, "pins_exhausted", "The limit on pinned histories is reached. Unpin one first.")                        \
+    X(PINS, 23, "pins_exhausted", "The limit on pinned branches is reached. Unpin one first.")                         \
     X(SAVED_FULL, 24, "saved_full", "The limit on saved sessions is reached. Remove one first.")                       \
     X(CONSTRAINT, 25, "constraint_failed",                                                                             \
       "The output format of the request is invalid, too large, or allows no answer.")                                  \
