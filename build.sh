@@ -279,7 +279,7 @@ setup_exact() {
 # run_c_tests DIRECTORY [--without PROGRAM]... [--only PROGRAM]... [wrapper]: every test program, C_TEST_JOBS at a time and one
 # line each; fails when one fails. Most programs have one busy thread: one at a time, they leave all other cores idle.
 run_c_tests() {
-    local directory=$1 program results passed failed without=" " only=" "
+    local directory=$1 jobs=${C_TEST_JOBS:-${LLMD_JOBS:-$(default_jobs)}} program results passed failed without=" " only=" "
     shift
     while [[ ${1:-} == --without || ${1:-} == --only ]]; do
         [ "$1" = --only ] && only+="$2 " || without+="$2 "
@@ -295,7 +295,7 @@ run_c_tests() {
             say "  left out: ${program##*/} ($(basename "$directory"))"
             continue
         fi
-        while [ "$(jobs -pr | wc -l)" -ge "${C_TEST_JOBS:-$JOBS}" ]; do wait -n || true; done
+        while [ "$(jobs -pr | wc -l)" -ge "$jobs" ]; do wait -n || true; done
         run_c_test "$program" "$@" >>"$results" &
     done
     wait
