@@ -23,13 +23,14 @@
 
 typedef struct places_options {
     llm_policy policy;
-    uint32_t n_named;             /* seats */
-    uint32_t n_scratch;           /* seats */
-    uint32_t n_parked_max;        /* sessions beyond the named seats that may be opened; 0 unless the policy is park */
-    uint32_t n_parked_places;     /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
-    uint32_t timelines_max;       /* of one name */
-    uint32_t n_owners;            /* at the start */
-    size_t parked_bytes_max;      /* of parked states in memory, with those on their way to the store or from it */
+    uint32_t n_named;         /* seats */
+    uint32_t n_scratch;       /* seats */
+    uint32_t n_parked_max;    /* sessions beyond the named seats that may be opened; 0 unless the policy is park */
+    uint32_t n_parked_places; /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
+    uint32_t timelines_max;   /* of one name */
+    uint32_t n_owners;        /* at the start */
+    size_t parked_bytes_max;  /* of parked states in memory, with those on their way to the store or from it, for which
+                                     at least 256 MiB, or one state, may be added (engine.c, ledger.h) */
     size_t parked_disk_bytes_max; /* of state files; 0: one byte in PLACES_DISK_SHARE of what is free, and of theirs */
 } places_options;
 

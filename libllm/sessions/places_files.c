@@ -42,17 +42,17 @@ static state_part part_of(const checkpoint *c)
                         .held = c->held};
 }
 
-static void add_checkpoint(places *p, state_file *out, const checkpoint *c)
+static void add_checkpoint(places *p, state_file *out, const checkpoint *c, size_t n_bytes_max)
 {
     const state_part part = part_of(c);
-    if (out->n_parts < SNAPSHOT_PARTS_MAX && part.held->n_bytes <= ledger_room(p->ground.ledger)) {
+    if (out->n_parts < SNAPSHOT_PARTS_MAX && part.held->n_bytes <= n_bytes_max) {
         add_part(p, out, &part);
     }
 }
 
-/* The longest first. The end of the last prompt may be asked again: where there are logits. Before all others, it has room
- * whatever the answer left. Just behind another one a checkpoint saves few tokens and takes as many bytes: of the others only
- * those are written that are farther from the one before, or stand alone. */
+/* The longest first. The end of the last prompt may be asked again: where there are logits. It is written whatever room the
+ * state leaves: it is in memory as a checkpoint anyway. Just behind another one a checkpoint saves few tokens and takes as many
+ * bytes: of the others only those are written that are farther from the one before, or stand alone. */
 static void add_checkpoints(places *p, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;
@@ -60,7 +60,7 @@ static void add_checkpoints(places *p, state_file *out, checkpoint *const *longe
         last_end++;
     }
     if (last_end < n) {
-        add_checkpoint(p, out, longest_first[last_end]);
+        add_checkpoint(p, out, longest_first[last_end], SIZE_MAX);
     }
     uint32_t n_written = 0, last_k = 0;
     const checkpoint *written[MATCHING_MAX];
@@ -73,7 +73,7 @@ static void add_checkpoints(places *p, state_file *out, checkpoint *const *longe
         }
     }
     while (n_written-- > 0) {
-        add_checkpoint(p, out, written[n_written]);
+        add_checkpoint(p, out, written[n_written], ledger_room(p->ground.ledger));
     }
 }
 
@@ -98,6 +98,7 @@ bool places_write_state(places *p, session *s, blob *state, uint32_t k, store_jo
     job->place = s->place;
     job->id = s->id;
     memcpy(job->name, s->name, sizeof job->name);
+    job->n_bytes_before = s->n_file_bytes;
     session_set_file_bytes(s, n_bytes);
     store_push(p->store, job);
     return true;

@@ -115,7 +115,7 @@ bool places_is_lending(const places *p)
     return p->shelf.is_lending;
 }
 
-/* What may stay: with the states on their way to the disk it is parked_bytes_max. */
+/* What may stay: the rest of parked_bytes_max is for states on their way to the disk. */
 static size_t resting_bytes_max(const places *p)
 {
     const size_t n_max = p->options.parked_bytes_max;
@@ -235,8 +235,11 @@ void places_written(places *p, const store_job *job)
         }
         return;
     }
-    if (is_held || !is_writing) {        /* else a later state is on its way to the file */
-        (void)places_remove_state(p, s); /* an older one: of no use, and others need the disk */
+    if (is_held || (job->linked_id != 0 && !is_writing)) {
+        (void)places_remove_state(p, s); /* an older one: the session has a later state, and others need the disk */
+    } else if (!is_writing && s->n_file_bytes == (size_t)state_file_bytes(&job->state)) {
+        /* The older file is still there, and an orderly stop or a kill may leave nothing else. */
+        session_set_file_bytes(s, job->status == LLM_NOT_FOUND ? 0 : job->n_bytes_before);
     }
     if (is_held) {
         stay_in_memory(p, s);

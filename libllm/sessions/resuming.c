@@ -154,7 +154,7 @@ static double gain_us(const places *p, const session *other, uint32_t n, uint32_
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
     const bool is_coming = other->parked.where == PARKED_READING;
-    if (n <= n_at_hand || (!is_coming && n_bytes > ledger_room(p->ground.ledger))) {
+    if (n <= n_at_hand || (!is_coming && !ledger_admits(p->ground.ledger, n_bytes))) {
         return 0;
     }
     const size_t n_bytes_before = is_coming ? 0 : p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT];

@@ -2,7 +2,7 @@
  * decode thread, which never waits here for the disk.
  *
  *   NOWHERE    only the tokens are kept: the next request prefills them again (`torn`)
- *   IN_MEMORY  held as parked: three quarters of --park-memory, the rest of which is for states on their way
+ *   IN_MEMORY  held as parked: with a store three quarters of --park-memory, the rest is for states on their way
  *   WRITING    in memory, and being written to its file
  *   ON_DISK    in its file only
  *   READING    being read from its file: for a request of its session, or lent to a request of another session

@@ -67,12 +67,13 @@ typedef struct store_job {
     store_change *changes;
     uint32_t place; /* WRITE, READ: of the session, which is still open there if its id is the same */
     uint64_t id;
-    uint64_t linked_id;   /* WRITE, SAVE, without parts: the session whose state file is linked; 0: none */
-    uint64_t n_bytes_max; /* READ, LOAD: limit on the state */
-    double took_us;       /* out: duration */
-    session_file file;    /* SAVE: in; LOAD: out */
-    state_file state;     /* WRITE, SAVE: in; READ, LOAD: out, without parts if there is none */
-    uint64_t number;      /* in the order of pushes; a sweep after a change has the change's */
+    uint64_t linked_id;    /* WRITE, SAVE, without parts: the session whose state file is linked; 0: none */
+    uint64_t n_bytes_max;  /* READ, LOAD: limit on the state */
+    size_t n_bytes_before; /* WRITE: of the state file that it replaces */
+    double took_us;        /* out: duration */
+    session_file file;     /* SAVE: in; LOAD: out */
+    state_file state;      /* WRITE, SAVE: in; READ, LOAD: out, without parts if there is none */
+    uint64_t number;       /* in the order of pushes; a sweep after a change has the change's */
     struct store_job *next;
 } store_job;
 

@@ -270,6 +270,23 @@ static void test_a_write_that_fails_takes_no_part_of_the_limit(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* The next start continues from the older state. */
+static void test_a_stop_that_cannot_write_leaves_the_older_state(void)
+{
+    reset_disk();
+    driver *d = open_with(1);
+    ask_each(d, 0, 2);
+    CHECK_INT(count_states(), 1);
+    CHECK(driver_wait(d, begin(d, "s0", 1, 9))->n_reused >= LONG - 1);
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    const uint32_t n_before = count_states();
+    CHECK(n_before >= 1);
+    is_full = true;
+    CHECK_INT(driver_close(d), 0);
+    CHECK(n_refused > 0);
+    CHECK_INT(count_states(), n_before);
+}
+
 /* Long after a request stopped waiting for a state on the disk, the next request of the session has a wait of its own. */
 static void test_a_cancelled_request_takes_its_wait_for_the_disk_along(void)
 {
@@ -323,6 +340,7 @@ int main(void)
     RUN_FILES(test_a_save_says_what_the_disk_said);
     RUN_FILES(test_no_state_goes_for_one_that_does_not_fit);
     RUN_FILES(test_a_write_that_fails_takes_no_part_of_the_limit);
+    RUN_FILES(test_a_stop_that_cannot_write_leaves_the_older_state);
     RUN_FILES(test_a_cancelled_request_takes_its_wait_for_the_disk_along);
     return CHECK_RESULT();
 }
