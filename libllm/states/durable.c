@@ -67,12 +67,25 @@ uint64_t durable_sum_end(durable_sum *s)
 
 /* ---- names ---- */
 
+/* A system-call filter may refuse getrandom and leave the device. */
+static bool read_random_device(uint64_t *id)
+{
+    FILE *device = fopen("/dev/urandom", "rbe");
+    const bool is_read = device != NULL && fread(id, sizeof *id, 1, device) == 1;
+    if (device != NULL) {
+        fclose(device);
+    }
+    return is_read;
+}
+
 uint64_t durable_new_id(void)
 {
     uint64_t id = 0;
     while (id == 0) {
-        while (getrandom(&id, sizeof id, 0) !=
-               (ssize_t)sizeof id) { /* interrupted: so few bytes are always to be had */
+        const bool is_drawn = getrandom(&id, sizeof id, 0) == (ssize_t)sizeof id;
+        if (!is_drawn && errno != EINTR && !read_random_device(&id)) {
+            perror("llmd: no random numbers");
+            abort(); /* a guessed id could be that of another session's file */
         }
     }
     return id;

@@ -226,6 +226,7 @@ void store_saved_load(store_files *f, store_job *job)
     }
     job->status = (llm_status)session_file_read(f->saved_directory, entry.id, f->identity, &job->file, &why);
     if (job->status != LLM_OK) {
+        job->os_error = job->status == LLM_IO ? errno : 0;
         store_files_refuse(f, true, entry.id, job->status, why);
         if (job->status == LLM_VERSION || job->status == LLM_NOT_FOUND) {
             forget(f, entry.id);
