@@ -24,14 +24,15 @@ static char segment[64]; /* this process's own name */
 
 static ino_t watched; /* a segment, and how often it was locked */
 static uint32_t n_watched_locks;
-static int lock_error; /* of the next lock; 0: none */
+/* Of the next lock that waits; 0: none. A sweep, which meets the segments of other tests, does not wait. */
+static int lock_error;
 
 /* Instead of the library's: tells what is locked, and fails when the test says so. */
 int flock(int fd, int operation)
 {
     struct stat facts;
     n_watched_locks += fstat(fd, &facts) == 0 && facts.st_ino == watched;
-    if (lock_error != 0) {
+    if (lock_error != 0 && (operation & LOCK_NB) == 0) {
         errno = lock_error;
         lock_error = 0;
         return -1;
