@@ -22,7 +22,8 @@
     X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                                 \
     X(OVERLOADED, 12, "overloaded", "The limit on live requests, or on commands that wait for the disk, is reached.")  \
     X(NO_CELLS, 13, "kv_cache_full", "The KV cache (--kv-memory) has no room left for this session to grow.")          \
-    X(STEP_FAILED, 14, "step_failed", "The model failed a step. The session's state is invalid until it is reset.")    \
+    X(STEP_FAILED, 14, "step_failed",                                                                                  \
+      "The model failed a step. The next request prefills the session's tokens again.")                                \
     X(TORN, 15, "torn", "The session's state is invalid. Reset the session.")                                          \
     X(SHUTDOWN, 16, "shutting_down", "The engine is stopping.")                                                        \
     X(CANCELLED, 17, "cancelled", "The request was cancelled.")                                                        \
@@ -71,14 +72,14 @@
 /* The model's kind of memory, which decides what a truncation costs. */
 #define LLM_MEMORY_TABLE(X)                                                                                            \
     X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
-    X(WINDOW, 1, "window", "Some layers keep a sliding window: short rewinds only.")                                   \
-    X(RECURRENT, 2, "recurrent", "One running state: no rewind without a checkpoint.")                                 \
-    X(HYBRID, 3, "hybrid", "Attention and running state: no rewind without a checkpoint.")                             \
+    X(WINDOW, 1, "window", "Some layers keep a sliding window: only a short truncation.")                              \
+    X(RECURRENT, 2, "recurrent", "One running state: no truncation without a checkpoint.")                             \
+    X(HYBRID, 3, "hybrid", "Attention and running state: no truncation without a checkpoint.")                         \
     X(NONE, 4, "none", "No state: it makes embeddings of whole texts and cannot generate text.")
 
-/* What happens when a named session needs a seat and none is free. */
+/* What happens when a named session needs a slot and none is free. */
 #define LLM_POLICY_TABLE(X)                                                                                            \
-    X(REFUSE, 0, "refuse", "Refuse the request, and name the sessions that have the seats.")                           \
+    X(REFUSE, 0, "refuse", "Refuse the request, and name the sessions that have the slots.")                           \
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
@@ -116,7 +117,7 @@
     X(DEPTH, 14, "depth", "levels of objects and lists")                                                               \
     X(KEY_BYTES, 15, "key_bytes", "bytes in a name")                                                                   \
     X(NUMBER_BYTES, 16, "number_bytes", "bytes in a number")                                                           \
-    X(FLOATS, 17, "floats", "numbers that are no integers of up to 18 digits")                                         \
+    X(FLOATS, 17, "floats", "numbers other than integers of up to 18 digits")                                          \
     X(TEXT_BYTES, 18, "text_bytes", "bytes in all texts")
 
 #define LLM_STATUS_ENUM(name, number, word, text) LLM_##name = number,
