@@ -167,6 +167,17 @@ def test_only_a_key_without_a_name_needs_the_salt(tmp_path: Path) -> None:
         keys_of(key_file(tmp_path, "long ann\nbare\n"), tmp_path / "nowhere")
 
 
+def test_a_salt_that_exists_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may come from a backup, on a file system that is mounted read-only."""
+    salt = salt_of(tmp_path)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("os.open", refuse)
+    assert salt_of(tmp_path) == salt
+
+
 def test_the_salt_needs_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """File systems without hard links, such as exFAT."""
 

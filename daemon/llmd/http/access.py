@@ -154,19 +154,25 @@ def salt_of(state_dir: Path | None) -> bytes:
         return _SALT_OF_PROCESS
     path = state_dir / _SALT_FILE
     try:
-        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # another daemon may have the same directory
-            salt = file.read()
-            if not salt:
-                salt = secrets.token_bytes(_SALT_BYTES)
-                file.write(salt)
-                file.flush()
-                os.fsync(file.fileno())
-                _sync(state_dir)
+        salt = (path.read_bytes() if path.exists() else b"") or _new_salt(path)
     except OSError as error:
         raise KeyFileError(f"--state-dir: cannot create or read {path}: {error.strerror}") from None
     if len(salt) != _SALT_BYTES:
         raise KeyFileError(f"--state-dir: {path} is damaged; remove it, and keys without a name begin anew")
+    return salt
+
+
+def _new_salt(path: Path) -> bytes:
+    """Two daemons with one directory may create the file at the same time: the first one's number counts."""
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        salt = file.read()
+        if not salt:
+            salt = secrets.token_bytes(_SALT_BYTES)
+            file.write(salt)
+            file.flush()
+            os.fsync(file.fileno())
+            _sync(path.parent)
     return salt
 
 
