@@ -89,7 +89,6 @@ def test_the_user_of_a_connection(
     assert users.user_of(accepted(sockets, listening)) == own
 
 
-@needs_root
 def test_a_kernel_that_knows_no_user_is_named_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,6 +101,7 @@ def test_a_kernel_that_knows_no_user_is_named_once(
     assert "does not report which user connects (it may lack tcp_diag)" in record.getMessage()
 
 
+@needs_root
 def test_a_program_of_another_user(users: PeerUsers, sockets: ExitStack) -> None:
     """Its user is who made the socket, whoever that has become since."""
     listening = listener(sockets, "127.0.0.1")
