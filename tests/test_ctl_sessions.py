@@ -265,7 +265,7 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "steps        10, 5.5 ms each",
         "memory       weights 1.0 MiB, state 1.0 MiB of 4.0 MiB used (1,234 tokens), process 0 B",
         "checkpoints  5, 2.0 MiB of 2.0 GiB",
-        "parked       3 sessions, 1.0 MiB of 1.0 GiB",
+        "parked       3 branches, 1.0 MiB of 1.0 GiB",
         "disk         3.0 MiB of 20 GiB",
         "state        /var/lib/llmd",
     ]
@@ -275,7 +275,7 @@ def test_one_is_no_plural(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
     serve_status(daemon, {"status": "ready", "model": "tiny"})
     daemon.route("GET /v1/sessions", {"data": [], "places": {**PLACES, "parked": 1}, "storage": STORAGE})
     run(daemon, "status")
-    assert "\nparked       1 session, 1.0 MiB of 1.0 GiB\n" in capsys.readouterr().out
+    assert "\nparked       1 branch, 1.0 MiB of 1.0 GiB\n" in capsys.readouterr().out
     daemon.route("POST /v1/sessions/desk/park", {"id": "desk", "tokens": 1})
     run(daemon, "sessions", "park", "desk")
     assert capsys.readouterr().out == "Session desk parked with 1 token.\n"
@@ -361,7 +361,8 @@ def test_only_a_name_needs_the_daemon(daemon: FakeDaemon) -> None:
 
 def test_tokens_without_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ctl.main(["--socket", str(tmp_path / "none"), "sessions", "show", "desk", "--tokens"]) == EXIT_ABSENT
-    assert "session table" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "session table" in err and "does not exist" in err
 
 
 def test_tokens_of_a_daemon_that_died(

@@ -1,5 +1,5 @@
 """The parts of answers, independent of dialects: the pipeline makes them, a dialect's writer turns them into bytes.
- Types only.
+Types only.
 
 Each part is of one answer of the request: `index`, from 0. Each answer ends with exactly one End, or all
 of them with the first Failed.

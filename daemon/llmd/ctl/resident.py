@@ -52,7 +52,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     if segment_name is None:
         is_named = bool(segment.names(socket_path))  # before there is one
         reason = "starting" if is_named and is_daemon_alive(socket_path) else "segment_missing"
-        raise DaemonAbsent(socket_path, reason, f"{socket_path}.lock names no shared segment")
+        raise DaemonAbsent(socket_path, reason, f"{socket_path}.lock names no session table")
     try:
         page = native.Page.open(segment_name, segment.owner(socket_path))
     except native.SegmentError as error:

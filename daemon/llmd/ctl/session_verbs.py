@@ -38,13 +38,13 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
         type=point,
         help="copy only the tokens before this point: a number of tokens, last_user or turn:N (default: copy all)",
     )
-    fork.add_argument("--replace", action="store_true", help="close an existing session with that id first")
+    fork.add_argument("--replace", action="store_true", help="replace an existing session with that id")
     pin.add_argument("--off", action="store_true", help="unpin the session")
     save.add_argument("name", metavar="NAME", help="name of the saved session")
     load = add_verb(actions, shared, "load", run_load, "load a saved session")
     load.add_argument("name", metavar="NAME", help="name of the saved session")
     load.add_argument("--as", metavar="ID", dest="id", help="id of the session (default: NAME)")
-    load.add_argument("--replace", action="store_true", help="close an existing session with that id first")
+    load.add_argument("--replace", action="store_true", help="replace an existing session with that id")
     load.add_argument(
         "--owner", metavar="NAME", help="owner of the saved session (default: the owner of the unix socket)"
     )

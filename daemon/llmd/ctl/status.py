@@ -42,7 +42,7 @@ def overview(raw: Json, counters: Counters) -> str:
         return int(counters.get(name, 0))
 
     consumed, reused = counter("prefill_tokens_total"), counter("reused_tokens_total")
-    steps = counter("steps_total")
+    steps, n_parked = counter("steps_total"), raw["places"].get("parked", 0)
     running, waiting = counter("requests_running"), counter("requests_waiting")
     pairs = [
         ("llmd", f"{text.scalar(health.get('version'))}, pid {health.get('pid')}, {state(ready)}"),
@@ -57,7 +57,7 @@ def overview(raw: Json, counters: Counters) -> str:
         ("steps", f"{text.count(steps)}, {each(counters, 'step_seconds_total', 'steps_total')}"),
         ("memory", memory(counters)),
         ("checkpoints", checkpoints(storage)),
-        ("parked", f"{text.counted(raw['places'].get('parked', 0), 'session')}, {share_of(storage, 'parked_bytes')}"),
+        ("parked", f"{text.counted(n_parked, 'branch', 'branches')}, {share_of(storage, 'parked_bytes')}"),
         ("disk", disk(storage)),
         ("state", text.scalar(storage.get("state_dir") or "in memory only")),
     ]

@@ -22,9 +22,9 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """ "1 session", "1,234 sessions" """
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+    return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def share(part: int, whole: int) -> str:

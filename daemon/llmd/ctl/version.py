@@ -13,7 +13,8 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     parser = verbs.add_parser(
         "version",
         help="show the versions of llmctl and llmd",
-        description="Show the versions of llmctl and llmd. The exit status is 3 if llmd does not run.",
+        description="Show the versions of llmctl and llmd. "
+        "The exit status is 3 if llmd does not run or cannot be reached.",
         parents=[shared],
     )
     parser.set_defaults(run=run)

@@ -1,9 +1,10 @@
-"""Timers that look at one stream, four times within an interval, until they are stopped. Owned by the event loop.
+"""Timers of the event loop, which owns them: two that look at one stream, and one that measures the loop itself.
+Each of the first two looks four times within an interval, until it is stopped.
 
 KeepAlive: a stream that was silent for --keepalive-interval is sent something, because proxies and clients give up
 silent streams. SlowReader: a stream whose client reads nothing for --slow-reader-timeout is cut off. Before that its
 generation is paused (engine/generation.py), and a connection with any other answer has a bound of its own
-(connection.py).
+(connection.py). LoopLag: how late the event loop is.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def command_of(served: Served, asked: Asked, owner: int) -> Generate:
-    """Makes the command without its prompt, which is expensive: other errors come first. Raises ApiError."""
+    """Makes the command except its prompt. Rendering is expensive, so all other checks come first. Raises ApiError."""
     info = served.engine.info
     check_logit_bias(asked.logit_bias, info.n_vocab)
     check_stop_tokens(asked.stop_tokens, info.n_vocab)

@@ -115,7 +115,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _value(value: object) -> str:
-    """On one line, whatever a client sent: what ends a line or moves a terminal's cursor is spelled out."""
+    """Returns the value on one line, with line ends and control characters of terminals escaped."""
     text = str(value)
     if _PLAIN.fullmatch(text):
         return text

@@ -18,9 +18,10 @@ class LastStart(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the branches that a session holds side by side, as the shared page shows it."""
+    """One of the branches that a session holds side by side, as the session table shows it."""
 
     slot: int
+    """Number of its entry in the session table."""
     state: str
     tokens: int
     """Resident tokens."""
@@ -202,7 +203,7 @@ class Divergence(msgspec.Struct, frozen=True):
 class ExplainedTurn(msgspec.Struct, frozen=True):
     at_ms: int
     slot: int | None
-    """The slot of its branch; null: it was refused."""
+    """Number of its branch's entry in the session table; null: the request was refused."""
     reason: str | None
     """null: it ended before it began."""
     reason_text: str | None
