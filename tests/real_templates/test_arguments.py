@@ -142,6 +142,8 @@ FREE: dict[str, tuple[Json, Json, Json | None]] = {  # schema, valid arguments, 
         {"n1": "on"},
     ),
     "names": ({"propertyNames": {"pattern": "^[a-z]+$"}, "additionalProperties": INTEGER}, {"abc": 1}, {"A": 1}),
+    "an empty name": ({"properties": {"": INTEGER, "a": INTEGER}}, {"a": 1, "z": "text"}, {"a": "text"}),
+    "an empty name, required": ({"properties": {"": INTEGER}, "required": [""]}, {"z": 2}, None),
 }
 
 
@@ -152,3 +154,11 @@ def test_arguments_that_are_not_declared(template: Template, kind: str, opened: 
     is_valid = template.family not in ONLY_DECLARED or kind == "closed"
     assert is_allowed(opened(template), template, schema, valid) == is_valid
     assert other is None or not is_allowed(opened(template), template, schema, other)
+
+
+@pytest.mark.parametrize("name", ["GLM-4.6", "LFM2.5-8B-A1B", "Qwen3-Coder"])
+def test_an_empty_name_is_required_in_vain(name: str, opened: Open) -> None:
+    """No template can write it, so that the call is possible without it."""
+    schema = {"properties": {"a": INTEGER}, "required": ["", "a"]}
+    assert is_allowed(opened(BY_NAME[name]), BY_NAME[name], schema, {"a": 1})
+    assert not is_allowed(opened(BY_NAME[name]), BY_NAME[name], schema, {"a": "text"})

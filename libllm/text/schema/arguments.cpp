@@ -34,13 +34,13 @@ uint8_t types_of(expansion &meaning, const node &n)
     return all;
 }
 
-/* The names that the shapes know, in their order. */
+/* The names that the shapes know, in their order. No mark can hold an empty one, and schema_argument has "" for others. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
     std::set<std::string> seen;
     const auto add = [&](const std::string &name) {
-        if (seen.insert(name).second) {
+        if (!name.empty() && seen.insert(name).second) {
             names.push_back(name);
         }
     };
