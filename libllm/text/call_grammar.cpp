@@ -54,6 +54,9 @@ class argument_rules {
                 }
             }
         }
+        if (!repeated.empty()) {
+            any_repeated = as_rule(g.choice(repeated));
+        }
         is_ordered = counted.size() > n_unordered;
         replace_arguments(&g, call, rest(std::vector<bool>(counted.size(), true), true));
     }
@@ -67,6 +70,7 @@ class argument_rules {
     bool keeps_all = false;                    /* optional arguments are counted, too: each comes once */
     bool is_ordered = false;                   /* counted arguments come in the order of the schema */
     std::vector<size_t> counted, repeated;     /* nodes of arguments */
+    size_t any_repeated = 0;                   /* a rule of its own: each rest() would repeat all of them */
     std::vector<bool> is_required;             /* of those that are counted */
     std::map<std::vector<bool>, size_t> rests; /* by the counted arguments that are still missing */
 
@@ -207,8 +211,8 @@ class argument_rules {
             }
             may_end = may_end && !(left[i] && is_required[i]);
         }
-        for (const size_t node : repeated) {
-            ways.push_back(argument(node, is_first, left));
+        if (!repeated.empty()) {
+            ways.push_back(argument(any_repeated, is_first, left));
         }
         const size_t all = ways.empty() ? g.literal("") : g.choice(ways);
         g.at(rule)["child"] = may_end && !ways.empty() ? g.optional(all) : all;

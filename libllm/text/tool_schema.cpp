@@ -1,5 +1,8 @@
 #include "text/tool_schema.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "llm.h"
 #include "text/call_graph.h"
 #include "text/grammar_text.h"
@@ -24,13 +27,6 @@ schema_json parameters_of(const common_json &tool)
         return schema_json::object();
     }
     return schema_json::parse(text);
-}
-
-void replace_all(std::string &text, const std::string &from, const std::string &to)
-{
-    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-        text.replace(at, from.size(), to);
-    }
 }
 
 std::optional<std::string> element_if(const std::optional<std::string> &rule)
@@ -65,7 +61,7 @@ tool_schemas::tool_schemas(tool_schema_detail how_much, bool marks_items_of_list
 common_json tool_schemas::place_for(const std::string &element)
 {
     const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
-    places.push_back({"\"" + number + "\"", PREFIX + element});
+    places["\"" + number + "\""] = PREFIX + element;
     return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* templates ask for the type */
 }
 
@@ -148,21 +144,24 @@ std::optional<std::string> tool_schemas::quoted(const automaton &texts)
 
 bool tool_schemas::are_mentioned(const std::string &grammar) const
 {
-    for (const place &one : places) {
-        if (grammar.find(one.literal) == std::string::npos) {
-            return false;
-        }
-    }
-    return true;
+    return std::all_of(places.begin(), places.end(),
+                       [&](const auto &one) { return grammar.find(one.first) != std::string::npos; });
 }
 
-std::string tool_schemas::put(std::string grammar) const
+std::string tool_schemas::put(const std::string &grammar) const
 {
     if (places.empty() && separates.empty()) {
         return grammar;
     }
-    for (const place &one : places) {
-        replace_all(grammar, one.literal, one.element);
+    const size_t n_literal = std::to_string(FIRST_PLACE).size() + 2;
+    std::string out;
+    size_t done = 0;
+    for (size_t at = grammar.find('"'); at != std::string::npos; at = grammar.find('"', std::max(done, at + 1))) {
+        const auto found = places.find(std::string_view(grammar).substr(at, n_literal));
+        if (found != places.end()) {
+            out.append(grammar, done, at - done).append(found->second);
+            done = at + n_literal;
+        }
     }
-    return grammar + "\n" + grammar_renamed(compiled.grammar(), PREFIX);
+    return out.append(grammar, done) + "\n" + grammar_renamed(compiled.grammar(), PREFIX);
 }

@@ -6,6 +6,7 @@
 
 #include <common/json.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,7 +34,7 @@ class tool_schemas {
     bool are_mentioned(const std::string &grammar) const;
 
     /* With our rules in their places. */
-    std::string put(std::string grammar) const;
+    std::string put(const std::string &grammar) const;
 
     /* The parameters of a tool whose arguments have places of their own; NULL: they have none. */
     struct separate {
@@ -54,13 +55,10 @@ class tool_schemas {
     std::optional<std::string> quoted(const automaton &texts);
 
   private:
-    struct place {
-        std::string literal, element;
-    };
     tool_schema_detail detail;
     bool marks_items;
     schema_arguments compiled;
-    std::vector<place> places;
+    std::map<std::string, std::string, std::less<>> places; /* elements, by the literals in their places */
     std::map<std::string, separate> separates;
 
     common_json place_for(const std::string &element);

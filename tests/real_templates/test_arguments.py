@@ -124,6 +124,35 @@ def test_many_arguments_are_required_up_to_a_limit(name: str, opened: Open) -> N
     assert not is_allowed(opened(template), template, schema, {"n0": 1})
 
 
+def tools_with(n_tools: int, n: int) -> list[Json]:
+    """Tools with n required arguments and n optional ones, integers."""
+    schema = {"properties": dict.fromkeys(ORDER[: 2 * n], INTEGER), "required": ORDER[:n]}
+    function = {"description": "Notes.", "parameters": {"type": "object", "additionalProperties": False, **schema}}
+    return [{"type": "function", "function": {"name": f"note{i}", **function}} for i in range(n_tools)]
+
+
+@pytest.mark.parametrize("name", ["GLM-4.6", "LFM2.5-8B-A1B", "MiniMax-M2", "Qwen3-Coder"])
+def test_many_optional_arguments_stand_between_many_required_ones(name: str, opened: Open) -> None:
+    model, template, schema = opened(BY_NAME[name]), BY_NAME[name], tools_with(1, 100)[0]["function"]["parameters"]
+    required, optional = ORDER[:100], ORDER[100:200]
+    mixed = [*optional[:50], *required[:99], *optional[50:], required[99]]
+    for order in (mixed, mixed[50:], required):
+        assert is_allowed(model, template, schema, dict.fromkeys(order, 1)), order
+    for order in (mixed[:-1], ORDER[1:200]):
+        assert not is_allowed(model, template, schema, dict.fromkeys(order, 1)), order
+    assert not is_allowed(model, template, schema, {optional[0]: "text"} | dict.fromkeys(required, 1))
+
+
+@pytest.mark.parametrize("name", ["GLM-4.6", "LFM2.5-8B-A1B", "MiniMax-M2", "Qwen3-Coder"])
+def test_the_grammar_grows_with_the_number_of_arguments(name: str, opened: Open) -> None:
+    def size_of(n_tools: int, n: int) -> int:
+        request = {"messages": [USER], "tools": tools_with(n_tools, n), "tool_choice": {"mode": "required"}}
+        return len(opened(BY_NAME[name]).render(request).grammar)
+
+    assert size_of(1, 64) < 8 * size_of(1, 8)
+    assert size_of(6, 48) < 36 * size_of(1, 8)
+
+
 FREE: dict[str, tuple[Json, Json, Json | None]] = {  # schema, valid arguments, others
     "no schema": ({}, {"s": "a b", "n": 3}, None),
     "no properties": ({"type": "object", "properties": {}}, {"s": "a b", "part": 2.5}, None),
