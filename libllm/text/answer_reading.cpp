@@ -93,10 +93,13 @@ bool is_of_call(const std::string &tag)
     return tag.rfind("tool", 0) == 0;
 }
 
-bool is_value(const std::string &tag)
+/* Arguments with a mark before each are many values: the middle of their text may not be left out. */
+bool is_value(const common_peg_ast_node &node)
 {
-    return tag == common_chat_peg_builder::TOOL_ARGS || tag == common_chat_peg_builder::TOOL_ARG_VALUE ||
-           tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
+    const bool is_object = !node.text.empty() && node.text.front() == '{';
+    return (node.tag == common_chat_peg_builder::TOOL_ARGS && is_object) ||
+           node.tag == common_chat_peg_builder::TOOL_ARG_VALUE ||
+           node.tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
 }
 
 /* Outer values are visited before those within. */
@@ -105,7 +108,7 @@ void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &nod
     if (node.tag == common_chat_peg_builder::TOOL_OPEN) {
         out->first_call = std::min(out->first_call, node.start);
         out->last_call = node.start;
-    } else if (is_value(node.tag) && node.end == n_bytes) {
+    } else if (is_value(node) && node.end == n_bytes) {
         out->value = node.start;
         out->is_value_verbatim = node.tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
     } else if (node.tag == common_chat_peg_minimax_m3_mapper::TOOL_ARG_ARRAY && node.end == n_bytes &&

@@ -104,6 +104,18 @@ def test_many_arguments_come_with_the_required_ones_in_order(template: Template,
     assert not is_allowed(opened(template), template, parameters, {name: 1 for name in required[1:]})
 
 
+@pytest.mark.parametrize("template", CALLED, ids=names)
+def test_each_of_many_arguments_is_read_once(template: Template, opened: Open) -> None:
+    """A long call is shortened while it is read: one argument after the other lies where its middle may be left out."""
+    for n in range(1, 24):
+        arguments = {"x" * n: 1, **{f"k{i:02}": 1 for i in range(12)}}
+        syntax, answer = past_answer(
+            opened(template), template, arguments, tool=tool({"properties": dict.fromkeys(arguments, INTEGER)})
+        )
+        read = opened(template).parse(syntax, answer, pieces=[3])
+        assert arguments_of_only_call(read) == arguments, read.calls[0].arguments
+
+
 ORDER = [f"n{i}" for i in range(20_000)]
 
 
