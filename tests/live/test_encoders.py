@@ -109,7 +109,7 @@ def test_llmctl_talks_to_it(daemons: Daemons) -> None:
 
     assert llmctl("status").returncode == 0 and llmctl("sessions", "list").returncode == 0
     shown = llmctl("models").stdout
-    assert "64 numbers of a text of up to 512 tokens" in shown and "memory        none" in shown
+    assert "64 dimensions, texts of up to 512 tokens" in shown and "memory        none" in shown
     refused = llmctl("chat", lines="hello\n")
     assert refused.returncode != 0 and "makes embeddings and generates nothing" in refused.stderr
 
