@@ -522,7 +522,7 @@ c_sources() {
 verb_asan() {
     locked sanitizer_build asan address,undefined
     # test_answer_cost counts, for minutes, the work of what test_answer_parser goes through, too.
-    ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
+    C_TEST_SECONDS=1800 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
         run_c_tests "$BUILD/asan" --without test_answer_cost
 }
 
@@ -534,7 +534,7 @@ verb_tsan() {
         --without test_chat_hostile --without test_pattern_split --without test_tokenizer
         --without test_answer_parser --without test_answer_cost --without test_sampler_reference
     )
-    TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
+    C_TEST_SECONDS=1800 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
         run_c_tests "$BUILD/tsan" "${one_thread[@]}" setarch "$(uname -m)" -R
 }
 
