@@ -77,7 +77,7 @@
     X(HYBRID, 3, "hybrid", "Attention and running state: no truncation without a checkpoint.")                         \
     X(NONE, 4, "none", "No state: it makes embeddings of whole texts and cannot generate text.")
 
-/* What happens when a named session needs a slot and none is free. */
+/* The capacity policy: what the engine does if a named session needs a slot and all slots are taken. */
 #define LLM_POLICY_TABLE(X)                                                                                            \
     X(REFUSE, 0, "refuse", "Refuse the request, and name the sessions that have the slots.")                           \
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \

@@ -145,7 +145,7 @@ void decode_session_command(decode *d, const wire_command *c); /* all but GENERA
 void decode_take_stored(decode *d);                            /* results of the store */
 void decode_save_all(decode *d); /* at an orderly stop; commands that wait for the store are answered, too */
 
-/* decode_step.c: one step of the model for all requests that can run. False: there are none. */
+/* decode_step.c: one step of the model for all requests that can run. Returns false if no request can run. */
 bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* tokens from the sampling threads */
 bool decode_stops(void *d);          /* step.h: stop */
@@ -158,7 +158,7 @@ typedef enum decode_among {
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
 /* Parks the newest session that holds a seat without decoding: its requests have not begun, or its generation is paused as
- * its client does not read. False: there is none, or the policy does not park. */
+ * its client does not read. Returns false if no session can be parked, or the policy does not park. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 
 #endif

@@ -317,7 +317,7 @@ static uint64_t earlier(uint64_t a_us, uint64_t b_us)
     return b_us != 0 && (a_us == 0 || b_us < a_us) ? b_us : a_us;
 }
 
-/* Of a request, in the future; 0: it does not wait for the disk. */
+/* Returns when the request stops waiting for the disk, later than now_us; 0: it does not wait for the disk. */
 static uint64_t gives_up_at(const request *r, uint64_t now_us)
 {
     const uint64_t fetch_us = r->phase == REQUEST_WAITING && r->fetching != 0 ? r->fetched_by_us : 0;

@@ -177,7 +177,7 @@ static double depth_called(const step *t)
     return n > 0 ? sum / n : 0;
 }
 
-/* What the model saves before a call that may be given up (model.h), and holds until the call ends. */
+/* Returns the bytes of the copies that the model makes before a call that can be stopped (model.h), and frees after it. */
 static size_t undo_bytes(const step *t)
 {
     size_t n_bytes = 0;

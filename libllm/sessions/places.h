@@ -55,7 +55,7 @@ struct places {
     places_naming naming;
 };
 
-/* What owners may hold of so many bytes, which none of them asks for. */
+/* Returns the claim that limits each owner to a fair share of n_bytes_max, on behalf of no owner. */
 share_claim places_bytes_claim(const places *p, size_t n_bytes_max);
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);

@@ -115,7 +115,7 @@ bool places_is_lending(const places *p)
     return p->shelf.is_lending;
 }
 
-/* What may stay: the rest of parked_bytes_max is for states on their way to the disk. */
+/* Returns the limit on states that stay in memory. The rest of parked_bytes_max is for states on their way to the disk. */
 static size_t resting_bytes_max(const places *p)
 {
     const size_t n_max = p->options.parked_bytes_max;
