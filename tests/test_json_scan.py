@@ -120,7 +120,7 @@ def test_a_clean_document_has_no_unicode_escapes() -> None:
         ("levels of objects and lists", b"[" * (limits.JSON_DEPTH_MAX + 1) + b"]" * (limits.JSON_DEPTH_MAX + 1)),
         ("bytes in a name", b'{"' + b"x" * (limits.JSON_KEY_BYTES_MAX + 1) + b'":1}'),
         ("bytes in a number", b"1" * (limits.JSON_NUMBER_BYTES_MAX + 1)),
-        ("numbers that are no integers", b"[" + b"0.5," * limits.JSON_FLOATS_MAX + b"0.5]"),
+        ("numbers other than integers", b"[" + b"0.5," * limits.JSON_FLOATS_MAX + b"0.5]"),
         ("bytes in all texts", b'"' + b"x" * (limits.JSON_TEXT_BYTES_MAX + 1) + b'"'),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
