@@ -14,9 +14,9 @@
 #include <time.h>
 
 #include "model/model.h"
-#include "text/constraint_make.h"
-#include "text/logprobs.h"
-#include "text/sampler.h"
+#include "text/constraint/constraint_make.h"
+#include "text/sampling/logprobs.h"
+#include "text/sampling/sampler.h"
 
 enum {
     N_VOCAB = 151936,

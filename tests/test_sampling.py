@@ -90,7 +90,7 @@ def test_defaults_are_those_of_llama_cpp() -> None:
 
 def test_breakers_of_dry_are_those_of_llama_cpp() -> None:
     [breakers] = re.findall(r"dry_sequence_breakers = \{(.+?)\};", their_parameters())
-    assert f"return {{{breakers}}};" in (ROOT / "libllm/text/sampler.cpp").read_text()
+    assert f"return {{{breakers}}};" in (ROOT / "libllm/text/sampling/sampler.cpp").read_text()
 
 
 def test_samplers_are_those_of_llama_cpp() -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -244,11 +245,15 @@ def test_llmctl_starts_light() -> None:
 
 FOREIGN_HEADER = re.compile(r'^\s*#\s*include\s*[<"]((?:llama|ggml|gguf|common/|nlohmann/)[^>"]*)[>"]', re.MULTILINE)
 OWN_HEADER = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-LLAMA_DOORS = re.compile(r"(model/llama/\w+|text/\w+|text/schema/references)\.(cpp|h)")
+LLAMA_DOORS = re.compile(
+    r"(model/llama/\w+|text/(template|chat|answer|sampling|constraint)/\w+|text/schema/references)\.(cpp|h)"
+)
 PURE = sorted(path.stem for path in (LIBLLM / "policy").glob("*.c"))
 
 # Each folder may include those after it and itself. policy decides on plain values, so everything above may ask it.
 C_LAYERS = ("engine", "sessions", "states", "boundary", "policy", "text", "model", "machine")
+TEXT_LAYERS = ("chat", "answer", "sampling", "constraint", "schema", "grammar", "template")
+FOLDER_FILES_MAX = 30
 
 
 def test_llama_has_few_doors() -> None:
@@ -262,19 +267,32 @@ def test_llama_has_few_doors() -> None:
 
 def test_headers_of_doors_show_nothing_foreign() -> None:
     """Whoever includes model.h, sampler.h or chat.h must not get llama.cpp with it."""
-    doors = "model/model.h", "text/sampler.h", "text/chat.h"
+    doors = "model/model.h", "text/sampling/sampler.h", "text/chat/chat.h"
     assert {name: FOREIGN_HEADER.findall((LIBLLM / name).read_text()) for name in doors} == {name: [] for name in doors}
 
 
-def test_c_folders_include_downwards() -> None:
-    wrong = [
+def includes_upwards(root: Path, layers: tuple[str, ...]) -> list[str]:
+    """Includes of root's files from a layer (a folder of root) before the file's own; paths begin below libllm."""
+    prefix = "".join(f"{part}/" for part in root.relative_to(LIBLLM).parts)
+    return [
         f"{relative(path)} includes {included}"
-        for path in LIBLLM.rglob("*.[ch]*")
+        for path in root.rglob("*.[ch]*")
         for included in OWN_HEADER.findall(path.read_text())
-        if "/" in included
-        if C_LAYERS.index(included.split("/")[0]) < C_LAYERS.index(path.relative_to(LIBLLM).parts[0])
+        if "/" in included and included.startswith(prefix)
+        if layers.index(included.removeprefix(prefix).split("/")[0]) < layers.index(path.relative_to(root).parts[0])
     ]
-    assert wrong == []
+
+
+def test_c_folders_include_downwards() -> None:
+    assert includes_upwards(LIBLLM, C_LAYERS) == []
+    assert includes_upwards(LIBLLM / "text", TEXT_LAYERS) == []
+    assert includes_upwards(LIBLLM / "text", TEXT_LAYERS[::-1]) != []
+
+
+@pytest.mark.parametrize("root", [LIBLLM, PACKAGE])
+def test_a_folder_has_few_sources(root: Path) -> None:
+    sources = Counter(path.parent for path in root.rglob("*") if path.suffix in (".c", ".h", ".cpp", ".py"))
+    assert {relative(folder): n for folder, n in sources.items() if n > FOLDER_FILES_MAX} == {}
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -9,8 +9,8 @@
 
 #include "boundary/session_name.h"
 #include "llm_wire.h"
-#include "text/logprobs.h"
-#include "text/sampler.h"
+#include "text/sampling/logprobs.h"
+#include "text/sampling/sampler.h"
 
 /* ---- reader: a cursor with a sticky error; every read is bounds-checked ------------------------------------- */
 

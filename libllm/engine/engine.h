@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "engine/decode.h"
 #include "boundary/doorbell.h"
 #include "llm.h"

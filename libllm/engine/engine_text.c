@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "text/answer_parser.h"
-#include "text/constraint_make.h"
+#include "text/answer/answer_parser.h"
+#include "text/constraint/constraint_make.h"
 
 int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special, int parse_special,
                      int32_t *out, size_t n_out)

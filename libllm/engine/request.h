@@ -19,7 +19,7 @@
 #include "policy/stop.h"
 #include "sessions/places.h"
 #include "sessions/session.h"
-#include "text/sampler.h"
+#include "text/sampling/sampler.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_ENDED } request_phase;
 

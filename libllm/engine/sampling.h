@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "boundary/doorbell.h"
-#include "text/sampler.h"
+#include "text/sampling/sampler.h"
 
 typedef struct sampling_threads sampling_threads;
 typedef struct sampling_job sampling_job;

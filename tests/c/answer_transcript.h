@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "random.h"
-#include "text/answer_parser.h"
-#include "text/chat.h"
+#include "text/answer/answer_parser.h"
+#include "text/chat/chat.h"
 
 #include "fake_model.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "text/grammar_walk.h"
+#include "text/grammar/grammar_walk.h"
 
 struct mask {
     const model *m;

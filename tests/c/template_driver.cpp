@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
-#include "text/answer_parser.h"
-#include "text/chat.h"
-#include "text/constraint.h"
-#include "text/grammar.h"
+#include "text/answer/answer_parser.h"
+#include "text/chat/chat.h"
+#include "text/constraint/constraint.h"
+#include "text/grammar/grammar.h"
 
 namespace {
 

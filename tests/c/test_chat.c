@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "check.h"
 #include "fake_model.h"
 

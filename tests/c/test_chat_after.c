@@ -1,7 +1,7 @@
 /* Prompts that go on after an answer whose tokens are known: what follows it is made, in every form of template, or all. */
 #include <stdlib.h>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "check.h"
 #include "fake_model.h"
 

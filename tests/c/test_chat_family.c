@@ -2,7 +2,7 @@
  * rendered whole or after an answer whose tokens are known. */
 #include <stdlib.h>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "check.h"
 #include "fake_model.h"
 

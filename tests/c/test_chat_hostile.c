@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "check.h"
 #include "fake_model.h"
 #include "random.h"

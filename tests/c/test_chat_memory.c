@@ -2,7 +2,7 @@
  * Elsewhere it cannot be tried: the JSON library allocates in destructors. */
 #include <stdlib.h>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "check.h"
 #include "fake_model.h"
 

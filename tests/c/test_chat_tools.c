@@ -5,7 +5,7 @@
 #include "answer_transcript.h"
 #include "chat_families.h"
 #include "check.h"
-#include "text/sampler.h"
+#include "text/sampling/sampler.h"
 
 #define PARAMETERS "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}"
 #define TOOL(name, parameters)                                                                                         \

@@ -1,5 +1,5 @@
 /* Log probabilities against the same sums in double precision. */
-#include "text/logprobs.h"
+#include "text/sampling/logprobs.h"
 
 #include <math.h>
 

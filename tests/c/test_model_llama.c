@@ -2,7 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "tiny_models.h"
 
 /* ---- tests, each for every model ----------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "fake_model.h"
-#include "text/sampler.h"
+#include "text/sampling/sampler.h"
 
 enum { N = FAKE_VOCABULARY };
 

@@ -5,7 +5,7 @@
 #include "check.h"
 #include "llama_reference.h"
 #include "random.h"
-#include "text/sampler.h"
+#include "text/sampling/sampler.h"
 #include "vocabulary_model.h"
 
 enum { N_DRAWS = 4000, N_FEW_DRAWS = 200, N_MAX = 4096, N_HISTORY = 80 };

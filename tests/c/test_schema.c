@@ -5,8 +5,8 @@
 #include "llm.h"
 #include "model/model.h"
 #include "random.h"
-#include "text/constraint_make.h"
-#include "text/sampler.h"
+#include "text/constraint/constraint_make.h"
+#include "text/sampling/sampler.h"
 
 static model *sim;
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "text/constraint_make.h"
-#include "text/sampler.h"
+#include "text/constraint/constraint_make.h"
+#include "text/sampling/sampler.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <vector>
 
-#include "text/chat_budget.h"
-#include "text/grammar.h"
-#include "text/json_depth.h"
+#include "text/grammar/grammar.h"
 #include "text/schema/arguments.h"
 #include "text/schema/compile.h"
+#include "text/schema/json_depth.h"
+#include "text/template/chat_budget.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

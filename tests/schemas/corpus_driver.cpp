@@ -14,10 +14,10 @@
 #include "c/vocabulary_model.h"
 #include "llm.h"
 #include "schemas/instance_search.h"
-#include "text/chat_budget.h"
-#include "text/grammar_walk.h"
+#include "text/grammar/grammar_walk.h"
 #include "text/schema/arguments.h"
 #include "text/schema/compile.h"
+#include "text/template/chat_budget.h"
 
 namespace {
 

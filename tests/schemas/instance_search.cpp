@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "text/character.h"
+#include "text/grammar/character.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "text/character.h"
+#include "text/grammar/character.h"
 
 namespace {
 

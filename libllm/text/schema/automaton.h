@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "text/character_set.h"
+#include "text/grammar/character_set.h"
 #include "text/schema/work_budget.h"
 
 constexpr size_t AUTOMATON_STATES_MAX = 4096;

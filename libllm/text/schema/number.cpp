@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 namespace {
 

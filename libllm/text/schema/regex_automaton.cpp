@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "text/regex.h"
+#include "text/grammar/regex.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "text/regex_grammar.h"
+#include "text/grammar/regex_grammar.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 #include "text/schema/automaton.h"
 #include "text/schema/references.h"
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 class work_budget {
   public:

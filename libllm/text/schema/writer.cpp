@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "text/regex_grammar.h"
+#include "text/grammar/regex_grammar.h"
 
 namespace {
 

@@ -1,0 +1,600 @@
+#include "text/answer/answer_parser.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "text/answer/answer_reading.h"
+#include "text/answer/answer_shortening.h"
+#include "text/answer/call_arguments.h"
+
+namespace {
+
+using part = answer_reading::part;
+
+constexpr size_t SHARE = 32;        /* what is read again has grown by 1 / SHARE */
+constexpr size_t SHORT = 512;       /* bytes of a call that are read again without a thought */
+constexpr size_t CLOSING_MAX = 96;  /* bytes behind a call that may close it */
+constexpr size_t ID_CHARACTERS = 9; /* letters and digits: some templates take no other ids */
+constexpr size_t ID_BYTES_MAX = 64; /* of an id that a model made up */
+
+struct diff {
+    const char *kind;
+    std::string text;
+    size_t call = 0;
+    std::string name, id;
+};
+
+std::string new_id()
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    unsigned char random[ID_CHARACTERS];
+    if (getrandom(random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) {
+        throw std::bad_alloc();
+    }
+    std::string out;
+    for (const unsigned char byte : random) {
+        out += digits[byte % (sizeof digits - 1)];
+    }
+    return out;
+}
+
+bool is_usable_id(const std::string &id)
+{
+    return !id.empty() && id.size() <= ID_BYTES_MAX &&
+           std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c <= '~' && c != '"' && c != '\\'; });
+}
+
+bool is_blank(const std::string &text)
+{
+    return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+bool begins_with(const std::string &text, const std::string &head)
+{
+    return text.compare(0, head.size(), head) == 0;
+}
+
+/* Bytes of the character at text[at]: 0 when more must come, -n when these n bytes are none. */
+int character_at(const std::string &text, size_t at)
+{
+    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+    const unsigned char first = byte(at);
+    const size_t n = first < 0x80                    ? 1
+                     : first >= 0xc2 && first < 0xe0 ? 2
+                     : first >= 0xe0 && first < 0xf0 ? 3
+                     : first >= 0xf0 && first < 0xf5 ? 4
+                                                     : 0;
+    if (n == 0) {
+        return -1;
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (at + i == text.size()) {
+            return 0;
+        }
+        const unsigned char least = i > 1 ? 0x80 : first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+        const unsigned char most = i > 1 ? 0xbf : first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+        if (byte(at + i) < least || byte(at + i) > most) {
+            return -static_cast<int>(i);
+        }
+    }
+    return static_cast<int>(n);
+}
+
+/* Of the arguments that the text ends with. What a name is held back with, as the comma before it, may not be forgotten. */
+size_t n_held_back(const answer_reading &reading)
+{
+    const std::string &arguments = reading.said.tool_calls.back().arguments;
+    return arguments.size() - call_arguments_of(arguments).json.size();
+}
+
+} // namespace
+
+struct llm_answer_parser {
+    answer_syntax syntax;
+    std::unique_ptr<const answer_form> form; /* NULL: all is text */
+    std::string incoming;                    /* from `at` on: what has come and is not taken yet */
+    size_t at = 0;
+    bool is_done = false;
+
+    /* Since reading began (anew): the text is base + pending, but for what was forgotten in between. */
+    std::string base;        /* read, and ends with `mode` */
+    common_chat_msg settled; /* what it says */
+    part mode = part::NONE;  /* NONE: base is the opening */
+    std::string pending;
+    common_chat_msg told;
+    size_t n_fit = 0;        /* bytes of `pending` that fit the form */
+    size_t next = 1;         /* bytes of `pending` at which it is read */
+    size_t long_at = 0;      /* bytes of base + pending at which a call is shortened */
+    bool is_outside = false; /* reading begins with the next marker; until then all is text */
+
+    /* Behind a call that broke its form: what is left of it is not reported. */
+    bool is_in_torn_call = false;
+    bool is_behind_close = false; /* of it: text may follow */
+    std::string skipped;          /* may become a mark */
+
+    /* Of the answer. */
+    std::vector<std::string> ids; /* of its calls */
+    size_t n_calls_before = 0;    /* of them, those from before reading began anew */
+    std::string blanks;           /* text that is told if no call follows */
+    bool is_behind_call = false;
+    std::vector<diff> diffs;
+    std::string written;
+
+    void begin(const std::string &opening);
+    void take(const std::string &character);
+    void examine();
+    void give_up();
+    void go_back(const std::string &rest);
+    void skip(const std::string &character);
+    void settle(const answer_reading &now);
+    void shorten(const answer_reading &now);
+    bool may_be_text(const std::string &rest) const;
+    void tell_unfinished(const answer_reading &now, bool is_cut);
+    void finish(bool is_cut);
+    size_t n_formal(const answer_reading &now, size_t n_fitting) const;
+    size_t behind_thinking(size_t n_told) const;
+
+    void tell_message(const common_chat_msg &now);
+    void tell_call(size_t i, const common_chat_tool_call &now);
+    void end_calls(bool is_last_open);
+    void tell_text(const std::string &text);
+    void tell(const char *kind, const std::string &text, size_t call = 0);
+    void feed(const char *text, size_t n_bytes, bool is_final, bool is_cut);
+    void write();
+};
+
+/* ---- telling ------------------------------------------------------------------------------------------------------- */
+
+void llm_answer_parser::tell(const char *kind, const std::string &text, size_t call)
+{
+    if (text.empty()) {
+        return;
+    }
+    if (!diffs.empty() && strcmp(diffs.back().kind, kind) == 0 && diffs.back().call == call) {
+        diffs.back().text += text;
+    } else {
+        diffs.push_back({kind, text, call, "", ""});
+    }
+}
+
+/* Blanks between text and a call belong to the form: they are told only with the text behind them, or at the end. */
+void llm_answer_parser::tell_text(const std::string &text)
+{
+    const size_t last = text.find_last_not_of(" \t\r\n");
+    const size_t n_told = last == std::string::npos ? 0 : last + 1;
+    if (n_told > 0) {
+        tell("text", blanks + text.substr(0, n_told));
+        blanks.clear();
+        is_behind_call = false;
+    }
+    blanks += text.substr(n_told);
+}
+
+void llm_answer_parser::tell_call(size_t i, const common_chat_tool_call &now)
+{
+    const size_t call = n_calls_before + i;
+    const std::string arguments = call_arguments_of(now.arguments).json;
+    if (i == told.tool_calls.size()) {
+        const bool is_free = std::find(ids.begin(), ids.end(), now.id) == ids.end();
+        ids.push_back(is_free && is_usable_id(now.id) ? now.id : new_id());
+        blanks.clear();
+        is_behind_call = true;
+        diffs.push_back({"call", arguments, call, now.name, ids.back()});
+        told.tool_calls.push_back(now);
+        told.tool_calls.back().arguments = arguments;
+        return;
+    }
+    std::string &before = told.tool_calls[i].arguments;
+    if (begins_with(arguments, before)) {
+        tell("call", arguments.substr(before.size()), call);
+        before = arguments;
+    }
+}
+
+void llm_answer_parser::tell_message(const common_chat_msg &now)
+{
+    if (begins_with(now.reasoning_content, told.reasoning_content)) {
+        tell("reasoning", now.reasoning_content.substr(told.reasoning_content.size()));
+        told.reasoning_content = now.reasoning_content;
+    }
+    if (begins_with(now.content, told.content)) {
+        if (now.content.size() > told.content.size()) {
+            tell_text(now.content.substr(told.content.size()));
+        }
+        told.content = now.content;
+    }
+    for (size_t i = 0; i < now.tool_calls.size() && !now.tool_calls[i].name.empty(); i++) {
+        tell_call(i, now.tool_calls[i]);
+    }
+}
+
+/* A call without arguments has none, unless it may still have got some: the last one, where it is not complete. */
+void llm_answer_parser::end_calls(bool is_last_open)
+{
+    const size_t n = told.tool_calls.size();
+    for (size_t i = 0; i < n; i++) {
+        if (told.tool_calls[i].arguments.empty()) {
+            tell("call", is_last_open && i + 1 == n ? "{" : "{}", n_calls_before + i);
+        }
+    }
+    n_calls_before = ids.size();
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------- */
+
+/* What the opening says was not generated: the prompt ends with it. */
+void llm_answer_parser::begin(const std::string &opening)
+{
+    base = opening;
+    settled = form->read(base).said;
+    told = settled;
+    mode = part::NONE;
+    pending.clear();
+    n_fit = 0;
+    next = 1;
+    long_at = base.size() + SHORT;
+}
+
+void llm_answer_parser::take(const std::string &character)
+{
+    const bool may_begin = form != nullptr && form->may_begin_marker(character[0]);
+    if (form == nullptr) {
+        tell("text", character);
+        return;
+    }
+    if (is_in_torn_call) {
+        skip(character);
+        return;
+    }
+    const bool has_all_calls = syntax.calls_once && !ids.empty();
+    if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* a form skips blanks in front of it */
+        tell_text(character);
+        return;
+    }
+    if (is_outside) {
+        is_outside = false;
+        begin(syntax.reopening);
+    }
+    if (mode != part::NONE && pending.empty() && !may_begin) {
+        mode == part::TEXT ? tell_text(character) : tell("reasoning", character);
+        return;
+    }
+    pending += character;
+    if (pending.size() >= next) {
+        examine();
+    }
+}
+
+void llm_answer_parser::examine()
+{
+    const answer_reading now = form->read(base + pending);
+    if (!now.fits) {
+        give_up();
+        return;
+    }
+    n_fit = pending.size();
+    tell_message(now.said);
+    const std::string &said = now.last == part::TEXT ? now.said.content : now.said.reasoning_content;
+    if ((now.last == part::TEXT || now.last == part::REASONING) && !said.empty()) {
+        settle(now);
+    } else {
+        if (now.last == part::CALL && base.size() + pending.size() >= long_at) {
+            shorten(now);
+        }
+        next = pending.size() + std::max<size_t>(1, (base.size() - syntax.opening.size() + pending.size()) / SHARE);
+    }
+}
+
+/* The text ends within a call. What the reading of its rest does not depend on is forgotten. */
+void llm_answer_parser::shorten(const answer_reading &now)
+{
+    const std::string text = base + pending;
+    const answer_shortening left = answer_shortened(text, now, syntax.format == COMMON_CHAT_FORMAT_PEG_GEMMA4);
+    const size_t n_left = left.head.size() + left.n_tail;
+    if (n_left == text.size()) {
+        return;
+    }
+    long_at = 2 * text.size(); /* unless this helps */
+    const std::string tail = text.substr(text.size() - left.n_tail);
+    const answer_reading less = form->read(left.head + tail);
+    if (!answer_says_less(now, less, left.n_calls) || n_held_back(now) != n_held_back(less)) {
+        return;
+    }
+    for (size_t i = 0; i < left.n_calls; i++) {
+        if (told.tool_calls[i].arguments.empty()) {
+            tell("call", "{}", n_calls_before + i);
+        }
+    }
+    n_calls_before += left.n_calls;
+    base = left.head;
+    pending = tail;
+    settled = told = less.said;
+    for (common_chat_tool_call &one : told.tool_calls) {
+        one.arguments = call_arguments_of(one.arguments).json;
+    }
+    mode = part::NONE;
+    n_fit = pending.size();
+    long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
+}
+
+/* The text ends with content or reasoning. What only made that longer is forgotten. */
+void llm_answer_parser::settle(const answer_reading &now)
+{
+    const bool is_text = now.last == part::TEXT;
+    common_chat_msg longer = settled;
+    (is_text ? longer.content : longer.reasoning_content) += pending;
+    if (mode != now.last || now.said != longer) {
+        base += pending;
+        settled = now.said;
+    }
+    told = settled;
+    mode = now.last;
+    pending.clear();
+    n_fit = 0;
+    next = 1;
+}
+
+/* How much of what fits is no text: what was said, and what closes it. */
+size_t llm_answer_parser::n_formal(const answer_reading &now, size_t n_fitting) const
+{
+    const size_t n_told = std::min(std::max(now.n_told, base.size()) - base.size(), n_fitting);
+    const size_t most = std::min(n_fitting, n_told + CLOSING_MAX);
+    for (size_t n = most; n > n_told; n--) {
+        if (form->is_whole(base + pending.substr(0, n))) {
+            return n;
+        }
+    }
+    return now.said.content.empty() && now.said.tool_calls.empty() ? behind_thinking(n_told) : n_told;
+}
+
+/* What closes reasoning, and opens what comes then. */
+size_t llm_answer_parser::behind_thinking(size_t n_told) const
+{
+    size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_told), pending.size());
+    if (syntax.thinking_end.empty() || pending.compare(end, syntax.thinking_end.size(), syntax.thinking_end) != 0) {
+        return n_told;
+    }
+    end += syntax.thinking_end.size();
+    if (pending.compare(end, syntax.reopening.size(), syntax.reopening) == 0) {
+        end += syntax.reopening.size();
+    }
+    return std::min(pending.find_first_not_of(" \t\r\n", end), pending.size());
+}
+
+/* The text does not fit the form any more. Finds where, reports what did fit, and goes on behind it: what did not is text,
+ * unless a call was being written, which is reported as far as it came. */
+void llm_answer_parser::give_up()
+{
+    size_t fits = n_fit, too_long = pending.size();
+    while (too_long - fits > 1) {
+        const size_t middle = fits + (too_long - fits) / 2;
+        (form->read(base + pending.substr(0, middle)).fits ? fits : too_long) = middle;
+    }
+    while (fits > 0 && (static_cast<unsigned char>(pending[fits]) & 0xc0) == 0x80) {
+        fits--;
+    }
+    const answer_reading now = form->read(base + pending.substr(0, fits));
+    size_t n_said = 0;
+    if (now.fits) {
+        tell_message(now.said);
+        n_said = std::min(n_formal(now, fits), fits);
+    }
+    const std::string until = base + pending.substr(0, n_said);
+    is_in_torn_call = now.fits && !told.tool_calls.empty() && !form->is_whole(until);
+    end_calls(is_in_torn_call);
+    if (is_in_torn_call) {
+        is_behind_close = form->ends_with_closing_mark(until);
+        skipped.clear();
+        go_back(pending.substr(n_said));
+        return;
+    }
+    size_t n_text = fits - n_said;
+    if (n_said == 0 || n_text > 0) { /* a character at least, or it would begin again with the same */
+        n_text += std::max(1, character_at(pending, fits));
+        tell_text(pending.substr(n_said, n_text));
+    }
+    go_back(pending.substr(n_said + n_text));
+    is_outside = true;
+}
+
+/* What was taken last comes again. */
+void llm_answer_parser::go_back(const std::string &rest)
+{
+    if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {
+        at -= rest.size();
+    } else {
+        incoming = rest + incoming.substr(at);
+        at = 0;
+    }
+    pending.clear();
+}
+
+/* Of a call that broke its form nobody can say where it ends: at what closes calls, or where the next one begins. */
+void llm_answer_parser::skip(const std::string &character)
+{
+    skipped += character;
+    while (!skipped.empty()) {
+        const answer_mark mark = form->mark_at(skipped);
+        if (mark.what == answer_mark::UNSURE) {
+            return;
+        }
+        const bool is_text = mark.what == answer_mark::NONE && is_behind_close && !is_blank(skipped.substr(0, 1));
+        if (mark.what == answer_mark::BEGIN || is_text) {
+            const std::string rest = std::move(skipped);
+            skipped.clear();
+            is_in_torn_call = false;
+            is_outside = true;
+            go_back(rest);
+            return;
+        }
+        is_behind_close = mark.what == answer_mark::CLOSING || (mark.what == answer_mark::NONE && is_behind_close);
+        skipped.erase(0, std::max<size_t>(1, mark.n_bytes));
+    }
+}
+
+/* Of what would have gone on. */
+bool llm_answer_parser::may_be_text(const std::string &rest) const
+{
+    const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;
+    const size_t begin = std::min(rest.find_first_not_of(" \t\r\n"), rest.size());
+    const bool is_behind_text = mode == part::TEXT && rest.size() == pending.size();
+    return !syntax.must_call && !is_thinking && form->may_be_text(rest.substr(begin), is_behind_text);
+}
+
+/* The form is not complete here. Behind a call that was told, what there is of it is more of that, what closes it, or the
+ * beginning of another one: no text. */
+void llm_answer_parser::tell_unfinished(const answer_reading &now, bool is_cut)
+{
+    const size_t n = n_formal(now, pending.size());
+    const std::string rest = pending.substr(n);
+    const bool may_go_on = !syntax.calls_once || !form->is_whole(base + pending.substr(0, n));
+    if (is_blank(rest) || (!told.tool_calls.empty() && may_go_on)) {
+        return;
+    }
+    if (is_cut && !may_be_text(rest)) {
+        is_behind_call = true; /* behind its beginning */
+    } else {
+        tell_text(rest);
+    }
+}
+
+void llm_answer_parser::finish(bool is_cut)
+{
+    bool is_open = form != nullptr && !is_outside && !pending.empty();
+    if (is_open) {
+        const answer_reading now = form->read(base + pending);
+        tell_message(now.said);
+        is_open = !form->is_whole(base + pending);
+        if (is_open) {
+            tell_unfinished(now, is_cut);
+        }
+    }
+    end_calls(is_open);
+    if (!is_behind_call) {
+        tell("text", blanks);
+    }
+    is_done = true;
+}
+
+void llm_answer_parser::feed(const char *text, size_t n_bytes, bool is_final, bool is_cut)
+{
+    diffs.clear();
+    incoming.erase(0, at);
+    at = 0;
+    incoming.append(text, n_bytes);
+    for (;;) {
+        while (at < incoming.size()) {
+            const int n = character_at(incoming, at);
+            if (n == 0 && !is_final) {
+                break;
+            }
+            const size_t n_taken = n > 0   ? static_cast<size_t>(n)
+                                   : n < 0 ? static_cast<size_t>(-n)
+                                           : incoming.size() - at;
+            const std::string character = n > 0 ? incoming.substr(at, n_taken) : "\xef\xbf\xbd";
+            if (n <= 0) {
+                incoming.replace(at, n_taken, character);
+            }
+            at += character.size();
+            take(character);
+        }
+        if (!is_final || pending.empty() || is_outside || form == nullptr || form->read(base + pending).fits) {
+            break;
+        }
+        give_up();
+    }
+    if (is_final) {
+        finish(is_cut);
+    }
+}
+
+void llm_answer_parser::write()
+{
+    common_json out = common_json::array();
+    for (const diff &d : diffs) {
+        common_json item = common_json::object();
+        item["kind"] = d.kind;
+        item["text"] = d.text;
+        if (strcmp(d.kind, "call") == 0) {
+            item["call"] = d.call;
+        }
+        if (!d.id.empty()) {
+            item["name"] = d.name;
+            item["id"] = d.id;
+        }
+        out.push_back(item);
+    }
+    written = out.dump_safe();
+}
+
+/* ---- the doors ----------------------------------------------------------------------------------------------------- */
+
+namespace {
+
+int refuse(int status, const char *why, char *error, size_t error_bytes)
+{
+    if (error != nullptr && error_bytes > 0) {
+        snprintf(error, error_bytes, "%s", why);
+    }
+    return status;
+}
+
+} // namespace
+
+int answer_parser_open(const char *syntax, size_t n_bytes, llm_answer_parser **out, char *error, size_t error_bytes)
+{
+    *out = nullptr;
+    try {
+        auto p = std::make_unique<llm_answer_parser>();
+        if (n_bytes > 0) {
+            p->syntax = answer_syntax::read(std::string(syntax, n_bytes));
+            p->form = std::make_unique<const answer_form>(p->syntax);
+            p->begin(p->syntax.opening);
+        }
+        *out = p.release();
+        return LLM_OK;
+    } catch (const std::bad_alloc &) {
+        return refuse(LLM_NO_MEMORY, "out of memory for the parser of an answer", error, error_bytes);
+    } catch (const std::exception &e) {
+        return refuse(LLM_INVALID, e.what(), error, error_bytes);
+    }
+}
+
+int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, int is_final, int is_cut,
+                       const char **diffs, size_t *n_diffs_bytes)
+{
+    if (p->is_done) {
+        return LLM_MISUSE;
+    }
+    try {
+        p->feed(text, n_bytes, is_final != 0, is_cut != 0);
+        p->write();
+    } catch (const std::exception &) { /* only memory runs out */
+        p->is_done = true;
+        return LLM_NO_MEMORY;
+    }
+    *diffs = p->written.data();
+    *n_diffs_bytes = p->written.size();
+    return LLM_OK;
+}
+
+void answer_parser_close(llm_answer_parser *p)
+{
+    delete p;
+}
+
+size_t answer_parser_again(const llm_answer_parser *p)
+{
+    return p->form == nullptr || p->is_outside ? 0 : p->base.size() + p->pending.size();
+}
+
+uint64_t answer_parser_work(const llm_answer_parser *p)
+{
+    return p->form == nullptr ? 0 : p->form->n_bytes_read;
+}

@@ -1,0 +1,284 @@
+#include "text/answer/call_grammar.h"
+
+#include <common/chat-peg-parser.h>
+#include <common/json-schema-to-grammar.h>
+
+#include <algorithm>
+#include <map>
+
+#include "text/answer/call_graph.h"
+#include "text/answer/parser_text.h"
+
+namespace {
+
+using tags = common_chat_peg_builder;
+
+/* n arguments in any order take 2^n rules of about 120 bytes each: one for each set of arguments that are still missing. */
+constexpr size_t UNORDERED_MAX = 6, ORDERS_MAX = 1024;
+
+/* For names of arguments whose own grammar would be too large. */
+const char *const ANY_NAME = "[^\\x00-\\x1F\\x7F<>\"/]+";
+
+size_t n_declared(const tool_schemas::separate &tool)
+{
+    return static_cast<size_t>(std::count_if(tool.arguments.begin(), tool.arguments.end(),
+                                             [](const schema_argument &one) { return !one.name.empty(); }));
+}
+
+/* The rules of one tool's arguments. */
+class argument_rules {
+  public:
+    argument_rules(parser_graph *graph, tool_schemas *compiled, size_t number_of_call, size_t unordered_max)
+        : g(*graph), schemas(*compiled), prefix("arguments-" + std::to_string(number_of_call) + "-"),
+          n_unordered(unordered_max)
+    {}
+
+    void replace(size_t call, const tool_schemas::separate &tool)
+    {
+        const std::vector<size_t> nodes = g.tagged(call, tags::TOOL_ARG);
+        std::multimap<std::string, size_t> named;
+        for (const size_t node : nodes) {
+            named.emplace(call_literal(g, node, tags::TOOL_ARG_NAME), node);
+        }
+        are_marked = are_arguments_marked(g, nodes);
+        has_blanks = !are_marked || has_blanks_outside(call);
+        keeps_all = n_declared(tool) <= n_unordered;
+        for (size_t i = 0; i < tool.arguments.size(); i++) {
+            const schema_argument &one = tool.arguments[i];
+            const auto [first, last] = named.equal_range(one.name.empty() ? tool.any_name : one.name);
+            for (auto at = first; at != last; ++at) {
+                if (!one.name.empty()) {
+                    add(as_rule(tool.are_lists[i] ? at->second : declared(at->second, one)), one.is_required);
+                } else if (are_marked) {
+                    add_undeclared(at->second, one);
+                }
+            }
+        }
+        if (!repeated.empty()) {
+            any_repeated = as_rule(g.choice(repeated));
+        }
+        is_ordered = counted.size() > n_unordered;
+        replace_arguments(&g, call, rest(std::vector<bool>(counted.size(), true), true));
+    }
+
+  private:
+    parser_graph &g;
+    tool_schemas &schemas;
+    std::string prefix;
+    size_t n_unordered, n_rules = 0;
+    bool are_marked = false, has_blanks = false;
+    bool keeps_all = false;                    /* optional arguments are counted, too: each comes once */
+    bool is_ordered = false;                   /* counted arguments come in the order of the schema */
+    std::vector<size_t> counted, repeated;     /* nodes of arguments */
+    size_t any_repeated = 0;                   /* a rule of its own: each rest() would repeat all of them */
+    std::vector<bool> is_required;             /* of those that are counted */
+    std::map<std::vector<bool>, size_t> rests; /* by the counted arguments that are still missing */
+
+    bool has_blanks_outside(size_t call) const
+    {
+        bool has_blanks_there = false;
+        g.visit(call, [&](size_t id) {
+            has_blanks_there = has_blanks_there || g.is(id, "space");
+            return !g.is_tagged(id, tags::TOOL_ARG) && !g.is_tagged(id, tags::TOOL_OPEN);
+        });
+        return has_blanks_there;
+    }
+
+    size_t as_rule(size_t node)
+    {
+        return g.rule(prefix + std::to_string(n_rules++), node);
+    }
+
+    void add(size_t node, bool must_come)
+    {
+        if (must_come || keeps_all) {
+            counted.push_back(node);
+            is_required.push_back(must_come);
+        } else {
+            repeated.push_back(node);
+        }
+    }
+
+    size_t element(const std::string &rule)
+    {
+        return g.grammar(tool_schemas::element_of(rule));
+    }
+
+    /* As JSON writes it. Texts may stand between single quotes, too, as templates write those of earlier calls. */
+    size_t python_value(const schema_argument &one)
+    {
+        std::vector<size_t> ways = {element(one.element)};
+        const std::optional<std::string> quoted =
+            one.may_be_text ? schemas.quoted(one.texts.value_or(automaton_of_any())) : std::nullopt;
+        if (quoted.has_value()) {
+            ways.push_back(g.grammar(*quoted));
+        }
+        return g.choice(ways);
+    }
+
+    size_t declared(size_t node, const schema_argument &one)
+    {
+        const std::vector<argument_way> ways = argument_ways(&g, node);
+        if (ways.empty()) {
+            return node;
+        }
+        if (!are_marked) {
+            std::vector<size_t> parts = ways.front().opening;
+            parts.push_back(python_value(one));
+            return g.sequence(parts);
+        }
+        const bool is_any_text = one.is_text && !texts_before(ways.front().text_end, one).has_value();
+        return is_any_text && ways.size() == 1 ? node : g.choice(written(ways, one)); /* llama.cpp's own takes it */
+    }
+
+    void add_undeclared(size_t sample, const schema_argument &one)
+    {
+        const std::optional<std::string> names = schemas.names(*one.names);
+        if (names.has_value() && names->empty()) {
+            return;
+        }
+        for (const size_t way : written(any_argument_ways(&g, sample, g.grammar(names.value_or(ANY_NAME))), one)) {
+            repeated.push_back(as_rule(way));
+        }
+    }
+
+    /* nullopt: any text. */
+    std::optional<std::string> texts_before(const std::string &close, const schema_argument &one)
+    {
+        return one.texts.has_value() ? schemas.bare(*one.texts, close) : std::nullopt;
+    }
+
+    /* The argument in each of the ways that its schema allows. */
+    std::vector<size_t> written(const std::vector<argument_way> &ways, const schema_argument &one)
+    {
+        std::vector<size_t> all;
+        for (const argument_way &way : ways) {
+            std::vector<size_t> values;
+            const auto close = [&](std::vector<size_t> parts) {
+                parts.insert(parts.end(), way.closing.begin(), way.closing.end());
+                values.push_back(g.sequence(parts));
+            };
+            if (way.may_be_text && one.may_be_text) {
+                const std::optional<std::string> texts = texts_before(way.text_end, one);
+                close({texts.has_value() ? g.grammar(*texts) : g.text_with(way.text_end)});
+            }
+            const bool is_covered = way.may_be_text && one.may_be_text && !one.texts.has_value(); /* by any text */
+            const std::string &rule = one.may_be_text && one.texts.has_value() ? one.not_text : one.element;
+            if (way.may_be_json && !one.is_text && !is_covered && !rule.empty()) {
+                close({element(rule), g.literal(way.text_end)});
+            }
+            if (!values.empty()) {
+                std::vector<size_t> parts = way.opening;
+                parts.push_back(g.choice(values));
+                all.push_back(g.sequence(parts));
+            }
+        }
+        return all;
+    }
+
+    size_t argument(size_t node, bool is_first, const std::vector<bool> &left)
+    {
+        std::vector<size_t> parts;
+        if (!are_marked && !is_first) {
+            parts.push_back(g.literal(","));
+        }
+        if (has_blanks && (are_marked || !is_first)) {
+            parts.push_back(g.blanks());
+        }
+        parts.push_back(node);
+        parts.push_back(rest(left, false));
+        return g.sequence(parts);
+    }
+
+    /* What may follow while these arguments are missing. */
+    size_t rest(const std::vector<bool> &left, bool is_first)
+    {
+        const auto found = rests.find(left);
+        if (!is_first && found != rests.end()) {
+            return found->second;
+        }
+        const size_t rule = as_rule(0);
+        if (!is_first || are_marked) {
+            rests[left] = rule;
+        }
+        std::vector<size_t> ways;
+        bool may_end = true;
+        for (size_t i = 0; i < counted.size(); i++) {
+            if (left[i] && (!is_ordered || ways.empty())) {
+                std::vector<bool> less = left;
+                less[i] = false;
+                ways.push_back(argument(counted[i], is_first, less));
+            }
+            may_end = may_end && !(left[i] && is_required[i]);
+        }
+        if (!repeated.empty()) {
+            ways.push_back(argument(any_repeated, is_first, left));
+        }
+        const size_t all = ways.empty() ? g.literal("") : g.choice(ways);
+        g.at(rule)["child"] = may_end && !ways.empty() ? g.optional(all) : all;
+        return rule;
+    }
+};
+
+struct call_of_tool {
+    size_t node;
+    const tool_schemas::separate *tool;
+};
+
+std::vector<call_of_tool> calls_with_arguments(const parser_graph &graph, const tool_schemas &schemas)
+{
+    std::vector<call_of_tool> out;
+    const std::vector<size_t> calls =
+        call_nodes(graph, graph.reaching(tags::TOOL_OPEN), graph.reaching(tags::TOOL_CLOSE));
+    for (const size_t call : calls) {
+        const tool_schemas::separate *tool = schemas.separate_of(call_literal(graph, call, tags::TOOL_NAME));
+        if (tool != nullptr && !graph.tagged(call, tags::TOOL_ARG).empty()) {
+            out.push_back({call, tool});
+        }
+    }
+    return out;
+}
+
+size_t n_counted(const tool_schemas::separate &tool, size_t unordered_max)
+{
+    const size_t n = n_declared(tool);
+    return n <= unordered_max ? n
+                              : static_cast<size_t>(std::count_if(tool.arguments.begin(), tool.arguments.end(),
+                                                                  [](const auto &one) { return one.is_required; }));
+}
+
+/* How many arguments each tool may have in any order, so that all tools together have no more rules than ORDERS_MAX. */
+size_t unordered_max(const std::vector<call_of_tool> &calls)
+{
+    size_t most = UNORDERED_MAX;
+    const auto n_orders = [&] {
+        size_t n = 0;
+        for (const call_of_tool &one : calls) {
+            const size_t n_arguments = n_counted(*one.tool, most);
+            n += n_arguments <= most ? size_t{1} << n_arguments : n_arguments;
+        }
+        return n;
+    };
+    while (most > 0 && n_orders() > ORDERS_MAX) {
+        most--;
+    }
+    return most;
+}
+
+} // namespace
+
+std::string call_grammar(const common_chat_params &form, tool_schemas *schemas)
+{
+    parser_graph graph(common_json::parse(parser_written(form.parser)));
+    const std::vector<call_of_tool> calls = calls_with_arguments(graph, *schemas);
+    if (form.grammar.empty() || calls.empty()) {
+        return "";
+    }
+    const size_t most = schemas->takes_any_value() ? 0 : unordered_max(calls);
+    for (size_t i = 0; i < calls.size(); i++) {
+        argument_rules(&graph, schemas, i, most).replace(calls[i].node, *calls[i].tool);
+    }
+    const common_peg_arena arena = parser_read(graph.json(), true);
+    return build_grammar(
+        [&](const common_grammar_builder &builder) { arena.build_grammar(builder, form.grammar_lazy); });
+}

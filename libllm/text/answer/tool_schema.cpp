@@ -1,0 +1,167 @@
+#include "text/answer/tool_schema.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "llm.h"
+#include "text/answer/call_graph.h"
+#include "text/grammar/grammar_text.h"
+#include "text/schema/json_depth.h"
+
+namespace {
+
+constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;
+constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2; /* of all tools; the form of calls comes on top */
+constexpr long FIRST_PLACE = 7130917300000000; /* as a constant: a number that no one has in a schema */
+const char *const PREFIX = "j-";
+
+/* {} where it is no schema, or a very large one. */
+schema_json parameters_of(const common_json &tool)
+{
+    const common_json parameters = tool.at("function").value("parameters", common_json());
+    if (!parameters.is_object()) {
+        return schema_json::object();
+    }
+    const std::string text = parameters.dump_safe();
+    if (text.size() > SCHEMA_BYTES_MAX || json_is_deeper(text, DEPTH_MAX)) {
+        return schema_json::object();
+    }
+    return schema_json::parse(text);
+}
+
+std::optional<std::string> element_if(const std::optional<std::string> &rule)
+{
+    return rule.has_value() && !rule->empty() ? tool_schemas::element_of(*rule) : rule;
+}
+
+/* The schema of a list of texts or of anything, as a form of calls needs it; null: the member is no such list. */
+common_json list_of(const schema_json &document, const std::string &name)
+{
+    const auto properties = document.find("properties");
+    if (properties == document.end() || !properties->is_object() || !properties->contains(name)) {
+        return common_json();
+    }
+    const schema_json &member = properties->at(name);
+    if (!member.is_object() || member.value("type", schema_json()) != "array") {
+        return common_json();
+    }
+    const schema_json items = member.value("items", schema_json::object());
+    if (items.is_object() && items.value("type", schema_json()) == "string") {
+        return common_json::parse("{\"type\":\"array\",\"items\":{\"type\":\"string\"}}");
+    }
+    return common_json::parse("{\"type\":\"array\"}");
+}
+
+} // namespace
+
+tool_schemas::tool_schemas(tool_schema_detail how_much, bool marks_items_of_lists)
+    : detail(how_much), marks_items(marks_items_of_lists), compiled(GRAMMAR_BYTES_MAX)
+{}
+
+common_json tool_schemas::place_for(const std::string &element)
+{
+    const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
+    places["\"" + number + "\""] = PREFIX + element;
+    return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* templates ask for the type */
+}
+
+common_json tool_schemas::placed(const common_json &tool, bool is_whole)
+{
+    const schema_json document = parameters_of(tool);
+    common_json out = tool;
+    if (is_whole && (detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING)) {
+        out["function"]["parameters"] =
+            place_for(detail == tool_schema_detail::WHOLE ? compiled.object(document) : "object");
+        return out;
+    }
+    const bool is_separate = detail == tool_schema_detail::EACH || detail == tool_schema_detail::NAMES;
+    common_json properties = common_json::object(), required = common_json::array();
+    separate all;
+    all.arguments = compiled.members(document);
+    size_t n_others = 0, n_texts = 0; /* that are not declared */
+    for (schema_argument &one : all.arguments) {
+        n_others += one.name.empty();
+        n_texts += one.name.empty() && one.is_text;
+        if (takes_any_value()) {
+            one.element = "value";
+            one.texts.reset();
+        }
+        const common_json list = marks_items && !one.name.empty() ? list_of(document, one.name) : common_json();
+        all.are_lists.push_back(!list.is_null());
+        if (!one.name.empty()) {
+            properties[one.name] = list.is_null() ? place_of(one) : list;
+        }
+        if (one.is_required) {
+            required.push_back(one.name);
+        }
+    }
+    if (is_separate) { /* the form shows how any other argument is written */
+        all.any_name = n_texts > 0 && n_texts == n_others ? ANY_TEXT_NAME : ANY_ARGUMENT_NAME;
+        properties[all.any_name] = common_json::parse("{\"type\":\"string\"}");
+        separates[tool.at("function").at("name").get<std::string>()] = std::move(all);
+    }
+    common_json parameters = common_json::parse("{\"type\":\"object\"}");
+    parameters["properties"] = properties;
+    parameters["required"] = required;
+    out["function"]["parameters"] = parameters;
+    return out;
+}
+
+/* What may be text is written as it is, without quotes, and ends where the family's mark of an end is. */
+common_json tool_schemas::place_of(const schema_argument &one)
+{
+    if (one.is_text) {
+        return common_json::parse("{\"type\":\"string\"}");
+    }
+    return one.may_be_text ? common_json::object() : place_for(one.element);
+}
+
+const tool_schemas::separate *tool_schemas::separate_of(const std::string &tool) const
+{
+    const auto found = separates.find(tool);
+    return found == separates.end() ? nullptr : &found->second;
+}
+
+std::string tool_schemas::element_of(const std::string &rule)
+{
+    return PREFIX + rule;
+}
+
+std::optional<std::string> tool_schemas::names(const automaton &texts)
+{
+    return element_if(compiled.bare_names(texts));
+}
+
+std::optional<std::string> tool_schemas::bare(const automaton &texts, const std::string &close)
+{
+    return element_if(compiled.bare_texts(texts, close));
+}
+
+std::optional<std::string> tool_schemas::quoted(const automaton &texts)
+{
+    return element_if(compiled.quoted_texts(texts));
+}
+
+bool tool_schemas::are_mentioned(const std::string &grammar) const
+{
+    return std::all_of(places.begin(), places.end(),
+                       [&](const auto &one) { return grammar.find(one.first) != std::string::npos; });
+}
+
+std::string tool_schemas::put(const std::string &grammar) const
+{
+    if (places.empty() && separates.empty()) {
+        return grammar;
+    }
+    const size_t n_literal = std::to_string(FIRST_PLACE).size() + 2;
+    std::string out;
+    size_t done = 0;
+    for (size_t at = grammar.find('"'); at != std::string::npos; at = grammar.find('"', std::max(done, at + 1))) {
+        const auto found = places.find(std::string_view(grammar).substr(at, n_literal));
+        if (found != places.end()) {
+            out.append(grammar, done, at - done).append(found->second);
+            done = at + n_literal;
+        }
+    }
+    return out.append(grammar, done) + "\n" + grammar_renamed(compiled.grammar(), PREFIX);
+}

@@ -1,0 +1,509 @@
+#include "text/chat/chat.h"
+
+#include <common/chat.h>
+#include <common/log.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <stdexcept>
+
+#include "text/chat/chat_after.h"
+#include "text/chat/chat_answer.h"
+#include "text/chat/chat_constraint.h"
+#include "text/chat/chat_control.h"
+#include "text/chat/chat_form.h"
+#include "text/chat/chat_program.h"
+#include "text/chat/chat_request.h"
+#include "text/template/chat_budget.h"
+#include "text/template/chat_compile.h"
+
+namespace {
+
+/* Boundaries before user messages, counted from the last one back: a client goes on after the last message, or edits or
+ * regenerates one of the latest. Each costs a rendering of what precedes it. */
+constexpr size_t USER_BOUNDARIES_MAX = 4;
+
+std::string text_of(const model *m, int32_t token) /* -1: none */
+{
+    return token < 0 ? std::string() : chat_token_text(m, token);
+}
+
+} // namespace
+
+struct chat {
+    const model *m;
+    control_words words;
+    bool adds_bos;
+    chat_programs programs; /* no usual one: `refusal` says why */
+    std::string refusal;
+
+    explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)) {}
+};
+
+namespace {
+
+std::unique_ptr<const chat_program> program_of(const model *m, const char *source)
+{
+    return chat_program_open(source, text_of(m, m->ops->bos(m)), text_of(m, m->ops->eos(m)));
+}
+
+void compile(chat *c)
+{
+    const model_ops *ops = c->m->ops;
+    const char *source = ops->chat_template(c->m);
+    const char *with_tools = ops->tool_template != nullptr ? ops->tool_template(c->m) : nullptr;
+    if (source == nullptr || *source == '\0') {
+        c->refusal = "the model has no chat template; give one with --chat-template-file, or use plain completions";
+        return;
+    }
+    try {
+        c->programs.usual = program_of(c->m, source);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &e) {
+        c->refusal = std::string("the model's chat template cannot be read: ") + e.what();
+        return;
+    }
+    try {
+        c->programs.with_tools = with_tools == nullptr ? nullptr : program_of(c->m, with_tools);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) { /* as in llama.cpp, the usual one serves then */
+    }
+}
+
+/* ---- boundaries ---------------------------------------------------------------------------------------------------- */
+
+/* How many messages the head has that many conversations share. */
+size_t head_messages(const common_json &messages)
+{
+    size_t head = 0;
+    while (head < messages.size() && messages.at(head).at("role") == "system") {
+        head++;
+    }
+    return head;
+}
+
+/* How many messages to render for each boundary, ascending: the head that many conversations share, then the starts of
+ * the latest user messages. The end of the history is the caller's. */
+std::vector<size_t> message_counts(const common_json &messages, size_t head)
+{
+    std::vector<size_t> out;
+    for (size_t i = messages.size(); i-- > 1 && out.size() < USER_BOUNDARIES_MAX;) {
+        if (messages.at(i).at("role") == "user") {
+            out.push_back(i);
+        }
+    }
+    if (head > 0 && head < messages.size() && (out.empty() || head < out.back())) {
+        out.push_back(head);
+    }
+    std::reverse(out.begin(), out.end());
+    return out;
+}
+
+/* A conversation as text and tokens. */
+struct conversation {
+    chat_request request;
+    std::shared_ptr<const chat_form> form; /* of its answer */
+    chat_text rendered;
+    chat_tail tail; /* the part that is wanted: all, or what follows an answer */
+    chat_tokens tokens;
+    size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
+};
+
+chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &text)
+{
+    return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
+}
+
+/* Tokens of the wanted part before the first n bytes of the rendered text, or -1 when there are none, or the cut would go
+ * through one. */
+int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
+{
+    const size_t n = all.tail.place_of(n_rendered);
+    const chat_tokens &t = all.tokens;
+    const chat_text &text = all.tail.text;
+    if (n == chat_tail::NONE) {
+        return -1;
+    }
+    const auto cut = std::lower_bound(t.cuts.begin(), t.cuts.end(), n,
+                                      [](const chat_tokens::cut &a, size_t byte) { return a.byte < byte; });
+    if (cut != t.cuts.end() && cut->byte == n) {
+        return static_cast<int32_t>(cut->token);
+    }
+    if (n == text.text.size()) {
+        return static_cast<int32_t>(t.tokens.size());
+    }
+    const std::vector<int32_t> tokens = tokenized(c, all, {text.text.substr(0, n), text.blocked.substr(0, n)}).tokens;
+    const bool is_prefix =
+        tokens.size() <= t.tokens.size() && std::equal(tokens.begin(), tokens.end(), t.tokens.begin());
+    return is_prefix ? static_cast<int32_t>(tokens.size()) : -1;
+}
+
+bool is_prefix_of(const std::string &head, const std::string &all)
+{
+    return all.compare(0, head.size(), head) == 0;
+}
+
+/* How many bytes of the whole a shorter conversation renders to; 0 when it renders to something else: templates may
+ * treat earlier turns by what comes later, or refuse a conversation that ends there. */
+size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
+{
+    try {
+        std::string head = chat_program_render(r, n_messages, false).text;
+        const std::string &eos =
+            r.request->program->tmpl->eos_token(); /* some templates close what asks for no answer */
+        if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
+            head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
+            head.resize(head.size() - eos.size());
+        }
+        return is_prefix_of(head, all) ? head.size() : 0;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const std::exception &) { /* the template's refusal */
+        return 0;
+    }
+}
+
+void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
+{
+    if (n_tokens > 0 && (out->empty() || n_tokens > out->back())) {
+        out->push_back(n_tokens);
+    }
+}
+
+/* Token counts of the whole; n_head and n_history are 0 where the template does not say. */
+struct marks {
+    int32_t n_head = 0;
+    int32_t n_history = 0;
+    std::vector<int32_t> boundaries;
+};
+
+/* Tokens before the text of the user's first message. Templates that refuse a conversation without one do not tell where
+ * the system's words end, and some put the tools behind them; but what stands before another question tells it. */
+int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
+{
+    try {
+        chat_request asking = *r.request;
+        asking.messages = asking.front;
+        const chat_rendering other = {&asking, r.markers, r.now};
+        const chat_text text = chat_program_render(other, asking.messages.size(), false);
+        const size_t at = text.text.find(r.markers->sentinel(0));
+        if (at == std::string::npos || all.rendered.text.compare(0, at, text.text, 0, at) != 0) {
+            return 0;
+        }
+        const int32_t n_tokens = tokens_before(c, all, at);
+        const auto behind = std::upper_bound(all.tokens.cuts.begin(), all.tokens.cuts.end(), at,
+                                             [](size_t byte, const chat_tokens::cut &cut) { return byte < cut.byte; });
+        const bool has_cut = behind != all.tokens.cuts.begin();
+        return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const std::exception &) { /* the template's refusal */
+        return 0;
+    }
+}
+
+/* A shorter conversation counts only if it is a prefix of the whole, in text and in tokens. */
+marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
+{
+    marks out;
+    const size_t head = head_messages(r.request->messages);
+    for (const size_t n : message_counts(r.request->messages, head)) {
+        const size_t n_bytes = bytes_of_head(r, n, all.rendered.text);
+        const int32_t n_tokens = n_bytes > 0 ? tokens_before(c, all, n_bytes) : -1;
+        out.n_head = n == head ? std::max(n_tokens, 0) : out.n_head;
+        add_boundary(n_tokens, &out.boundaries);
+    }
+    if (!r.request->front.is_null() && (out.n_head == 0 || !r.request->tools.is_null())) {
+        out.n_head = std::max(out.n_head, tokens_before_question(c, r, all));
+    }
+    out.n_history = all.n_history_bytes > 0 ? std::max(tokens_before(c, all, all.n_history_bytes), 0) : 0;
+    add_boundary(out.n_history, &out.boundaries);
+    return out;
+}
+
+/* ---- the wanted part ----------------------------------------------------------------------------------------------- */
+
+void check_tokens(const model *m, const chat_request &request)
+{
+    for (const int32_t token : request.after.has_value() ? request.after->last : std::vector<int32_t>()) {
+        if (token < 0 || static_cast<uint32_t>(token) >= m->info.n_vocab) {
+            throw chat_invalid("token " + std::to_string(token) + " of the answer is outside the vocabulary");
+        }
+    }
+}
+
+enum class attempt { done, has_tools, failed };
+
+std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &request)
+{
+    const chat_program &program = *request.program;
+    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* finding out the form renders, too */
+    return chat_answer_form(c->m, c->words, program, request.wish);
+}
+
+/* has_tools: the template writes the tools again behind the answer, where they are known. failed: where the answer ends is
+ * not told by a rendering with this form of it. */
+attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
+{
+    const chat_request &request = out->request;
+    const chat_rendering r = {&request, &markers, now};
+    const size_t n = request.messages.size();
+    out->form = form_of(c, request);
+    out->rendered = chat_program_render(r, n, request.add_generation_prompt);
+    const std::string &all = out->rendered.text;
+    out->n_history_bytes = request.add_generation_prompt ? bytes_of_head(r, n, all) : all.size();
+    if (request.continues()) {
+        chat_answer_begin(*out->form, request, &out->rendered);
+    }
+    if (request.form == chat_answer::none) {
+        out->tail.text = out->rendered;
+        out->tokens = tokenized(c, *out, out->tail.text);
+        return attempt::done;
+    }
+    bool has_tools = false;
+    const auto tail = chat_tail_after(c->m, c->words, markers, out->rendered, *request.after, request.form,
+                                      request.n_marks, &has_tools);
+    if (!tail.has_value() || has_tools) {
+        return has_tools ? attempt::has_tools : attempt::failed;
+    }
+    out->tail = *tail;
+    out->tokens = tokenized(c, *out, out->tail.text);
+    return chat_tail_keeps_spelling(c->m, out->tail, out->tokens) ? attempt::done : attempt::failed;
+}
+
+/* A template that failed on a request with arguments that are no JSON mostly did so because of them. */
+[[noreturn]] void rethrow(const std::exception &e, const chat_request &request)
+{
+    if (request.unread_arguments.empty()) {
+        throw;
+    }
+    throw chat_invalid(chat_reason(e) +
+                       " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
+}
+
+/* Another form of the answer to go on after, and at last none: then all is rendered, rather than refused. False: that was
+ * it. */
+bool has_next_form(const chat_request &request, chat_repair *repair)
+{
+    const chat_answer form = request.form;
+    *repair = chat_repair();
+    repair->form = form == chat_answer::calls ? chat_answer::text : chat_answer::none;
+    return form != chat_answer::none;
+}
+
+/* What is left to do about a request that the template refused. False: nothing. */
+bool repair_more(const chat_request &request, chat_repair *repair)
+{
+    if (request.has_odd_ids) {
+        return repair->renames_ids = true;
+    }
+    if (!request.unread_arguments.empty() && !repair->encloses_arguments) {
+        return repair->encloses_arguments = true;
+    }
+    if (request.has_parallel_calls) {
+        return repair->splits_calls = true;
+    }
+    return has_next_form(request, repair);
+}
+
+/* What follows an answer with calls follows it as a text, too: results may ask for their calls. */
+bool ends_alike(const std::string &as_calls, const conversation &as_text)
+{
+    const size_t n = as_text.rendered.text.size() - as_text.tail.begin;
+    return as_calls.size() >= n &&
+           as_calls.compare(as_calls.size() - n, n, as_text.rendered.text, as_text.tail.begin, n) == 0;
+}
+
+conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
+{
+    std::optional<std::string> as_calls; /* where it could not be told where the answer ends */
+    for (chat_repair repair;;) {
+        conversation out;
+        out.request = chat_request_read(c->m, given, c->programs, markers, repair);
+        check_tokens(c->m, out.request);
+        try {
+            const attempt found = converse(c, markers, now, &out);
+            const bool is_alike =
+                out.request.form != chat_answer::text || !as_calls.has_value() || ends_alike(*as_calls, out);
+            if (found == attempt::done && is_alike) {
+                return out;
+            }
+            if (out.request.form == chat_answer::calls) {
+                as_calls = out.rendered.text;
+            }
+            if (found == attempt::has_tools && repair.keeps_tools) {
+                repair.keeps_tools = false;
+            } else {
+                has_next_form(out.request, &repair);
+            }
+        } catch (const std::bad_alloc &) {
+            throw;
+        } catch (const chat_limit &) {
+            throw;
+        } catch (const std::invalid_argument &e) { /* there is no such form of answers */
+            throw chat_invalid(e.what());
+        } catch (const std::exception &e) {
+            if (!repair_more(out.request, &repair)) {
+                rethrow(e, out.request);
+            }
+        }
+    }
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------------------------- */
+
+template <typename T> struct owned {
+    std::unique_ptr<T, decltype(&free)> bytes;
+    size_t n;
+
+    owned(const T *from, size_t n_) : bytes(static_cast<T *>(malloc(std::max<size_t>(1, n_ * sizeof(T)))), free), n(n_)
+    {
+        if (bytes == nullptr) {
+            throw std::bad_alloc();
+        }
+        std::copy_n(from, n, bytes.get());
+    }
+};
+
+void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const marks &at)
+{
+    const std::string &text_of_all = all.rendered.text;
+    const std::string opening = all.n_history_bytes > 0 ? text_of_all.substr(all.n_history_bytes) : all.form->opening;
+    const std::string syntax = chat_answer_syntax(*all.form, all.request.continues(), opening);
+    const std::string prefill = chat_answer_prefill(c->m, *all.form, all.request.continues(), opening);
+    const std::string constraint = chat_constraint(*all.form, prefill, all.request);
+    const std::string stops = all.form->stops.empty() ? std::string() : common_json(all.form->stops).dump_safe();
+    owned<char> syntax_bytes(syntax.data(), syntax.size());
+    owned<char> constraint_bytes(constraint.data(), constraint.size());
+    owned<char> stops_bytes(stops.data(), stops.size());
+    owned<int32_t> tokens(all.tokens.tokens.data(), all.tokens.tokens.size());
+    owned<char> text(all.tail.text.text.data(), all.tail.text.text.size());
+    owned<int32_t> bounds(at.boundaries.data(), at.boundaries.size());
+    *out = {tokens.bytes.release(),
+            tokens.n,
+            text.bytes.release(),
+            text.n,
+            bounds.bytes.release(),
+            bounds.n,
+            static_cast<size_t>(at.n_history),
+            static_cast<size_t>(at.n_head),
+            all.request.form != chat_answer::none,
+            syntax_bytes.bytes.release(),
+            syntax_bytes.n,
+            constraint_bytes.bytes.release(),
+            constraint_bytes.n,
+            stops_bytes.bytes.release(),
+            stops_bytes.n};
+}
+
+/* ---- the doors ----------------------------------------------------------------------------------------------------- *
+ * Both work on a stack of their own, and nothing is thrown out of them. */
+
+struct outcome {
+    int status = LLM_OK;
+    char *error;
+    size_t error_bytes;
+
+    void refuse(int status_, const char *text)
+    {
+        status = status_;
+        if (error != nullptr && error_bytes > 0) {
+            snprintf(error, error_bytes, "%s", text);
+        }
+    }
+};
+
+/* What a failure means. Runs inside a handler, so that memory that runs out here is caught by the one around it. */
+void explain(outcome *out)
+{
+    try {
+        throw;
+    } catch (const chat_invalid &e) {
+        out->refuse(LLM_INVALID, e.what());
+    } catch (const common_json_error &e) { /* a member of an unexpected type */
+        out->refuse(LLM_INVALID, e.what());
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &e) {
+        out->refuse(LLM_TEMPLATE, chat_reason(e).c_str());
+    }
+}
+
+template <typename F> int on_own_stack(char *error, size_t error_bytes, const F &work)
+{
+    outcome out = {LLM_OK, error, error_bytes};
+    const auto attempt = [&]() noexcept {
+        try {
+            try {
+                work();
+            } catch (...) {
+                explain(&out);
+            }
+        } catch (const std::bad_alloc &) {
+            out.refuse(LLM_NO_MEMORY, "out of memory while working with the chat template");
+        } catch (...) {
+            out.refuse(LLM_TEMPLATE, "the chat template failed in an unknown way");
+        }
+    };
+    if (!chat_call_with_stack(std::cref(attempt))) { /* a reference: nothing is allocated for it */
+        out.refuse(LLM_NO_MEMORY, "out of memory while working with the chat template");
+    }
+    return out.status;
+}
+
+} // namespace
+
+int chat_open(const model *m, chat **out, char *error, size_t error_bytes)
+{
+    *out = nullptr;
+    return on_own_stack(error, error_bytes, [&] {
+        common_log_set_verbosity_thold(-1); /* `common` logs by itself, and to stderr */
+        auto c = std::make_unique<chat>(m);
+        compile(c.get());
+        *out = c.release();
+    });
+}
+
+void chat_close(chat *c)
+{
+    if (c != nullptr && !chat_call_with_stack([&] { delete c; })) {
+        delete c;
+    }
+}
+
+int chat_has_template(const chat *c)
+{
+    return c->programs.usual != nullptr;
+}
+
+int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *out, char *error, size_t error_bytes)
+{
+    memset(out, 0, sizeof *out);
+    return on_own_stack(error, error_bytes, [&] {
+        if (c->programs.usual == nullptr) {
+            throw std::runtime_error(c->refusal);
+        }
+        const chat_budget budget(n_bytes);
+        const std::string given(request, n_bytes);
+        const control_markers markers(c->words, given);
+        const std::time_t now = std::time(nullptr);
+        const conversation all = converse_somehow(c, given, markers, now);
+        const chat_rendering r = {&all.request, &markers, now};
+        fill_prompt(out, c, all, marks_of(c, r, all));
+    });
+}

@@ -1,0 +1,104 @@
+#include "text/chat/chat_answer.h"
+
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "text/answer/answer_reading.h"
+#include "text/chat/chat_constraint.h"
+#include "text/template/chat_budget.h"
+#include "text/template/chat_compile.h"
+
+namespace {
+
+/* Templates that fail here need not fail on the conversation: then the answer is plain text, if that is enough. */
+chat_form new_form(const model *m, const chat_program &program, const chat_wish &wish)
+{
+    try {
+        return chat_form_of(m, *program.tmpl, program.analysis, wish);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const std::exception &e) {
+        if (wish.needs_form()) {
+            const char *what = wish.has_calls() ? "tools: " : wish.grammar.empty() ? "" : "constraint: ";
+            throw std::invalid_argument(
+                what + ("the model's chat template has no form for such an answer: " + chat_reason(e)));
+        }
+        return chat_form();
+    }
+}
+
+} // namespace
+
+std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
+                                                  const chat_program &program, const chat_wish &wish)
+{
+    const std::string key = wish.key();
+    std::shared_ptr<const chat_form> form = program.forms.find(key);
+    if (form == nullptr) {
+        chat_form made = new_form(m, program, wish);
+        made.marks = chat_constraint_marks(m, words, made);
+        form = std::make_shared<const chat_form>(std::move(made));
+        program.forms.keep(key, form);
+    }
+    return form;
+}
+
+void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out)
+{
+    const std::pair<const char *, const std::string *> parts[] = {{CHAT_FORM_REASONING, &request.begun_reasoning},
+                                                                  {CHAT_FORM_CONTENT, &request.begun_content}};
+    const chat_family &family = *request.program->family;
+    size_t done = family.n_opened != nullptr ? family.n_opened(form.opening, *out) : 0;
+    const auto append = [out](const std::string &text, char blocked) {
+        out->text += text;
+        out->blocked.append(text.size(), blocked);
+    };
+    for (const auto &[mark, text] : parts) {
+        const size_t at = form.opening.find(mark, done);
+        if (at != std::string::npos) {
+            append(form.opening.substr(done, at - done), '\0');
+            append(*text, '\1');
+            done = at + strlen(mark);
+        }
+    }
+    append(form.opening.substr(done), '\0');
+}
+
+/* Templates that close a conversation that asks for no answer with eos: llama.cpp compares the two texts, and leaves out of
+ * the opening what the eos has in common with it. The prompt ends with more than that, then. */
+std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening)
+{
+    const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;
+    return continues || !is_known ? form.opening : opening;
+}
+
+/* A template may also end a conversation in another way than the short one that the form was made from. */
+std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening)
+{
+    if (continues) {
+        return opening;
+    }
+    const std::string known = chat_answer_opening(form, false, opening);
+    const bool begins =
+        known == form.opening || form.grammar.empty() || form.is_lazy || chat_form_begins(m, form, known);
+    return begins ? known : form.opening;
+}
+
+std::string chat_answer_syntax(const chat_form &form, bool continues, const std::string &opening)
+{
+    if (form.parser.empty()) {
+        return "";
+    }
+    answer_syntax out;
+    out.format = form.format;
+    out.parser = form.parser;
+    out.reopening = form.reopening;
+    out.thinking_end = form.thinking_ends.empty() ? std::string() : form.thinking_ends.front();
+    out.calls_once = form.calls_once;
+    out.must_call = form.must_call;
+    out.opening = chat_answer_opening(form, continues, opening);
+    return out.written();
+}

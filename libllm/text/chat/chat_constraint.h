@@ -1,0 +1,19 @@
+/* chat_constraint.h: what the sampler has to know about an answer, as a JSON document (llm_prompt.constraint). Private to the
+ * chat door. Pure. */
+#ifndef LLM_CHAT_CONSTRAINT_H
+#define LLM_CHAT_CONSTRAINT_H
+
+#include <string>
+
+#include "model/model.h"
+#include "text/chat/chat_control.h"
+#include "text/chat/chat_form.h"
+#include "text/chat/chat_request.h"
+
+/* The tokens of the form's marks. Made once for each form, since it may have a mark for each tool. */
+common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
+
+/* `opening`: how the prompt ends. Returns "" where nothing has to be known. */
+std::string chat_constraint(const chat_form &form, const std::string &opening, const chat_request &request);
+
+#endif

@@ -1,0 +1,578 @@
+#include "text/chat/chat_form.h"
+
+#include <common/chat-peg-parser.h>
+#include <common/json-schema-to-grammar.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+#include "text/answer/call_graph.h"
+#include "text/answer/call_grammar.h"
+#include "text/answer/call_parser.h"
+#include "text/template/chat_budget.h"
+#include "text/template/chat_compile.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/grammar_text.h"
+#include "text/grammar/grammar_walk.h"
+#include "text/answer/parser_graph.h"
+#include "text/answer/parser_text.h"
+#include "text/answer/tool_schema.h"
+
+const char *const CHAT_FORM_CONTENT = "c0nt3nt0f7h3m355ag3", *const CHAT_FORM_REASONING = "r3a50n1ng0f7h3m355ag3";
+
+namespace {
+
+/* Stands for the grammar of the text in llama.cpp's grammar of the answer. */
+const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
+
+/* MiniMax M3 writes the items of lists between marks that begin like this. */
+const char *const ITEM_MARK = "]<]minimax[>[";
+
+/* How calls look where the template does not say it; chat_request.cpp tells the model. */
+const char *const CALL_BEGIN = "<tool_call>", *const CALL_END = "</tool_call>";
+
+common_json message_of(const char *role, const char *content)
+{
+    common_json out = common_json::object();
+    out["role"] = role;
+    out["content"] = content;
+    return out;
+}
+
+common_json object_schema(const char *constant)
+{
+    common_json out = common_json::object();
+    out["const"] = constant;
+    return out;
+}
+
+void continue_last(const chat_wish &wish, autoparser::generation_params *out)
+{
+    out->add_generation_prompt = false;
+    out->continue_final_message =
+        wish.continues_content ? COMMON_CHAT_CONTINUATION_CONTENT : COMMON_CHAT_CONTINUATION_REASONING;
+    out->continue_msg.role = "assistant";
+    out->continue_msg.content = wish.continues_content ? CHAT_FORM_CONTENT : "";
+    out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
+}
+
+/* The form does not depend on the conversation, so there is a short one. */
+autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
+{
+    autoparser::generation_params out;
+    out.messages = common_json::array();
+    out.messages.push_back(message_of("user", "Hello"));
+    out.add_generation_prompt = true;
+    out.reasoning_format = wish.is_reasoning_apart ? COMMON_REASONING_FORMAT_AUTO : COMMON_REASONING_FORMAT_NONE;
+    out.tool_choice = COMMON_CHAT_TOOL_CHOICE_NONE;
+    out.parallel_tool_calls =
+        wish.parallel < 0 ? tmpl.original_caps().supports_parallel_tool_calls : wish.parallel != 0;
+    out.extra_context = common_json::object();
+    out.extra_context["date_string"] = "01 Jan 2026";
+    out.extra_context["datetime"] = "Jan 01 2026";
+    for (const auto &[name, value] : wish.kwargs.items()) {
+        out.extra_context[name] = value;
+    }
+    const common_json thinks = out.extra_context.value("enable_thinking", common_json());
+    out.enable_thinking = !thinks.is_boolean() || thinks.get<bool>();
+    if (wish.continues_content || wish.continues_reasoning) {
+        continue_last(wish, &out);
+    }
+    return out;
+}
+
+/* Stands for the grammar of an argument. */
+std::string argument_mark(size_t i)
+{
+    return "f0rm0f4n4rgum3n7-" + std::to_string(i);
+}
+
+void mark_arguments(const chat_wish &wish, const std::string &tool, common_json &out)
+{
+    common_json &parameters = out["function"]["parameters"];
+    if (!parameters.contains("properties")) {
+        return;
+    }
+    common_json &properties = parameters["properties"];
+    for (size_t i = 0; i < wish.arguments.size(); i++) {
+        const chat_argument &one = wish.arguments[i];
+        if (one.tool == tool && properties.is_object() && properties.contains(one.name)) {
+            properties[one.name] = object_schema(argument_mark(i).c_str());
+        }
+    }
+}
+
+common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
+{
+    common_json out = common_json::array();
+    for (const common_json &tool : wish.tools) {
+        const std::string name = tool.at("function").at("name").get<std::string>();
+        const bool has_form = std::any_of(wish.arguments.begin(), wish.arguments.end(),
+                                          [&](const chat_argument &one) { return one.tool == name; });
+        if (wish.names.empty() || std::find(wish.names.begin(), wish.names.end(), name) != wish.names.end()) {
+            out.push_back(schemas.placed(tool, !has_form));
+            mark_arguments(wish, name, out[out.size() - 1]);
+        }
+    }
+    return out;
+}
+
+/* Calls whose arguments are no JSON strings take any text there. */
+std::string with_arguments(std::string grammar, const chat_wish &wish)
+{
+    for (size_t i = 0; i < wish.arguments.size(); i++) {
+        if (grammar_mentions(grammar, argument_mark(i))) {
+            grammar = grammar_with(grammar, argument_mark(i), wish.arguments[i].grammar, argument_mark(i) + "-");
+        }
+    }
+    return grammar;
+}
+
+/* A template that refuses a short conversation may take the one that is asked for: then the form is known, but not what
+ * opens it. */
+common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
+                             const autoparser::generation_params &params)
+{
+    try {
+        return autoparser::peg_generator::generate_parser(tmpl, params, analysis.found);
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const jinja::rethrown_exception &) {
+        if (analysis.knows_calls || params.has_continuation()) {
+            throw;
+        }
+        return autoparser::peg_generator::generate_parser(*chat_compile("{{ messages[0].content }}", "", ""), params,
+                                                          analysis.found);
+    }
+}
+
+common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &analysis,
+                         autoparser::generation_params params)
+{
+    if (analysis.is_special) {
+        if (const auto found = common_chat_try_specialized_template(tmpl, params)) {
+            return *found;
+        }
+    }
+    common_chat_params out = generated(tmpl, analysis, params);
+    const autoparser::analyze_reasoning &reasoning = analysis.found.reasoning;
+    out.supports_thinking = reasoning.mode != autoparser::reasoning_mode::NONE;
+    if (out.supports_thinking) {
+        out.thinking_start_tag = reasoning.start;
+        out.thinking_end_tags = {reasoning.end};
+    }
+    return out;
+}
+
+/* gpt-oss and LLM-jp may name the format of an answer, whether a client asked for one or not:
+ * <|channel|>final <|constrain|>json<|message|>. llama.cpp reads the name only with response_format, and then no calls. */
+std::string with_named_format(const std::string &parser)
+{
+    const std::string channel = "<|channel|>", final = "final", message = "<|message|>";
+    if (parser.find(channel) == std::string::npos) {
+        return parser;
+    }
+    parser_graph graph(common_json::parse(parser));
+    const auto is_literal = [&](size_t id, const std::string &text) {
+        return graph.is(id, "literal") && graph.at(id).value("literal", "") == text;
+    };
+    const size_t n = graph.size();
+    const size_t name = graph.add({{"type", "until"}, {"delimiters", std::vector<std::string>{message}}});
+    for (size_t id = 0; id < n; id++) {
+        if (is_literal(id, channel + final + message)) {
+            graph.at(id) = graph.at(graph.sequence({graph.literal(channel + final), name, graph.literal(message)}));
+        } else if (graph.is(id, "sequence")) {
+            std::vector<size_t> parts = graph.children(id);
+            for (size_t i = 0; i + 1 < parts.size(); i++) {
+                if (is_literal(parts[i], final) && is_literal(parts[i + 1], message)) {
+                    parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1, name);
+                }
+            }
+            graph.at(id)["children"] = parts;
+        }
+    }
+    return graph.json().dump();
+}
+
+/* Where a mark of llama.cpp's opens any call, that ends thinking already. */
+std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
+                                        const call_head &head)
+{
+    const bool is_needed =
+        head.is_known() && params.grammar_lazy && params.supports_thinking &&
+        std::none_of(params.thinking_end_tags.begin(), params.thinking_end_tags.end(),
+                     [&](const std::string &end) { return head.before.compare(0, end.size(), end) == 0; });
+    std::vector<std::string> out;
+    for (const common_json &tool : is_needed ? tools : common_json::array()) {
+        out.push_back(head.before + tool.at("function").at("name").get<std::string>() + head.after);
+    }
+    return out;
+}
+
+void describe(const common_chat_params &params, const std::vector<std::string> &heads, chat_form *out)
+{
+    out->format = params.format;
+    out->parser = call_parser_for_reading(params.format, with_named_format(parser_written(params.parser)), heads);
+    out->opening = params.generation_prompt;
+    out->preserved = params.preserved_tokens;
+    for (const std::string &stop : params.additional_stops) {
+        if (!stop.empty() && stop.size() <= LLM_STOP_BYTES_MAX && out->stops.size() < LLM_TEMPLATE_STOPS_MAX) {
+            out->stops.push_back(stop);
+        }
+    }
+    if (params.supports_thinking && !params.thinking_end_tags.empty()) {
+        out->thinking_start = without_blanks(params.thinking_start_tag);
+        out->thinking_forced = params.thinking_end_tags.front();
+        for (const std::string &tag : params.thinking_end_tags) {
+            const std::string mark = without_blanks(tag);
+            if (!mark.empty() &&
+                std::find(out->thinking_ends.begin(), out->thinking_ends.end(), mark) == out->thinking_ends.end()) {
+                out->thinking_ends.push_back(mark);
+            }
+        }
+        out->thinking_ends.insert(out->thinking_ends.end(), heads.begin(), heads.end());
+    }
+}
+
+/* How the prompt ends before it opens any thinking. */
+std::string without_thinking(const std::string &opening, const std::string &thinking_start)
+{
+    const size_t at = thinking_start.empty() ? std::string::npos : opening.find(thinking_start);
+    return opening.substr(0, at);
+}
+
+/* llama.cpp's forms of answers that must call allow any text before the call, without end; and some allow it behind one,
+ * where it may be anything but a call. Its grammars name rules after the numbers of its parsers. */
+std::string without_text(std::string grammar, const common_peg_arena &parser)
+{
+    for (common_peg_parser_id id = 0; id < parser.size(); id++) {
+        const auto *tag = std::get_if<common_peg_tag_parser>(&parser.get(id));
+        if (tag != nullptr && tag->tag == common_chat_peg_builder::CONTENT &&
+            std::holds_alternative<common_peg_until_parser>(parser.get(tag->child))) {
+            grammar = grammar_with_blank_rule(grammar, "until-" + std::to_string(tag->child));
+        }
+    }
+    return grammar;
+}
+
+/* Some of llama.cpp's forms repeat calls whether several are wanted or not. Their rules are the ones that trigger. */
+std::string with_one_call(std::string grammar, const common_peg_arena &parser)
+{
+    for (common_peg_parser_id id = 0; id < parser.size(); id++) {
+        const auto *rule = std::get_if<common_peg_rule_parser>(&parser.get(id));
+        if (rule != nullptr && rule->trigger) {
+            grammar = grammar_without_repetition(grammar, rule->name);
+        }
+    }
+    return grammar;
+}
+
+std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, tool_schemas &schemas,
+                            bool must_call)
+{
+    const std::string ours = call_grammar(found, &schemas);
+    const std::string all = schemas.put(with_arguments(ours.empty() ? found.grammar : ours, wish));
+    std::string out = wish.calls_once() ? with_one_call(all, found.parser) : all;
+    if (must_call || (wish.calls_once() && found.grammar_lazy)) {
+        out = without_text(out, found.parser);
+    }
+    return must_call ? out : grammar_without_empty_turns(out);
+}
+
+/* Of an answer without calls: thinking, then text of that grammar. */
+std::string plain_grammar(const chat_form &form, const autoparser::autoparser &found, bool has_calls)
+{
+    const autoparser::analyze_content &content = found.content;
+    /* llama.cpp reads the frame of a text beside calls only where these are JSON */
+    const bool is_framed =
+        content.is_always_wrapped() && (!has_calls || found.tools.format.mode == autoparser::tool_format::JSON_NATIVE);
+    const std::string &start = form.thinking_start;
+    const std::string end = form.thinking_ends.empty() ? std::string() : form.thinking_ends.front();
+    const common_peg_arena parser = build_chat_peg_parser([&](common_chat_peg_builder &p) {
+        const bool thinks = !start.empty() && !end.empty();
+        const common_peg_parser text = p.content(p.schema(p.json(), "text", object_schema(GRAMMAR_OF_TEXT)));
+        const common_peg_parser thinking =
+            thinks ? p.optional(p.literal(start) + p.until(end) + p.literal(end) + p.space()) : p.eps();
+        const common_peg_parser opening = p.prefix(form.opening, start) + thinking;
+        return is_framed ? opening + p.literal(content.start) + text + p.literal(content.end) : opening + text;
+    });
+    return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
+}
+
+/* Of an answer without calls whose text has the given grammar. Some families know no form for such answers. */
+std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
+                                const chat_form &form)
+{
+    autoparser::generation_params params = params_of(tmpl, wish);
+    params.json_schema = object_schema(GRAMMAR_OF_TEXT);
+    std::string out;
+    if (analysis.is_special) {
+        out = grammar_without_fences(apply(tmpl, analysis, params).grammar);
+    }
+    if (!grammar_mentions(out, GRAMMAR_OF_TEXT)) {
+        out = plain_grammar(form, analysis.found, wish.has_calls());
+    }
+    return grammar_with(out, GRAMMAR_OF_TEXT, wish.grammar, "given-");
+}
+
+} // namespace
+
+/* ---- analysis ------------------------------------------------------------------------------------------------------ */
+
+namespace {
+
+/* Calls as many models were taught them, for templates that say nothing about them. */
+void use_own_calls(autoparser::autoparser *found)
+{
+    found->jinja_caps.supports_tool_calls = true;
+    found->tools = autoparser::analyze_tools();
+    found->tools.format.mode = autoparser::tool_format::JSON_NATIVE;
+    found->tools.format.per_call_start = CALL_BEGIN;
+    found->tools.format.per_call_end = CALL_END;
+    found->preserved_tokens.push_back(CALL_BEGIN);
+    found->preserved_tokens.push_back(CALL_END);
+}
+
+/* The analysis of templates with name[CALL_ID]...[ARGS]{...} takes the last marker for a part of the name, too. */
+void count_markers_once(autoparser::autoparser *found)
+{
+    std::string &suffix = found->tools.function.name_suffix;
+    if (suffix == found->tools.call_id.suffix || suffix == found->tools.arguments.start) {
+        suffix.clear();
+    }
+}
+
+/* The analysis of templates that begin every message with the mark of its role takes the mark of an answer, with which the
+ * prompt ends, for a part of the answer. */
+void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
+                        autoparser::autoparser *found)
+{
+    if (!found->content.is_always_wrapped()) {
+        return;
+    }
+    const std::string opening = without_blanks(common_chat_template_generation_prompt(tmpl, params));
+    const std::string start = without_blanks(found->content.start);
+    if (opening.size() >= start.size() && opening.compare(opening.size() - start.size(), start.size(), start) == 0) {
+        found->content.mode = autoparser::content_mode::PLAIN;
+        found->content.start.clear();
+        found->content.end.clear();
+    }
+}
+
+void offer_tool(autoparser::generation_params *params)
+{
+    params->tools = common_json::parse(R"([{"type":"function","function":{"name":"t","parameters":{}}}])");
+    params->tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
+}
+
+/* Nothing is known of it where the template refuses a short conversation with a call. */
+call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &analysis,
+                        autoparser::generation_params params)
+{
+    try {
+        offer_tool(&params);
+        return call_head_of(tmpl, params, apply(tmpl, analysis, params));
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        return {};
+    }
+}
+
+enum class own_parser { NONE, WORKS, FAILS };
+
+/* Whether llama.cpp has a parser of its own for this family, and that can make out the template: there are some that refuse
+ * a conversation without tools. */
+own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generation_params params)
+{
+    for (const bool has_tools : {false, true}) {
+        if (has_tools) {
+            offer_tool(&params);
+        }
+        try {
+            const bool is_there = common_chat_try_specialized_template(tmpl, params).has_value();
+            return is_there ? own_parser::WORKS : own_parser::NONE;
+        } catch (const std::bad_alloc &) {
+            throw;
+        } catch (const std::exception &) { /* what the template says is not asked for yet */
+        }
+    }
+    return own_parser::FAILS;
+}
+
+autoparser::autoparser nothing_known(const common_chat_template &tmpl)
+{
+    autoparser::autoparser out;
+    out.jinja_caps = tmpl.original_caps();
+    out.analysis_complete = true;
+    return out;
+}
+
+/* Where the template refuses the short conversations that llama.cpp compares, nothing is known of it. */
+void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
+                            autoparser::autoparser *out)
+{
+    try {
+        out->analyze_template(tmpl);
+        count_markers_once(out);
+        count_opening_once(tmpl, params, out);
+        out->tools.arguments.tolerate_intertag_whitespace = true; /* as the grammar does */
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        *out = nothing_known(tmpl);
+    }
+}
+
+} // namespace
+
+chat_analysis chat_analyse(const common_chat_template &tmpl)
+{
+    chat_analysis out;
+    const chat_template_caps caps = tmpl.original_caps();
+    chat_wish nothing;
+    nothing.kwargs = common_json::object();
+    const own_parser own = own_parser_of(tmpl, params_of(tmpl, nothing));
+    out.is_special = own == own_parser::WORKS;
+    out.knows_calls = out.describes_tools = out.is_special;
+    if (out.is_special) {
+        out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
+        return out;
+    }
+    if (own == own_parser::FAILS) { /* families that nothing else can make out */
+        out.found = nothing_known(tmpl);
+    } else {
+        analyse_by_differences(tmpl, params_of(tmpl, nothing), &out.found);
+    }
+    out.describes_tools = caps.supports_tools;
+    out.knows_calls = caps.supports_tool_calls && out.found.tools.format.mode != autoparser::tool_format::NONE;
+    if (!out.knows_calls) {
+        use_own_calls(&out.found);
+    }
+    out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
+    return out;
+}
+
+/* ---- form ---------------------------------------------------------------------------------------------------------- */
+
+namespace {
+
+/* Some of llama.cpp's grammars let a model spell out the token that ends its answer, which would become text. */
+std::string without_end(std::string grammar, const std::string &eos)
+{
+    const std::string option = " \"" + eos + "\"?";
+    for (size_t at = 0; !eos.empty() && (at = grammar.find(option, at)) != std::string::npos;) {
+        grammar.erase(at, option.size());
+    }
+    return grammar;
+}
+
+bool is_whole(tool_schema_detail detail)
+{
+    return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
+}
+
+/* detail: what of their tools' schemas the grammar keeps calls to. nullopt: this family writes arguments as a whole, or does not. */
+std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
+                                 tool_schema_detail detail)
+{
+    tool_schemas schemas(detail, tmpl.source().find(ITEM_MARK) != std::string::npos);
+    const bool calls = wish.has_calls(), must_call = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+    autoparser::generation_params params = params_of(tmpl, wish);
+    if (calls) {
+        params.tools = callable_tools(wish, schemas);
+        params.tool_choice = wish.choice;
+    }
+    const common_chat_params found = apply(tmpl, analysis, params);
+    const bool has_text_form = !wish.grammar.empty() && !must_call;
+    chat_form out;
+    if (calls) {
+        std::optional<common_chat_params> calling;
+        if (has_text_form) {
+            params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+            calling = apply(tmpl, analysis, params);
+        }
+        const common_chat_params &used = calling.has_value() ? *calling : found;
+        if (is_whole(detail) && !schemas.are_mentioned(used.grammar)) {
+            return std::nullopt;
+        }
+        out.grammar = calling_grammar(used, wish, schemas, must_call || has_text_form);
+        if (out.grammar.find(ANY_ARGUMENT_NAME) != std::string::npos) {
+            return std::nullopt;
+        }
+    }
+    describe(found, heads_of_calls(found, params.tools, analysis.head), &out);
+    out.reopening = without_thinking(out.opening, out.thinking_start);
+    const bool is_wrapped = analysis.is_special || analysis.found.content.is_always_wrapped();
+    if (!calls && out.thinking_ends.empty() && !is_wrapped) {
+        out.parser.clear();
+    }
+    if (calls) {
+        out.calls_once = wish.calls_once();
+        out.must_call = must_call;
+        out.is_lazy = found.grammar_lazy;
+        out.triggers = found.grammar_lazy ? found.grammar_triggers : std::vector<common_grammar_trigger>();
+    }
+    if (has_text_form) {
+        const std::string text = constrained_grammar(tmpl, analysis, wish, out);
+        out.grammar = calls ? grammar_of_either(out.grammar, text) : text;
+        out.is_lazy = false;
+        out.triggers.clear();
+    }
+    out.grammar = without_end(out.grammar, tmpl.eos_token());
+    return out;
+}
+
+/* The sampler takes it, as a part of a document. */
+bool is_usable_grammar(const model *m, const chat_form &form)
+{
+    constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document holds other things, too */
+    return common_json::make(form.grammar).dump_safe().size() <= BYTES_MAX && chat_form_begins(m, form, form.opening);
+}
+
+} // namespace
+
+bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening)
+{
+    try {
+        const auto rules = std::make_shared<const grammar>(grammar::read(form.grammar, m));
+        return form.is_lazy || opening.empty() ||
+               grammar_walk(rules, vocabulary_trie::of(m)).accept(-1, opening.data(), opening.size());
+    } catch (const grammar_fault &) {
+        return false;
+    }
+}
+
+chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
+                       const chat_wish &wish)
+{
+    const bool needs_grammar = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED || !wish.grammar.empty();
+    const bool is_tagged =
+        !analysis.is_special && analysis.found.tools.format.mode == autoparser::tool_format::TAG_WITH_TAGGED;
+    chat_form out;
+    for (const tool_schema_detail detail : {tool_schema_detail::WHOLE, tool_schema_detail::NOTHING,
+                                            tool_schema_detail::EACH, tool_schema_detail::NAMES}) {
+        if (is_whole(detail) && is_tagged) {
+            continue;
+        }
+        std::optional<chat_form> found = attempt(tmpl, analysis, wish, detail);
+        if (!found.has_value()) {
+            continue;
+        }
+        out = std::move(*found);
+        if (!wish.has_calls() || out.grammar.empty() || is_usable_grammar(m, out)) {
+            break;
+        }
+    }
+    if (!out.grammar.empty() && !is_usable_grammar(m, out)) {
+        out.grammar.clear(); /* what a model calls by itself is read all the same */
+        out.is_lazy = false;
+        out.triggers.clear();
+    }
+    if (needs_grammar && out.grammar.empty()) {
+        throw std::invalid_argument(
+            "the form of the answer cannot be enforced: there is no grammar of it, or it is too large");
+    }
+    return out;
+}

@@ -1,0 +1,54 @@
+/* chat_program.h: a compiled template, what is known of it, and how it renders a request. Immutable but for the cache of forms:
+ * any thread may render. Private to the chat door. */
+#ifndef LLM_CHAT_PROGRAM_H
+#define LLM_CHAT_PROGRAM_H
+
+#include <common/chat.h>
+
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "text/chat/chat_control.h"
+#include "text/chat/chat_family.h"
+#include "text/chat/chat_form.h"
+
+struct chat_request;
+
+struct chat_program {
+    std::unique_ptr<const common_chat_template> tmpl;
+    const chat_family *family;
+    chat_analysis analysis;
+    mutable chat_forms forms;
+    bool has_clock; /* the template asks for the time: the C library's functions are not safe for several threads */
+    mutable std::mutex clock;
+
+    std::unique_lock<std::mutex> hold_clock() const; /* while the template runs */
+};
+
+/* Throws what chat_compile and chat_analyse throw. */
+std::unique_ptr<const chat_program> chat_program_open(const std::string &source, const std::string &bos,
+                                                      const std::string &eos);
+
+/* A model's templates: some have a second one, for conversations with tools. */
+struct chat_programs {
+    std::unique_ptr<const chat_program> usual, with_tools; /* NULL: there is none */
+
+    const chat_program &for_request(bool has_tools) const
+    {
+        return has_tools && with_tools != nullptr ? *with_tools : *usual;
+    }
+};
+
+/* All renderings of one request see the same time. */
+struct chat_rendering {
+    const chat_request *request;
+    const control_markers *markers;
+    std::time_t now;
+};
+
+/* Its first n messages. `asks`: with a generation prompt. Needs a chat_budget; throws chat_limit, or what jinja throws. */
+chat_text chat_program_render(const chat_rendering &r, size_t n_messages, bool asks);
+
+#endif

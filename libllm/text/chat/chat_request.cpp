@@ -1,0 +1,486 @@
+#include "text/chat/chat_request.h"
+
+#include <algorithm>
+#include <new>
+
+#include "text/chat/chat_family.h"
+#include "text/chat/chat_history.h"
+#include "text/chat/chat_messages.h"
+#include "text/constraint/constraint_grammar.h"
+#include "text/grammar/grammar.h"
+#include "text/schema/json_depth.h"
+
+namespace {
+
+constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies them */
+
+/* What a template's variables may not be called: the request or the model decides these. */
+const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
+const char *const MEMBERS[] = {"messages",
+                               "tools",
+                               "tool_choice",
+                               "parallel_tool_calls",
+                               "constraint",
+                               "continues",
+                               "after",
+                               "add_generation_prompt",
+                               "reasoning_apart",
+                               "chat_template_kwargs",
+                               "thinking_tokens_max",
+                               "follows_thinking"};
+
+template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
+{
+    return std::find(std::begin(table), std::end(table), name) != std::end(table);
+}
+
+common_json parse(const std::string &given)
+{
+    if (json_is_deeper(given, CHAT_DEPTH_MAX)) {
+        throw chat_invalid("the request nests deeper than " + std::to_string(CHAT_DEPTH_MAX) + " levels");
+    }
+    common_json request;
+    try {
+        request = common_json::parse(given);
+    } catch (const std::exception &e) {
+        throw chat_invalid(std::string("the request is not JSON: ") + e.what());
+    }
+    if (!request.is_object()) {
+        throw chat_invalid("the request is not a JSON object");
+    }
+    for (const auto &[name, value] : request.items()) {
+        if (!is_in(MEMBERS, name)) {
+            throw chat_invalid("unknown member \"" + name + "\" of the chat request");
+        }
+    }
+    return request;
+}
+
+/* Clients send members they leave open as null; for a template, absent and null are different things. */
+common_json without_nulls(const common_json &messages)
+{
+    common_json out = common_json::array();
+    for (const common_json &message : messages) {
+        if (!message.is_object() || !message.contains("role") || !message.at("role").is_string()) {
+            throw chat_invalid("messages[" + std::to_string(out.size()) + "] needs a role");
+        }
+        common_json kept = common_json::object();
+        for (const auto &[name, value] : message.items()) {
+            if (!value.is_null() || name == "content") {
+                kept[name] = value;
+            }
+        }
+        out.push_back(kept);
+    }
+    return out;
+}
+
+/* Every string, and every name in an object, as the template may see it. */
+common_json wrapped(const common_json &value, const control_markers &markers)
+{
+    if (value.is_string()) {
+        return common_json::make(markers.wrap(value.get<std::string>()));
+    }
+    if (value.is_array()) {
+        common_json out = common_json::array();
+        for (const common_json &item : value) {
+            out.push_back(wrapped(item, markers));
+        }
+        return out;
+    }
+    if (value.is_object()) {
+        common_json out = common_json::object();
+        for (const auto &[name, item] : value.items()) {
+            out[markers.wrap(name)] = wrapped(item, markers);
+        }
+        return out;
+    }
+    return value;
+}
+
+/* ---- an answer whose tokens are known ------------------------------------------------------------------------------ */
+
+std::vector<int32_t> read_tokens(const common_json &after)
+{
+    std::vector<int32_t> out;
+    if (after.contains("last")) {
+        for (const common_json &token : after.at("last")) {
+            if (!token.is_number_integer()) {
+                throw chat_invalid("the last tokens of the answer to go on after are not integers");
+            }
+            out.push_back(token.get<int32_t>());
+        }
+    }
+    return out;
+}
+
+/* A message that is continued has no tokens of a whole answer. */
+std::optional<chat_after> read_after(const common_json &request, bool continues)
+{
+    const char *name = "after";
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return std::nullopt;
+    }
+    const common_json &after = request.at(name), &messages = request.at("messages");
+    if (!after.is_object() || !after.contains("message") || !after.at("message").is_number_integer()) {
+        throw chat_invalid("what to go on after needs a message");
+    }
+    const int64_t message = after.at("message").get<int64_t>();
+    if (message < 0 || static_cast<uint64_t>(message) >= messages.size()) {
+        throw chat_invalid("the message to go on after is not there");
+    }
+    const common_json &answer = messages.at(static_cast<size_t>(message));
+    if (!answer.is_object() || answer.value("role", "") != "assistant") {
+        throw chat_invalid("the message to go on after is not the assistant's");
+    }
+    if (continues && static_cast<uint64_t>(message) + 1 == messages.size()) {
+        return std::nullopt;
+    }
+    return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
+}
+
+/* The answer as it is given to the template: only where it ends will be looked at, and what later messages may ask of it,
+ * names and ids of its calls. */
+common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
+{
+    common_json out = common_json::object();
+    out["role"] = "assistant";
+    if (form == chat_answer::text) {
+        out["content"] = mark;
+        return out;
+    }
+    common_json calls = common_json::array();
+    for (common_json call : answer.at("tool_calls")) {
+        const bool is_last = calls.size() + 1 == answer.at("tool_calls").size();
+        call["function"]["arguments"] = is_last ? "{\"_\": \"" + mark + "\"}" : std::string("{}");
+        calls.push_back(call);
+    }
+    out["content"] = "";
+    out["tool_calls"] = calls;
+    return out;
+}
+
+/* Before the blanks that end a text: templates and families trim them. */
+std::string with_mark(const std::string &text, const std::string &mark)
+{
+    const size_t last = text.find_last_not_of(" \t\r\n");
+    const size_t at = last == std::string::npos ? text.size() : last + 1;
+    return text.substr(0, at) + mark + text.substr(at);
+}
+
+/* Marks behind the texts that a template might put somewhere else than behind the answer, or leave out. Not behind results
+ * that become part of the answer: there they are looked at as JSON. */
+void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
+{
+    for (size_t i = from; i < messages.size(); i++) {
+        common_json &message = messages[i];
+        const std::string role = message.is_object() ? message.value("role", "") : "";
+        if ((role == "system" || role == "developer" || (role == "tool" && marks_results)) &&
+            message.contains("content") && message.at("content").is_string() &&
+            !message.at("content").get<std::string>().empty()) {
+            message["content"] = with_mark(message.at("content").get<std::string>(), markers.sentinel((*n_marks)++));
+        }
+    }
+}
+
+common_json with_marks(const common_json &messages, const control_markers &markers, bool marks_results, chat_request *r)
+{
+    if (r->form == chat_answer::none) {
+        return messages;
+    }
+    common_json marked = messages, out = common_json::array();
+    common_json &answer = marked[r->after->message];
+    answer = marked_answer(answer, r->form, markers.sentinel(r->n_marks++));
+    mark_later(marked, r->after->message + 1, markers, marks_results, &r->n_marks);
+    for (const common_json &message : marked) {
+        const std::string role = message.is_object() ? message.value("role", "") : "";
+        if (!out.empty() || (role != "system" && role != "developer")) {
+            out.push_back(message);
+        }
+    }
+    return out;
+}
+
+/* The mark behind all others tells where the template puts the tools. */
+void mark_tools(common_json &tools, const control_markers &markers, size_t n_marks)
+{
+    common_json &function = tools[tools.size() - 1]["function"];
+    function["description"] = function.value("description", "") + markers.sentinel(n_marks);
+}
+
+common_json fit_messages(const common_json &messages, const chat_request &request, bool encloses_arguments,
+                         std::string *unread_arguments)
+{
+    try {
+        return chat_messages_fit(messages, *request.program->tmpl, request.wish.kwargs, encloses_arguments,
+                                 unread_arguments);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &e) {
+        throw chat_invalid(e.what());
+    }
+}
+
+common_json fit_tools(const common_json &tools)
+{
+    try {
+        return common_chat_tools_to_json_oaicompat(common_chat_tools_parse_oaicompat(tools));
+    } catch (const std::exception &e) {
+        throw chat_invalid(std::string("tools: ") + e.what());
+    }
+}
+
+bool read_bool(const common_json &request, const char *name, bool otherwise)
+{
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return otherwise;
+    }
+    if (!request.at(name).is_boolean()) {
+        throw chat_invalid(std::string(name) + " is not true or false");
+    }
+    return request.at(name).get<bool>();
+}
+
+common_json read_kwargs(const common_json &request)
+{
+    const char *name = "chat_template_kwargs";
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return common_json::object();
+    }
+    if (!request.at(name).is_object()) {
+        throw chat_invalid(std::string(name) + " is not an object");
+    }
+    if (request.at(name).size() > VARIABLES_MAX) {
+        throw chat_invalid(std::string(name) + " has " + std::to_string(request.at(name).size()) +
+                           " members; at most " + std::to_string(VARIABLES_MAX) + " are allowed");
+    }
+    for (const auto &[key, value] : request.at(name).items()) {
+        if (is_in(RESERVED, key)) {
+            throw chat_invalid(std::string(name) + " may not set \"" + key + "\"");
+        }
+    }
+    return request.at(name);
+}
+
+/* ---- what the answer is to be -------------------------------------------------------------------------------------- */
+
+bool is_known(const common_json &tools, const std::string &name)
+{
+    for (const common_json &tool : tools) {
+        if (tool.at("function").at("name") == name) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void read_choice(const common_json &choice, chat_wish *out)
+{
+    const std::string mode = choice.is_object() ? choice.value("mode", "") : "";
+    if (mode != "auto" && mode != "none" && mode != "required") {
+        throw chat_invalid("tool_choice.mode is not auto, none or required");
+    }
+    out->choice = mode == "auto"   ? COMMON_CHAT_TOOL_CHOICE_AUTO
+                  : mode == "none" ? COMMON_CHAT_TOOL_CHOICE_NONE
+                                   : COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+    for (const common_json &name : choice.value("names", common_json::array())) {
+        out->names.push_back(name.get<std::string>());
+        if (!out->has_tools() || !is_known(out->tools, out->names.back())) {
+            throw chat_invalid("tool_choice names \"" + out->names.back() + "\", which is not among the tools");
+        }
+    }
+    if (out->choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED && !out->has_tools()) {
+        throw chat_invalid("tool_choice requires a call, but there are no tools");
+    }
+}
+
+std::string read_grammar(const model *m, const common_json &request)
+{
+    const common_json constraint = request.value("constraint", common_json());
+    if (constraint.is_null()) {
+        return "";
+    }
+    if (!constraint.is_object() || !constraint.contains("kind") || !constraint.contains("text")) {
+        throw chat_invalid("constraint needs a kind and a text");
+    }
+    try {
+        return constraint_grammar(m, constraint.at("kind").get<std::string>(), constraint.at("text").get<std::string>(),
+                                  constraint.value("strict", true));
+    } catch (const grammar_fault &e) {
+        throw chat_invalid(std::string("constraint: ") + e.what());
+    }
+}
+
+/* Of tools that take a text of a form of its own: {argument, kind, text}, kind as constraint_grammar has it. What is beyond a
+ * grammar is not enforced. */
+std::vector<chat_argument> read_arguments(const model *m, const common_json &request)
+{
+    std::vector<chat_argument> out;
+    for (const common_json &tool : request.value("tools", common_json::array())) {
+        const common_json &function = tool.at("function");
+        const common_json form = function.value("form", common_json());
+        if (form.is_null()) {
+            continue;
+        }
+        const std::string name = function.at("name").get<std::string>();
+        try {
+            out.push_back(
+                {name, form.at("argument").get<std::string>(),
+                 constraint_grammar(m, form.at("kind").get<std::string>(), form.at("text").get<std::string>(), true)});
+        } catch (const grammar_beyond &) {
+        } catch (const grammar_fault &e) {
+            throw chat_invalid("tools: the grammar of " + name + ": " + e.what());
+        }
+    }
+    return out;
+}
+
+chat_wish read_wish(const model *m, const common_json &request, const common_json &tools)
+{
+    chat_wish out;
+    out.tools = tools;
+    if (request.contains("tool_choice") && !request.at("tool_choice").is_null()) {
+        read_choice(request.at("tool_choice"), &out);
+    }
+    const common_json parallel = request.value("parallel_tool_calls", common_json());
+    out.parallel = parallel.is_null() ? -1 : read_bool(request, "parallel_tool_calls", true);
+    out.grammar = read_grammar(m, request);
+    if (out.has_calls()) {
+        out.arguments = read_arguments(m, request);
+    }
+    out.is_reasoning_apart = read_bool(request, "reasoning_apart", true);
+    out.kwargs = read_kwargs(request);
+    return out;
+}
+
+/* Takes the message to be continued from the others. */
+void take_begun(common_json &messages, chat_request *out)
+{
+    const common_json last = messages.back();
+    if (last.at("role") != "assistant" || last.contains("tool_calls")) {
+        throw chat_invalid("messages[" + std::to_string(messages.size() - 1) +
+                           "] cannot be continued: it is not a text of the assistant");
+    }
+    out->begun_content = chat_text_of(last.value("content", common_json()));
+    out->begun_reasoning = last.value("reasoning_content", "");
+    out->wish.continues_content = !out->begun_content.empty();
+    out->wish.continues_reasoning = !out->begun_reasoning.empty();
+    messages.erase(messages.size() - 1);
+}
+
+/* The system's messages and a question: what stands before its text is what many conversations share. */
+common_json front_of(const common_json &messages, const control_markers &markers)
+{
+    common_json out = common_json::array();
+    for (const common_json &message : messages) {
+        const std::string role = message.is_object() ? message.value("role", "") : "";
+        if (role == "user") {
+            common_json question = common_json::object();
+            question["role"] = role;
+            question["content"] = markers.sentinel(0);
+            out.push_back(question);
+            return out;
+        }
+        if (role != "system" && role != "developer") {
+            break;
+        }
+        out.push_back(message);
+    }
+    return common_json();
+}
+
+chat_answer form_of(const common_json &request, const std::optional<chat_after> &after, chat_answer wanted)
+{
+    if (!after.has_value()) {
+        return chat_answer::none;
+    }
+    const bool calls = chat_has_calls(request.at("messages").at(after->message));
+    return wanted == chat_answer::calls && !calls ? chat_answer::text : wanted;
+}
+
+/* Calls, and the tools to tell of, where the template has no form for them. */
+common_json written(const common_json &messages, const common_json &tools, const chat_analysis &analysis)
+{
+    common_json out = analysis.knows_calls ? messages : with_written_calls(messages);
+    if (!tools.is_null() && !tools.empty() && !(analysis.describes_tools && analysis.knows_calls)) {
+        describe_tools(tools, !analysis.describes_tools, !analysis.knows_calls, out);
+    }
+    return out;
+}
+
+/* Tools as the template may see them. */
+common_json shown_tools(const common_json &tools, const chat_request &request, const control_markers &markers,
+                        bool keeps_tools)
+{
+    const bool is_marked = request.form != chat_answer::none;
+    if (tools.is_null() || tools.empty() || (is_marked && !keeps_tools)) {
+        return tools.is_null() || !is_marked ? tools : common_json();
+    }
+    common_json out = tools;
+    if (is_marked) {
+        mark_tools(out, markers, request.n_marks);
+    }
+    return wrapped(out, markers);
+}
+
+/* Of the template. */
+common_json variables(const common_json &request, const chat_wish &wish, const chat_family &family)
+{
+    common_json out = wish.kwargs, schema;
+    const common_json form = request.value("constraint", common_json());
+    if (family.has(chat_family::SHOWS_SCHEMA) && form.is_object() && form.value("kind", "") == "json_schema" &&
+        chat_read_json(form.value("text", ""), &schema)) {
+        out["response_format"] = schema;
+    }
+    return out;
+}
+
+} // namespace
+
+chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
+                               const control_markers &markers, const chat_repair &repair)
+{
+    const common_json request = parse(given);
+    if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
+        throw chat_invalid("messages must be a list with at least one message");
+    }
+    chat_request out;
+    const bool continues = read_bool(request, "continues", false);
+    out.after = read_after(request, continues);
+    out.form = form_of(request, out.after, repair.form);
+    const common_json tools =
+        request.value("tools", common_json()).is_null() ? common_json() : fit_tools(request.at("tools"));
+    out.wish = read_wish(m, request, tools);
+    const common_json told = tools.is_null() ? tools : told_tools(request.at("tools"), tools);
+    out.program = &programs.for_request(out.wish.has_tools());
+    const chat_analysis &analysis = out.program->analysis;
+    const chat_family &family = *out.program->family;
+    const bool marks_results = !family.has(chat_family::GATHERS_RESULTS);
+    common_json messages = without_nulls(with_marks(request.at("messages"), markers, marks_results, &out));
+    if (continues) {
+        take_begun(messages, &out);
+    }
+    if (repair.renames_ids) {
+        rename_ids(messages);
+    }
+    out.has_odd_ids = !repair.renames_ids && has_ids(messages);
+    if (repair.splits_calls) {
+        messages = with_calls_in_turns(messages);
+    }
+    out.has_parallel_calls = !repair.splits_calls && has_parallel_calls(messages);
+    const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
+    if (!front.is_null() && ((!told.is_null() && !told.empty()) || front.size() > 1)) {
+        std::string unread;
+        out.front = wrapped(fit_messages(written(without_nulls(front), told, analysis), out, false, &unread), markers);
+    }
+    messages = written(messages, out.form == chat_answer::none ? told : common_json(), analysis);
+    messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
+    out.messages = wrapped(messages, markers);
+    out.tools = shown_tools(told, out, markers, repair.keeps_tools);
+    out.kwargs = wrapped(variables(request, out.wish, family), markers);
+    out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
+    const common_json budget = request.value("thinking_tokens_max", common_json());
+    out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;
+    out.follows_thinking = read_bool(request, "follows_thinking", false);
+    return out;
+}

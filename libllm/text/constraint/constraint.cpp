@@ -1,0 +1,255 @@
+#include "text/constraint/constraint.h"
+
+#include <nlohmann/json.hpp>
+
+namespace {
+
+using json = nlohmann::json;
+
+constexpr size_t SEQUENCE_MAX = 256; /* tokens of one sequence about thinking */
+constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
+constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
+constexpr size_t PRESERVED_MAX = 1024;
+
+} // namespace
+
+/* Reads a document. Members may be missing; one of another type is a fault. */
+class constraint_reader {
+  public:
+    constraint_reader(const model *of, const std::string &document) : m(of), out(new constraint(of))
+    {
+        all = json::parse(document, nullptr, false);
+        if (!all.is_object()) {
+            throw grammar_fault("the constraint is no JSON object");
+        }
+    }
+
+    std::unique_ptr<constraint> read()
+    {
+        try {
+            for (const int32_t token : tokens_of(all, "preserved", PRESERVED_MAX)) {
+                out->preserved.insert(token);
+            }
+            read_thinking();
+            read_grammar();
+        } catch (const json::exception &e) {
+            throw grammar_fault(std::string("the constraint is not as it should be: ") + e.what());
+        } catch (const std::regex_error &e) {
+            throw grammar_fault(std::string("a trigger is no regular expression: ") + e.what());
+        }
+        return std::move(out);
+    }
+
+  private:
+    const model *m;
+    std::unique_ptr<constraint> out;
+    json all;
+
+    int32_t token_of(const json &number) const
+    {
+        const int64_t token = number.get<int64_t>();
+        if (token < 0 || token >= static_cast<int64_t>(m->info.n_vocab)) {
+            throw grammar_fault("the constraint has a token outside the vocabulary");
+        }
+        return static_cast<int32_t>(token);
+    }
+
+    std::vector<int32_t> tokens_of(const json &object, const char *name, size_t most) const
+    {
+        std::vector<int32_t> tokens;
+        const auto list = object.find(name);
+        if (list == object.end()) {
+            return tokens;
+        }
+        if (!list->is_array() || list->size() > most) {
+            throw grammar_fault(std::string("the constraint's ") + name + ": no list of tokens, or too long");
+        }
+        for (const json &one : *list) {
+            tokens.push_back(token_of(one));
+        }
+        return tokens;
+    }
+
+    void read_thinking()
+    {
+        const auto found = all.find("thinking");
+        if (found == all.end() || found->is_null()) {
+            return;
+        }
+        thinking &t = out->thought;
+        t.start = tokens_of(*found, "start", SEQUENCE_MAX);
+        t.forced = tokens_of(*found, "forced", SEQUENCE_MAX);
+        const json ends = found->value("ends", json::array());
+        if (ends.size() > MARKS_MAX) {
+            throw grammar_fault("the constraint has too many marks that end thinking");
+        }
+        for (const json &end : ends) {
+            const std::string text = end.value("text", std::string());
+            if (text.size() > MARK_BYTES_MAX) {
+                throw grammar_fault("a mark of the constraint that ends thinking is too long");
+            }
+            t.add_end({tokens_of(end, "tokens", SEQUENCE_MAX), text});
+        }
+        t.max = found->value("max", int64_t{-1});
+        t.is_inside = found->value("is_open", false);
+    }
+
+    void read_trigger(const json &one)
+    {
+        const std::string type = one.at("type").get<std::string>();
+        const std::string value = one.value("value", std::string());
+        if (value.size() > TRIGGER_BYTES_MAX) {
+            throw grammar_fault("a trigger of the constraint is too long");
+        }
+        if (type == "word") {
+            out->triggers.add_word(value);
+        } else if (type == "token") {
+            out->triggers.add_token(token_of(one.at("token")));
+        } else if (type == "pattern" || type == "pattern_full") {
+            out->triggers.add_pattern(value, type == "pattern_full");
+        } else {
+            throw grammar_fault("the constraint has a trigger of an unknown type");
+        }
+    }
+
+    void read_grammar()
+    {
+        const std::string text = all.value("grammar", std::string());
+        if (text.empty()) {
+            return;
+        }
+        out->rules = std::make_shared<const grammar>(grammar::read(text, m));
+        out->is_waiting = all.value("lazy", false);
+        if (!out->is_waiting) {
+            out->begin_walk();
+            const std::string prefill = all.value("prefill", std::string());
+            if (!prefill.empty() && !out->walk->accept(-1, prefill.data(), prefill.size())) {
+                throw grammar_fault("the grammar does not begin as the answer does");
+            }
+            return;
+        }
+        const json triggers = all.value("triggers", json::array());
+        if (triggers.size() > TRIGGERS_MAX) {
+            throw grammar_fault("the constraint has too many triggers");
+        }
+        for (const json &one : triggers) {
+            read_trigger(one);
+        }
+    }
+};
+
+std::unique_ptr<constraint> constraint::read(const model *m, const std::string &document)
+{
+    return constraint_reader(m, document).read();
+}
+
+std::string constraint::text_of(int32_t token) const
+{
+    char piece[MODEL_PIECE_BYTES_MAX];
+    const int32_t n = m->ops->piece(m, token, shows(token), piece, sizeof piece);
+    return std::string(piece, n > 0 ? static_cast<size_t>(n) : 0);
+}
+
+void constraint::begin_walk()
+{
+    vocabulary = vocabulary_trie::of(m);
+    walk.emplace(rules, vocabulary);
+}
+
+/* A trigger that the grammar does not begin with was none: the answer stays free, and a parser shows it as it is. */
+bool constraint::holds()
+{
+    if (!begun.empty()) {
+        const std::vector<trigger::piece> pieces = std::move(begun);
+        begun.clear();
+        begin_walk();
+        for (const trigger::piece &p : pieces) {
+            if (walk && !walk->accept(p.token, p.text.data(), p.text.size())) {
+                walk.reset();
+            }
+        }
+        is_waiting = !walk;
+        triggers.forget();
+    }
+    return walk.has_value();
+}
+
+bool constraint::allows(int32_t token)
+{
+    if (m->ops->is_end(m, token)) {
+        return may_end();
+    }
+    const std::string text = text_of(token);
+    return walk->allows(token, text.data(), text.size());
+}
+
+void constraint::find_allowed(token_set &allowed)
+{
+    walk->find_allowed(m->info.n_vocab, allowed);
+    for (const int32_t token : preserved) {
+        allowed.set(token, allows(token));
+    }
+    for (const int32_t token : vocabulary->ends) {
+        allowed.set(token, may_end());
+    }
+}
+
+int32_t constraint::forced()
+{
+    const int32_t token = thought.due();
+    if (token >= 0 && holds() && !allows(token)) {
+        thought.give_up();
+        return -1;
+    }
+    return token;
+}
+
+void constraint::follow_characters(const std::string &text)
+{
+    for (const char c : text) {
+        const uint8_t byte = static_cast<uint8_t>(c);
+        if (n_missing > 0 && byte >> 6 == 2) {
+            n_missing--;
+        } else {
+            n_missing = byte < 0xc0 ? 0 : byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+        }
+    }
+}
+
+/* The mark that ended thinking may be the beginning of a call, and nothing before it is. */
+void constraint::accept_ending()
+{
+    triggers.forget();
+    for (const trigger::piece &p : thought.ending()) {
+        if (is_waiting && begun.empty() && triggers.accept(p.token, p.text)) {
+            begun = triggers.found();
+        } else if (!begun.empty()) {
+            begun.push_back(p);
+        }
+    }
+    if (begun.empty()) {
+        triggers.forget();
+    }
+}
+
+void constraint::accept(int32_t token)
+{
+    const std::string text = text_of(token);
+    const bool was_thinking = thought.is_inside;
+    follow_characters(text);
+    thought.accept(token, text, n_missing == 0);
+    if (m->ops->is_end(m, token)) {
+        return;
+    }
+    if (walk) {
+        if (!walk->accept(token, text.data(), text.size())) {
+            throw grammar_fault("the answer has left its grammar");
+        }
+    } else if (is_waiting && begun.empty() && !was_thinking && !thought.is_inside) {
+        if (triggers.accept(token, text)) {
+            begun = triggers.found();
+        }
+    } else if (was_thinking && !thought.is_inside) {
+        accept_ending();
+    }
+}

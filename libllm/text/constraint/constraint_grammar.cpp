@@ -1,0 +1,107 @@
+#include "text/constraint/constraint_grammar.h"
+
+#include "llm.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/lark_grammar.h"
+#include "text/grammar/regex_grammar.h"
+#include "text/schema/compile.h"
+#include "text/schema/json_depth.h"
+
+namespace {
+
+using json = schema_json;
+
+constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
+constexpr size_t DEPTH_MAX = 128; /* of any JSON here */
+constexpr size_t CHOICES_MAX = 4096;
+
+} // namespace
+
+schema_json constraint_json(const std::string &text, const char *what)
+{
+    if (json_is_deeper(text, DEPTH_MAX)) {
+        throw grammar_fault(std::string(what) + ": more than " + std::to_string(DEPTH_MAX) + " levels");
+    }
+    json all = json::parse(text, nullptr, false);
+    if (all.is_discarded()) {
+        throw grammar_fault(std::string(what) + ": no JSON");
+    }
+    return all;
+}
+
+namespace {
+
+/* The document around it holds other things, too. */
+constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX - 4096;
+
+std::string grammar_of_schema(const std::string &text, bool is_strict)
+{
+    const json schema = constraint_json(text, "the schema");
+    if (!schema.is_object() && schema != true) {
+        throw grammar_fault("the schema is no object");
+    }
+    work_budget budget;
+    return schema_grammar(schema, is_strict ? schema_policy::STRICT : schema_policy::LOOSE, GRAMMAR_BYTES_MAX, budget);
+}
+
+std::string choice_grammar(const std::string &text)
+{
+    const json list = constraint_json(text, "the choices");
+    if (!list.is_array() || list.empty() || list.size() > CHOICES_MAX) {
+        throw grammar_fault("the choices: a list of 1 to " + std::to_string(CHOICES_MAX) + " texts is expected");
+    }
+    std::string grammar = "root ::= ";
+    for (size_t i = 0; i < list.size(); i++) {
+        if (!list[i].is_string()) {
+            throw grammar_fault("the choices: one of them is no text");
+        }
+        grammar += (i > 0 ? " | " : "") + grammar_literal(list[i].get<std::string>());
+    }
+    return grammar;
+}
+
+std::string grammar_text_of(const std::string &kind, const std::string &text, bool is_strict)
+{
+    if (kind == "json") {
+        return grammar_of_schema("{\"type\": \"object\"}", true);
+    }
+    if (kind == "json_schema") {
+        return grammar_of_schema(text, is_strict);
+    }
+    if (kind == "grammar") {
+        return text;
+    }
+    if (kind == "regex") {
+        return "root ::= " + regex_grammar(text, regex_of::TEXT);
+    }
+    if (kind == "choice") {
+        return choice_grammar(text);
+    }
+    if (kind == "regex_string") {
+        return R"(root ::= "\"" )" + regex_grammar(text, regex_of::JSON_STRING) + R"( "\"")";
+    }
+    if (kind == "lark" || kind == "lark_string") {
+        return lark_grammar(text, kind == "lark" ? regex_of::TEXT : regex_of::JSON_STRING);
+    }
+    throw grammar_fault(
+        "the kind is not one of json, json_schema, grammar, regex, regex_string, choice, lark, lark_string");
+}
+
+} // namespace
+
+std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
+{
+    if (text.size() > TEXT_BYTES_MAX) {
+        throw grammar_fault(std::to_string(text.size()) + " bytes; at most " + std::to_string(TEXT_BYTES_MAX));
+    }
+    std::string source = grammar_text_of(kind, text, is_strict);
+    try {
+        (void)grammar::read(source, m);
+    } catch (const grammar_fault &e) {
+        if (kind == "grammar") {
+            throw;
+        }
+        throw grammar_beyond(e.what());
+    }
+    return source;
+}

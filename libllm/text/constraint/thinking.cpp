@@ -1,0 +1,165 @@
+#include "text/constraint/thinking.h"
+
+#include <algorithm>
+
+namespace {
+
+/* The text ends with some bytes that `mark` begins with, and not with all of it. Blanks in front of a mark are as likely
+ * a thought's own, so they do not count. */
+bool ends_amid(const std::string &text, const std::string &mark)
+{
+    const size_t from = std::min(mark.find_first_not_of(" \t\r\n"), mark.size());
+    for (size_t n = std::min(text.size(), mark.size() - from); n > 0; n--) {
+        if (from + n < mark.size() && text.compare(text.size() - n, n, mark, from, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+} // namespace
+
+void thinking::add_end(mark end)
+{
+    longest_tokens = std::max(longest_tokens, end.tokens.size());
+    longest_text = std::max(longest_text, end.text.size());
+    if (!end.tokens.empty()) {
+        last_tokens.insert(end.tokens.back());
+    }
+    if (!end.text.empty()) {
+        is_last_byte[static_cast<unsigned char>(end.text.back())] = true;
+    }
+    ends.push_back(std::move(end));
+}
+
+size_t thinking::longest() const
+{
+    return std::max({start.size(), longest_tokens, longest_text});
+}
+
+std::string thinking::recent_text() const
+{
+    std::string out;
+    for (const trigger::piece &p : recent) {
+        out += p.text;
+    }
+    return out;
+}
+
+/* A mark begins less than longest_text bytes before the last token. */
+void thinking::remember(int32_t token, const std::string &text)
+{
+    const size_t n_tokens = std::max(start.size(), longest_tokens);
+    recent.push_back({token, text});
+    n_recent_bytes += text.size();
+    while (recent.size() > longest() ||
+           (recent.size() > n_tokens && n_recent_bytes - recent.front().text.size() >= longest_text + text.size())) {
+        n_recent_bytes -= recent.front().text.size();
+        recent.pop_front();
+    }
+}
+
+void thinking::forget()
+{
+    recent.clear();
+    n_recent_bytes = 0;
+}
+
+bool thinking::ends_with(const std::vector<int32_t> &sequence) const
+{
+    return !sequence.empty() && recent.size() >= sequence.size() &&
+           std::equal(sequence.rbegin(), sequence.rend(), recent.rbegin(),
+                      [](int32_t token, const trigger::piece &p) { return token == p.token; });
+}
+
+bool thinking::is_amid_mark() const
+{
+    const std::string text = recent_text();
+    return std::any_of(ends.begin(), ends.end(), [&](const mark &end) { return ends_amid(text, end.text); });
+}
+
+/* A mark that has begun may become whole, and a forced end within it would break the call that it opens. The wait is
+ * bounded: a thought may go on with the beginnings of marks for ever. */
+int32_t thinking::due() const
+{
+    if (!is_inside || max < 0 || n_inside < max || n_forced == forced.size()) {
+        return -1;
+    }
+    if (n_forced == 0) {
+        const bool may_wait = n_inside - max < static_cast<int64_t>(longest());
+        if (!ends_whole || (may_wait && is_amid_mark())) {
+            return -1;
+        }
+    }
+    return forced[n_forced];
+}
+
+/* Bytes from the begin of the first mark that the last token completed to the end; 0: it completed none. */
+size_t thinking::ending_bytes() const
+{
+    const std::string &last = recent.back().text;
+    if (std::none_of(last.begin(), last.end(), [&](char c) { return is_last_byte[static_cast<unsigned char>(c)]; })) {
+        return 0;
+    }
+    const std::string text = recent_text();
+    const size_t n_before = text.size() - last.size();
+    size_t begin = text.size();
+    for (const mark &end : ends) {
+        const size_t from = n_before >= end.text.size() ? n_before - end.text.size() + 1 : 0;
+        begin = end.text.empty() ? begin : std::min(begin, text.find(end.text, from));
+    }
+    return text.size() - begin;
+}
+
+/* Fills last_ending. */
+bool thinking::find_ending()
+{
+    size_t n_tokens = 0, n_bytes = 0;
+    if (last_tokens.count(recent.back().token) > 0) {
+        for (const mark &end : ends) {
+            n_tokens = ends_with(end.tokens) ? std::max(n_tokens, end.tokens.size()) : n_tokens;
+        }
+    }
+    if (n_tokens == 0) {
+        const size_t n_wanted = ending_bytes();
+        while (n_bytes < n_wanted) {
+            n_bytes += recent[recent.size() - ++n_tokens].text.size();
+        }
+    }
+    last_ending.assign(recent.end() - static_cast<long>(n_tokens), recent.end());
+    return n_tokens > 0;
+}
+
+void thinking::accept(int32_t token, const std::string &text, bool is_whole)
+{
+    const bool was_forced = due() == token;
+    last_ending.clear();
+    if (longest() == 0) {
+        return;
+    }
+    remember(token, text);
+    ends_whole = is_whole;
+    if (!is_inside) {
+        is_between = has_ended && text.find_first_not_of(" \t\r\n") == std::string::npos;
+        has_ended = is_between;
+        if (ends_with(start)) {
+            is_inside = true;
+            forget();
+            n_inside = 0;
+            n_forced = 0;
+        }
+        return;
+    }
+    n_inside++;
+    n_forced += was_forced;
+    if (find_ending() || (was_forced && n_forced == forced.size())) {
+        is_inside = false;
+        has_ended = true;
+        forget();
+    }
+}
+
+void thinking::give_up()
+{
+    max = -1;
+}

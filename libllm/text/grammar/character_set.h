@@ -1,0 +1,22 @@
+/* character_set.h: sets of Unicode characters, as regular expressions write them. Pure. */
+#ifndef LLM_CHARACTER_SET_H
+#define LLM_CHARACTER_SET_H
+
+#include <cstdint>
+#include <vector>
+
+#include "text/grammar/grammar.h"
+
+constexpr uint32_t CHARACTER_LAST = 0x10ffff;
+
+using character_set = std::vector<grammar_range>;
+
+/* Ascending, disjoint. */
+void character_set_normalize(character_set &set);
+
+character_set character_set_complement(character_set set);
+
+/* The letter of \d, \w, \s or their opposites, as ECMA-262 has them: only \s has characters beyond ASCII. False: no such letter. */
+bool character_set_named(char letter, character_set &out);
+
+#endif

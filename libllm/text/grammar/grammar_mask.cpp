@@ -1,0 +1,167 @@
+/* grammar_mask.cpp: which of all tokens may come next, by a walk through the tree of the vocabulary. */
+
+#include "text/grammar/grammar_walk.h"
+
+/* Those that the grammar names. */
+void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
+{
+    for (const uint32_t id : places[now.at].stacks) {
+        const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
+        if (e == nullptr || e->is != grammar_element::TOKEN || now.begun.n_missing > 0) {
+            continue;
+        }
+        for (uint32_t token = 0; e->is_negated && token < n_vocab; token++) {
+            if (token != e->value) {
+                allowed.set(static_cast<int32_t>(token), true);
+            }
+        }
+        if (!e->is_negated && e->value < n_vocab) {
+            allowed.set(static_cast<int32_t>(e->value), true);
+        }
+    }
+}
+
+/* The characters of ASCII that lead there. */
+grammar_walk::run grammar_walk::run_to(place from, place to)
+{
+    run r = {to, {0, 0}};
+    for (uint32_t c = 0; c < ASCII; c++) {
+        if (step(from, c) == to) {
+            r.ascii[c / 64] |= UINT64_C(1) << c % 64;
+        }
+    }
+    return r;
+}
+
+namespace {
+
+bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
+{
+    return (b.ascii[0] & ~ascii[0]) == 0 && (b.ascii[1] & ~ascii[1]) == 0;
+}
+
+} // namespace
+
+/* Where a letter leads, if all characters of the branch lead there. */
+grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
+{
+    if (places[from].letters.to == UNKNOWN) {
+        const place to = step(from, 'e');
+        const run r = to != NONE ? run_to(from, to) : run();
+        places[from].letters = r;
+    }
+    const run r = places[from].letters;
+    const bool do_all = r.to != NONE && has_ascii(r.ascii, b) && (b.high == 0 || all_lead(from, b.low, b.high, r.to));
+    return do_all ? r.to : NONE;
+}
+
+/* No character of the branch may come. */
+bool grammar_walk::leads_nowhere(place from, const vocabulary_trie::branch &b)
+{
+    if (places[from].nowhere.to == UNKNOWN) {
+        const run r = run_to(from, NONE);
+        places[from].nowhere = r;
+    }
+    return has_ascii(places[from].nowhere.ascii, b) && (b.high == 0 || all_lead(from, b.low, b.high, NONE));
+}
+
+void grammar_walk::add(std::vector<stretch> &found, stretch next)
+{
+    if (!found.empty() && found.back().end == next.begin) {
+        found.back().end = next.end;
+    } else {
+        found.push_back(next);
+    }
+}
+
+/* What is below `top` need not be looked at: its texts are made of characters that go from place to place as letters do, and
+ * how long a text is says whether it may come. A character that is cut off takes a step, too. */
+bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vector<stretch> &found)
+{
+    const vocabulary_trie::branch &b = trie->branches[top.branch];
+    const uint32_t end = trie->nodes[top.after].tokens_begin;
+    uint32_t n = 0;
+    while (b.is_text && n < b.n_characters) {
+        const place to = letters_lead(from, b);
+        if (to == NONE) {
+            break;
+        }
+        n = to == from ? b.n_characters : n + 1;
+        from = to;
+    }
+    if (n == 0 || (n < b.n_characters && !leads_nowhere(from, b))) {
+        return false;
+    }
+    for (uint32_t t = top.tokens_begin, next = t; t < end; t = next) {
+        next = n == b.n_characters ? end : t + 1;
+        if (n == b.n_characters || trie->n_characters[t] <= b.n_before + n) {
+            add(found, {t, next});
+        }
+    }
+    return true;
+}
+
+/* As take_byte, for thousands of bytes: most steps have been taken before. */
+inline bool grammar_walk::take(point &p, uint8_t byte)
+{
+    const place_data &from = places[p.at];
+    if (byte >= ASCII || p.begun.n_missing > 0 || from.ascii.empty() || from.ascii[byte] == UNKNOWN) {
+        return take_byte(p, byte);
+    }
+    p.at = from.ascii[byte];
+    return p.at != NONE;
+}
+
+/* Those that their texts allow, in ascending order. */
+void grammar_walk::find_texts(std::vector<stretch> &found)
+{
+    const std::vector<vocabulary_trie::node> &nodes = trie->nodes;
+    std::vector<point> path(trie->depth_max + 1u, now); /* by depth */
+    for (size_t i = 0; i + 1 < nodes.size();) {
+        const vocabulary_trie::node &node = nodes[i];
+        point p = path[node.depth - 1u];
+        if ((node.branch != 0 && p.begun.n_missing == 0 && skip(p.at, node, found)) || !take(p, node.byte)) {
+            i = node.after;
+            continue;
+        }
+        path[node.depth] = p;
+        i++;
+        if (node.tokens_begin < nodes[i].tokens_begin && may_go_on(p)) {
+            add(found, {node.tokens_begin, nodes[i].tokens_begin});
+        }
+    }
+}
+
+/* Where most may come, those are told that may not. */
+void grammar_walk::find_allowed(uint32_t n_vocab, token_set &allowed)
+{
+    allowed.assign(n_vocab, false);
+    if (now.at == NONE) {
+        return;
+    }
+    work = 0;
+    std::vector<stretch> found;
+    find_texts(found);
+    uint32_t n_found = 0;
+    for (const stretch &s : found) {
+        n_found += s.end - s.begin;
+    }
+    const bool are_most = n_found > trie->tokens.size() / 2;
+    if (are_most) {
+        allowed = trie->all;
+        std::vector<stretch> between;
+        uint32_t end = 0;
+        found.push_back({static_cast<uint32_t>(trie->tokens.size()), 0});
+        for (const stretch &s : found) {
+            between.push_back({end, s.begin});
+            end = s.end;
+        }
+        found = std::move(between);
+    }
+    for (const stretch &s : found) {
+        for (uint32_t t = s.begin; t < s.end; t++) {
+            allowed.set(trie->tokens[t], !are_most);
+        }
+    }
+    add_named(n_vocab, allowed);
+}

@@ -1,0 +1,312 @@
+#include "text/grammar/grammar_walk.h"
+
+#include <algorithm>
+
+namespace {
+
+constexpr uint64_t STEP_WORK_MAX = 5'000'000; /* stacks looked at: a fraction of a second */
+constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17;
+constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
+constexpr size_t WAYS_KEPT = 1 << 20;
+constexpr uint32_t CHARACTER_MAX = 0x10ffff;
+
+uint64_t pair_of(uint32_t a, uint32_t b)
+{
+    return static_cast<uint64_t>(a) << 32 | b;
+}
+
+uint64_t hash_of(const std::vector<uint32_t> &numbers)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const uint32_t n : numbers) {
+        hash = (hash ^ n) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+} // namespace
+
+grammar_walk::grammar_walk(std::shared_ptr<const grammar> rules_, std::shared_ptr<const vocabulary_trie> vocabulary)
+    : read(std::move(rules_)), rules(*read), trie(std::move(vocabulary)), stacks(1), places(1), seen(1)
+{
+    now = {start(), {}};
+}
+
+void grammar_walk::spend(uint64_t n)
+{
+    work += n;
+    if (work > STEP_WORK_MAX) {
+        throw grammar_fault("the grammar takes too long: it has too many ways to go on");
+    }
+}
+
+uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
+{
+    const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));
+    if (is_new) {
+        if (stacks.size() >= STACKS_MAX) {
+            throw grammar_fault("the grammar takes too much memory: it nests too deep");
+        }
+        stacks.push_back({element, below});
+        seen.push_back(0);
+    }
+    return found->second;
+}
+
+/* Behind the element on top. */
+uint32_t grammar_walk::advanced(uint32_t id)
+{
+    const stack s = stacks[id];
+    return rules.elements[s.element + 1].ends_sequence() ? s.below : pushed(s.element + 1, s.below);
+}
+
+/* Every way to match the rule, over what comes after it. */
+void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32_t> &todo)
+{
+    for (uint32_t i = rules.rules[rule];; i++) {
+        todo.push_back(rules.elements[i].ends_sequence() ? below : pushed(i, below));
+        while (!rules.elements[i].ends_sequence()) {
+            i++;
+            spend(1);
+        }
+        if (rules.elements[i].is == grammar_element::END) {
+            return;
+        }
+    }
+}
+
+/* Opens rules until each stack is at a character, a token or its end. */
+void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &found)
+{
+    expansion++;
+    while (!todo.empty()) {
+        const uint32_t id = todo.back();
+        todo.pop_back();
+        spend(1);
+        if (seen[id] == expansion) {
+            continue;
+        }
+        seen[id] = expansion;
+        if (id == NONE || rules.elements[stacks[id].element].is != grammar_element::RULE) {
+            found.push_back(id);
+        } else {
+            expand_rule(rules.elements[stacks[id].element].value, advanced(id), todo);
+        }
+    }
+}
+
+grammar_walk::place grammar_walk::place_with(std::vector<uint32_t> &found)
+{
+    if (found.empty()) {
+        return NONE;
+    }
+    std::sort(found.begin(), found.end());
+    const uint64_t hash = hash_of(found);
+    const auto [first, last] = place_of.equal_range(hash);
+    for (auto it = first; it != last; ++it) {
+        if (places[it->second].stacks == found) {
+            return it->second;
+        }
+    }
+    if (places.size() >= PLACES_MAX) {
+        throw grammar_fault("the grammar takes too much memory: it has too many ways to go on");
+    }
+    const place made = static_cast<place>(places.size());
+    places.push_back({});
+    places.back().stacks = std::move(found);
+    place_of.emplace(hash, made);
+    return made;
+}
+
+grammar_walk::place grammar_walk::start()
+{
+    std::vector<uint32_t> todo, found;
+    expand_rule(rules.root, NONE, todo);
+    expand(todo, found);
+    return place_with(found);
+}
+
+grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
+{
+    std::vector<uint32_t> todo, found;
+    for (const uint32_t id : places[from].stacks) {
+        spend(1);
+        const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
+        if (e != nullptr && e->is == grammar_element::CHARACTER && rules.matches(*e, value)) {
+            todo.push_back(advanced(id));
+        }
+    }
+    expand(todo, found);
+    return place_with(found);
+}
+
+void grammar_walk::find_ways(place from)
+{
+    std::vector<uint32_t> lows = {0, ASCII};
+    for (const uint32_t id : places[from].stacks) {
+        const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
+        for (uint32_t i = 0; e != nullptr && e->is == grammar_element::CHARACTER && i < e->n; i++) {
+            const grammar_range &r = rules.ranges[e->value + i];
+            lows.push_back(r.low);
+            if (r.high < CHARACTER_MAX) {
+                lows.push_back(r.high + 1);
+            }
+        }
+    }
+    spend(lows.size());
+    std::sort(lows.begin(), lows.end());
+    lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
+    n_ways += lows.size();
+    place_data &p = places[from];
+    p.ascii.assign(ASCII, UNKNOWN);
+    for (const uint32_t low : lows) {
+        p.ways.push_back({low, UNKNOWN});
+    }
+}
+
+grammar_walk::place grammar_walk::step_by(place from, size_t number)
+{
+    if (places[from].ways[number].to == UNKNOWN) {
+        const place to = step_anew(from, places[from].ways[number].low);
+        places[from].ways[number].to = to;
+    }
+    return places[from].ways[number].to;
+}
+
+size_t grammar_walk::way_of(place from, uint32_t value)
+{
+    if (places[from].ways.empty()) {
+        find_ways(from);
+    }
+    const std::vector<way> &ways = places[from].ways;
+    if (value >= ways.back().low) {
+        return ways.size() - 1;
+    }
+    const auto beyond =
+        std::upper_bound(ways.begin(), ways.end(), value, [](uint32_t v, const way &w) { return v < w.low; });
+    return static_cast<size_t>(beyond - ways.begin()) - 1;
+}
+
+grammar_walk::place grammar_walk::step(place from, uint32_t value)
+{
+    if (value >= ASCII) {
+        return step_by(from, way_of(from, value));
+    }
+    if (places[from].ascii.empty() || places[from].ascii[value] == UNKNOWN) {
+        const place to = step_by(from, way_of(from, value));
+        places[from].ascii[value] = to;
+    }
+    return places[from].ascii[value];
+}
+
+bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
+{
+    const size_t first = way_of(from, low);
+    for (size_t i = first; i < places[from].ways.size() && places[from].ways[i].low <= high; i++) {
+        if (step_by(from, i) != to) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* False: no text of the grammar has this byte here. */
+bool grammar_walk::take_byte(point &p, uint8_t byte)
+{
+    if (!p.begun.take(byte)) {
+        return false;
+    }
+    if (p.begun.n_missing == 0) {
+        p.at = step(p.at, p.begun.value);
+    }
+    return p.at != NONE;
+}
+
+/* A character that has begun may become one that is allowed. */
+bool grammar_walk::may_go_on(const point &p)
+{
+    return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
+}
+
+/* By its text and, where the grammar asks for tokens, as one. */
+grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
+{
+    point p = now;
+    size_t i = 0;
+    while (i < n_bytes && take_byte(p, static_cast<uint8_t>(text[i]))) {
+        i++;
+    }
+    if (i < n_bytes || n_bytes == 0 || !may_go_on(p)) {
+        p = {NONE, {}};
+    }
+    if (now.begun.n_missing > 0 || token < 0) {
+        return p;
+    }
+    std::vector<uint32_t> todo, found;
+    const std::vector<uint32_t> open = places[now.at].stacks;
+    for (const uint32_t id : open) {
+        const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
+        if (e != nullptr && e->is == grammar_element::TOKEN &&
+            (e->value == static_cast<uint32_t>(token)) != e->is_negated) {
+            todo.push_back(advanced(id));
+        }
+    }
+    if (todo.empty()) {
+        return p;
+    }
+    expand(todo, found);
+    if (p.at != NONE && p.begun.n_missing == 0) {
+        found.insert(found.end(), places[p.at].stacks.begin(), places[p.at].stacks.end());
+        std::sort(found.begin(), found.end());
+        found.erase(std::unique(found.begin(), found.end()), found.end());
+    }
+    return {place_with(found), {}};
+}
+
+bool grammar_walk::allows(int32_t token, const char *text, size_t n_bytes)
+{
+    work = 0;
+    return now.at != NONE && after(token, text, n_bytes).at != NONE;
+}
+
+bool grammar_walk::accept(int32_t token, const char *text, size_t n_bytes)
+{
+    work = 0;
+    now = now.at != NONE ? after(token, text, n_bytes) : now;
+    if (stacks.size() > STACKS_KEPT || places.size() > PLACES_KEPT || n_ways > WAYS_KEPT) {
+        forget_others();
+    }
+    return now.at != NONE;
+}
+
+bool grammar_walk::is_complete() const
+{
+    return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
+}
+
+/* Numbers everything anew, of the place where the walk is. */
+void grammar_walk::forget_others()
+{
+    const std::vector<stack> old = std::move(stacks);
+    std::vector<uint32_t> found;
+    std::vector<uint32_t> open = now.at != NONE ? std::move(places[now.at].stacks) : std::vector<uint32_t>();
+    stacks.assign(1, {0, 0});
+    seen.assign(1, 0);
+    places.assign(1, {});
+    stack_of.clear();
+    place_of.clear();
+    expansion = 0;
+    n_ways = 0;
+    for (const uint32_t id : open) {
+        std::vector<uint32_t> chain;
+        for (uint32_t at = id; at != NONE; at = old[at].below) {
+            chain.push_back(old[at].element);
+        }
+        uint32_t copied = NONE;
+        for (size_t i = chain.size(); i-- > 0;) {
+            copied = pushed(chain[i], copied);
+        }
+        found.push_back(copied);
+    }
+    now.at = place_with(found);
+}

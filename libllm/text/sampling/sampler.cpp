@@ -1,0 +1,576 @@
+/* The order is llama-server's: biases, penalties, top_k, top_p, min_p, temperature, draw. Everything works on the plain
+ * logits, in passes that compilers turn into vector instructions: with a vocabulary of 150,000 words, a record per word
+ * and a sort cost milliseconds per token, and that times the number of streams. What else may be asked for goes through
+ * llama.cpp's samplers (sampler_chain.h), and what has a form is checked against it (constraint.h): both are slow, and
+ * whoever samples for others may have them done elsewhere (sampler_is_slow). */
+#include "text/sampling/sampler.h"
+
+#include "text/constraint/constraint.h"
+#include "text/sampling/lanes.h"
+#include "text/sampling/sampler_chain.h"
+#include "text/sampling/token_window.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+/* Below this, dividing by the temperature could overflow; the draw is certain anyway. */
+constexpr float TEMPERATURE_MIN = 1e-5f;
+
+struct candidate {
+    int32_t token;
+    float logit;
+};
+
+/* Vocabularies are large and requests that ignore the end come in crowds: the list of the last model is kept. */
+std::vector<int32_t> end_tokens(const model *m)
+{
+    static std::mutex mutex;
+    static const model *of = nullptr;
+    static uint8_t identity[sizeof m->info.identity];
+    static std::vector<int32_t> *tokens = new std::vector<int32_t>;
+
+    const std::lock_guard<std::mutex> hold(mutex);
+    if (of != m || memcmp(identity, m->info.identity, sizeof identity) != 0) {
+        of = nullptr; /* nothing is kept should this run out of memory */
+        tokens->clear();
+        for (uint32_t t = 0; t < m->info.n_vocab; t++) {
+            if (m->ops->is_end(m, static_cast<int32_t>(t))) {
+                tokens->push_back(static_cast<int32_t>(t));
+            }
+        }
+        of = m;
+        memcpy(identity, m->info.identity, sizeof identity);
+    }
+    return *tokens;
+}
+
+uint64_t drawn_seed()
+{
+    std::random_device source;
+    return source() & 0x7fffffff; /* exact in JSON and in every client's integers */
+}
+
+bool has_penalties(const llm_sampling &s)
+{
+    return s.penalty_last_n != 0 &&
+           (s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f);
+}
+
+/* Larger logit first, then smaller id: the same order on every run. */
+bool comes_first(const candidate &a, const candidate &b)
+{
+    return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
+}
+
+/* Room for a number of each word, and of each block: one per thread and not per sampler, so that many streams stay in its
+ * cache. */
+float *weights_of_thread(uint32_t n)
+{
+    static thread_local std::vector<float> weights;
+    if (weights.size() < n) {
+        weights.resize(n);
+    }
+    return weights.data();
+}
+
+float *blocks_of_thread(uint32_t n)
+{
+    static thread_local std::vector<float> blocks;
+    if (blocks.size() < n / BLOCK + 1) {
+        blocks.resize(n / BLOCK + 1);
+    }
+    return blocks.data();
+}
+
+/* Index of the largest number; NaN is no number. -1 when all are ruled out. */
+int32_t largest(const float *logits, uint32_t n)
+{
+    const uint32_t at = largest_at(logits, n, blocks_of_thread(n));
+    return at < n ? static_cast<int32_t>(at) : -1;
+}
+
+} // namespace
+
+struct sampler {
+    const model *m;
+    uint32_t n_vocab;
+    llm_sampling sampling;
+    std::vector<logit_bias> biases; /* a bias of -infinity rules a token out */
+    token_window seen;
+    bool is_penalizing;
+    size_t n_back = 0; /* the latest tokens that it looks back over */
+    std::mt19937 random;
+    std::vector<candidate> candidates;
+    std::vector<std::pair<int32_t, float>> replaced; /* logits before the biases, for when those rule out everything */
+
+    std::vector<int32_t> stop_tokens;
+    uint32_t min_tokens = 0, n_sampled = 0;
+
+    bool needs_chain;
+    std::unique_ptr<sampler_chain> chain; /* made with the first token, of those that came before: */
+    std::vector<int32_t> history;
+    std::vector<std::string> breakers;
+
+    std::string document; /* until it is read, with the first token */
+    std::unique_ptr<constraint> form;
+    token_set allowed;
+
+    sampler(const model *of, const llm_sampling &s)
+        : m(of), n_vocab(of->info.n_vocab), sampling(s), seen(1), random(generator_seed(s.seed)),
+          needs_chain(sampler_chain::is_needed(sampling))
+    {
+        is_penalizing = !needs_chain && has_penalties(sampling);
+        const int32_t n = needs_chain     ? std::max(sampling.penalty_last_n, sampling.dry_penalty_last_n)
+                          : is_penalizing ? sampling.penalty_last_n
+                                          : 0;
+        n_back = static_cast<size_t>(n);
+        seen = token_window(std::max<size_t>(1, n_back));
+    }
+};
+
+namespace {
+
+void rule_out(sampler *s, float *logits, int32_t token)
+{
+    s->replaced.emplace_back(token, logits[token]);
+    logits[token] = RULED_OUT;
+}
+
+void rule_out_ends(sampler *s, float *logits)
+{
+    for (const int32_t token : end_tokens(s->m)) {
+        rule_out(s, logits, token);
+    }
+    for (const int32_t token : s->stop_tokens) {
+        rule_out(s, logits, token);
+    }
+}
+
+/* Biases first, so that a token that is ruled out stays so. */
+void adjust(sampler *s, float *logits)
+{
+    s->replaced.clear();
+    for (const logit_bias &b : s->biases) {
+        float &logit = logits[b.token];
+        s->replaced.emplace_back(b.token, logit);
+        logit += b.bias;
+    }
+    if (s->n_sampled < s->min_tokens) {
+        rule_out_ends(s, logits);
+    }
+    if (!s->is_penalizing) {
+        return;
+    }
+    const llm_sampling &p = s->sampling;
+    for (const auto &[token, count] : s->seen.seen()) {
+        float &logit = logits[token];
+        logit = logit <= 0.0f ? logit * p.repeat_penalty : logit / p.repeat_penalty;
+        logit -= static_cast<float>(count) * p.frequency_penalty + p.presence_penalty;
+    }
+}
+
+/* Those of [at, end) that are among the k largest so far, a heap. */
+void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, uint32_t end, size_t k)
+{
+    for (uint32_t i = at; i < end; i++) {
+        const candidate next = {static_cast<int32_t>(i), logits[i]};
+        if (best.size() < k) {
+            if (logits[i] > RULED_OUT) {
+                best.push_back(next);
+                std::push_heap(best.begin(), best.end(), comes_first);
+            }
+        } else if (logits[i] > best.front().logit) {
+            std::pop_heap(best.begin(), best.end(), comes_first);
+            best.back() = next;
+            std::push_heap(best.begin(), best.end(), comes_first);
+        }
+    }
+}
+
+/* The k largest, sorted. Most blocks have none of them, and are not looked at again after `largest`. */
+void take_top(sampler *s, const float *logits, size_t k)
+{
+    std::vector<candidate> &best = s->candidates;
+    const float *blocks = blocks_of_thread(s->n_vocab);
+    uint32_t i = 0;
+    for (; i + BLOCK <= s->n_vocab; i += BLOCK) {
+        if (best.size() < k || blocks[i / BLOCK] > best.front().logit) {
+            offer_top(best, logits, i, i + BLOCK, k);
+        }
+    }
+    offer_top(best, logits, i, s->n_vocab, k);
+    std::sort_heap(best.begin(), best.end(), comes_first);
+}
+
+void offer_above(sampler *s, const float *logits, uint32_t at, uint32_t end, float least)
+{
+    for (uint32_t i = at; i < end; i++) {
+        if (logits[i] >= least && logits[i] > RULED_OUT) {
+            s->candidates.push_back({static_cast<int32_t>(i), logits[i]});
+        }
+    }
+}
+
+void take_above(sampler *s, const float *logits, float least)
+{
+    const float *blocks = blocks_of_thread(s->n_vocab);
+    uint32_t i = 0;
+    for (; i + BLOCK <= s->n_vocab; i += BLOCK) {
+        if (blocks[i / BLOCK] >= least) {
+            offer_above(s, logits, i, i + BLOCK, least);
+        }
+    }
+    offer_above(s, logits, i, s->n_vocab, least);
+}
+
+/* At least the words that top_p keeps, sorted, without sorting the vocabulary: the weight of each stretch of logits
+ * tells how far down the threshold lies. Returns the weight of all words. */
+double take_nucleus(sampler *s, const float *logits, float best)
+{
+    constexpr size_t N_STRETCHES = 256;
+    constexpr float PER_UNIT = 8.0f;
+    double stretches[N_STRETCHES] = {0};
+    float *weights = weights_of_thread(s->n_vocab);
+    const double sum = weigh(logits, s->n_vocab, best, 1.0f, weights);
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        if (weights[i] > 0.0f) {
+            const size_t stretch = static_cast<size_t>((best - logits[i]) * PER_UNIT);
+            stretches[std::min(stretch, N_STRETCHES - 1)] += static_cast<double>(weights[i]);
+        }
+    }
+    double mass = 0;
+    size_t last = 0;
+    while (last < N_STRETCHES - 1 && (mass += stretches[last]) < static_cast<double>(s->sampling.top_p) * sum) {
+        last++;
+    }
+    take_above(s, logits, last == N_STRETCHES - 1 ? RULED_OUT : best - static_cast<float>(last + 1) / PER_UNIT);
+    std::sort(s->candidates.begin(), s->candidates.end(), comes_first);
+    return sum;
+}
+
+/* Keeps the first sorted candidates that together reach top_p of `sum`. */
+void cut_nucleus(sampler *s, float best, double sum)
+{
+    double mass = 0;
+    size_t n = 0;
+    while (n < s->candidates.size() && mass < static_cast<double>(s->sampling.top_p) * sum) {
+        mass += static_cast<double>(exp_of(s->candidates[n++].logit - best));
+    }
+    s->candidates.resize(std::max<size_t>(1, n));
+}
+
+void cut_improbable(sampler *s, float best)
+{
+    const float least = best + logf(s->sampling.min_p);
+    const auto keeps = [least](const candidate &c) { return c.logit >= least; };
+    s->candidates.erase(std::stable_partition(s->candidates.begin(), s->candidates.end(), keeps), s->candidates.end());
+}
+
+double random_below(sampler *s, double limit)
+{
+    return std::uniform_real_distribution<double>(0.0, 1.0)(s->random) * limit;
+}
+
+int32_t draw_candidate(sampler *s, float best)
+{
+    const float scale = 1.0f / s->sampling.temperature;
+    double sum = 0;
+    for (const candidate &c : s->candidates) {
+        sum += static_cast<double>(exp_of((c.logit - best) * scale));
+    }
+    double left = random_below(s, sum);
+    for (const candidate &c : s->candidates) {
+        left -= static_cast<double>(exp_of((c.logit - best) * scale));
+        if (left < 0) {
+            return c.token;
+        }
+    }
+    return s->candidates.front().token; /* rounding */
+}
+
+int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
+{
+    float *weights = weights_of_thread(s->n_vocab);
+    const double sum = weigh(logits, s->n_vocab, best, 1.0f / s->sampling.temperature, weights);
+    const uint32_t drawn = word_at(weights, s->n_vocab, random_below(s, sum));
+    return drawn < s->n_vocab ? static_cast<int32_t>(drawn) : otherwise;
+}
+
+/* `token` has the largest logit, a finite one. */
+int32_t draw(sampler *s, const float *logits, int32_t token)
+{
+    const llm_sampling &p = s->sampling;
+    const float best = logits[token];
+    const bool has_top_k = p.top_k > 0 && static_cast<uint32_t>(p.top_k) < s->n_vocab;
+    s->candidates.clear();
+    if (has_top_k) {
+        take_top(s, logits, static_cast<size_t>(p.top_k));
+        double sum = 0;
+        for (const candidate &c : s->candidates) {
+            sum += static_cast<double>(exp_of(c.logit - best));
+        }
+        cut_nucleus(s, best, p.top_p < 1.0f ? sum : std::numeric_limits<double>::infinity());
+    } else if (p.top_p < 1.0f) {
+        const double sum = take_nucleus(s, logits, best);
+        cut_nucleus(s, best, sum);
+    } else if (p.min_p > 0.0f) {
+        take_above(s, logits, best + logf(p.min_p));
+    } else {
+        return draw_any(s, logits, best, token);
+    }
+    if (p.min_p > 0.0f) {
+        cut_improbable(s, best);
+    }
+    return s->candidates.empty() ? token : draw_candidate(s, best);
+}
+
+} // namespace
+
+namespace {
+
+bool is_token(const model *m, int32_t token)
+{
+    return token >= 0 && static_cast<uint32_t>(token) < m->info.n_vocab;
+}
+
+bool are_tokens(const model *m, const sampler_options *o)
+{
+    return std::all_of(o->biases, o->biases + o->n_biases, [&](const logit_bias &b) { return is_token(m, b.token); }) &&
+           std::all_of(o->stop_tokens, o->stop_tokens + o->n_stop_tokens, [&](int32_t t) { return is_token(m, t); });
+}
+
+std::vector<std::string> breakers_of(const sampler_options *o)
+{
+    if (!o->has_breakers) {
+        return {"\n", ":", "\"", "*"};
+    }
+    std::vector<std::string> breakers;
+    for (uint32_t i = 0; i < o->n_breakers; i++) {
+        breakers.emplace_back(o->breakers[i], o->breaker_bytes[i]);
+    }
+    return breakers;
+}
+
+/* What takes its time and can fail, at the first token. */
+void prepare(sampler *s)
+{
+    if (!s->document.empty()) {
+        s->form = constraint::read(s->m, s->document);
+        s->document = std::string();
+    }
+    if (s->needs_chain && s->chain == nullptr) {
+        auto chain = std::make_unique<sampler_chain>(s->m, s->sampling, s->breakers);
+        for (const int32_t token : s->history) {
+            chain->accept(token);
+        }
+        s->chain = std::move(chain);
+        s->history = std::vector<int32_t>();
+    }
+}
+
+/* From adjusted logits, which stay as they are; -1: all are ruled out. Looks at all of them once, and again only where it
+ * has to: `largest` leaves what each block has. */
+int32_t choose(sampler *s, const float *logits)
+{
+    if (s->chain != nullptr) {
+        return s->chain->pick(logits, s->n_vocab);
+    }
+    const int32_t best = largest(logits, s->n_vocab);
+    if (best < 0) {
+        return -1;
+    }
+    const bool is_certain = !(s->sampling.temperature > TEMPERATURE_MIN) || std::isinf(logits[best]);
+    return is_certain ? best : draw(s, logits, best);
+}
+
+void restore(sampler *s, float *logits)
+{
+    for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards: a token may have two biases */
+        logits[s->replaced[i].first] = s->replaced[i].second;
+    }
+    s->replaced.clear();
+}
+
+void drop_forbidden(const sampler *s, float *logits)
+{
+    for (uint32_t first = 0; first < s->n_vocab; first += token_set::PER_WORD) {
+        const uint32_t n = std::min(token_set::PER_WORD, s->n_vocab - first);
+        uint64_t forbidden = ~s->allowed.word(first / token_set::PER_WORD);
+        if (forbidden == ~UINT64_C(0)) {
+            std::fill_n(logits + first, n, RULED_OUT);
+            continue;
+        }
+        for (; forbidden != 0; forbidden &= forbidden - 1) {
+            const uint32_t at = static_cast<uint32_t>(__builtin_ctzll(forbidden));
+            if (at < n) {
+                logits[first + at] = RULED_OUT;
+            }
+        }
+    }
+}
+
+/* The grammar is asked about one token; where it forbids that one, about all of them. */
+int32_t choose_allowed(sampler *s, float *logits)
+{
+    constraint *form = s->form.get();
+    int32_t token = choose(s, logits);
+    if (token >= 0 && form->allows(token)) {
+        return token;
+    }
+    form->find_allowed(s->allowed);
+    drop_forbidden(s, logits);
+    token = choose(s, logits);
+    if (token < 0) { /* what was ruled out by itself is all there is */
+        restore(s, logits);
+        drop_forbidden(s, logits);
+        token = choose(s, logits);
+    }
+    if (token < 0) {
+        throw grammar_fault("no token of the model goes on as the grammar wants");
+    }
+    return token;
+}
+
+int32_t chosen(sampler *s, float *logits)
+{
+    const int32_t forced = s->form != nullptr ? s->form->forced() : -1;
+    if (forced >= 0) {
+        return forced;
+    }
+    adjust(s, logits);
+    if (s->form != nullptr && s->form->holds()) {
+        return choose_allowed(s, logits);
+    }
+    const int32_t token = choose(s, logits);
+    if (token >= 0) {
+        return token;
+    }
+    restore(s, logits);
+    return std::max(0, largest(logits, s->n_vocab));
+}
+
+template <typename F> int guarded(const F &work)
+{
+    try {
+        work();
+        return LLM_OK;
+    } catch (const grammar_fault &) {
+        return LLM_CONSTRAINT;
+    } catch (...) { /* std::bad_alloc; or a regular expression that takes too much */
+        return LLM_NO_MEMORY;
+    }
+}
+
+} // namespace
+
+int sampler_open(const model *m, const sampler_options *options, sampler **out)
+{
+    *out = nullptr;
+    if (!are_tokens(m, options)) {
+        return LLM_TOKEN;
+    }
+    try {
+        llm_sampling own = options->sampling;
+        own.seed = own.seed == UINT64_MAX ? drawn_seed() : own.seed;
+        auto s = std::make_unique<sampler>(m, own);
+        s->biases.assign(options->biases, options->biases + options->n_biases);
+        s->stop_tokens.assign(options->stop_tokens, options->stop_tokens + options->n_stop_tokens);
+        s->min_tokens = options->min_tokens;
+        s->breakers = breakers_of(options);
+        s->document.assign(options->constraint, options->constraint + options->n_constraint_bytes);
+        if (options->ignore_end) {
+            for (const int32_t token : end_tokens(m)) {
+                s->biases.push_back({token, RULED_OUT});
+            }
+        }
+        *out = s.release();
+        return LLM_OK;
+    } catch (...) {
+        return LLM_NO_MEMORY;
+    }
+}
+
+void sampler_close(sampler *s)
+{
+    delete s;
+}
+
+static void accept_one(sampler *s, int32_t token)
+{
+    if (!is_token(s->m, token)) {
+        return;
+    }
+    try {
+        if (s->chain != nullptr) {
+            s->chain->accept(token);
+        } else if (s->needs_chain) {
+            s->history.push_back(token);
+        } else if (s->is_penalizing) {
+            s->seen.push(token);
+        }
+    } catch (...) { /* out of memory: one token goes unpenalized */
+    }
+}
+
+void sampler_accept(sampler *s, const int32_t *tokens, size_t n)
+{
+    for (size_t i = n - std::min(n, s->n_back); i < n; i++) {
+        accept_one(s, tokens[i]);
+    }
+}
+
+int sampler_pick(sampler *s, float *logits, int32_t *token)
+{
+    return guarded([&] {
+        prepare(s);
+        *token = chosen(s, logits);
+    });
+}
+
+int sampler_next(sampler *s, float *logits, int32_t *token)
+{
+    const int status = sampler_pick(s, logits, token);
+    return status != LLM_OK ? status : guarded([&] {
+        if (s->form != nullptr) {
+            s->form->accept(*token);
+        }
+        accept_one(s, *token);
+        s->n_sampled++;
+    });
+}
+
+bool sampler_is_slow(const sampler *s)
+{
+    return s->needs_chain || !s->document.empty() || (s->form != nullptr && s->form->is_slow());
+}
+
+bool sampler_ends(const sampler *s, int32_t token)
+{
+    return s->m->ops->is_end(s->m, token) ||
+           std::find(s->stop_tokens.begin(), s->stop_tokens.end(), token) != s->stop_tokens.end();
+}
+
+bool sampler_shows(const sampler *s, int32_t token)
+{
+    return s->form != nullptr && s->form->shows(token);
+}
+
+bool sampler_is_before_answer(const sampler *s)
+{
+    return s->form != nullptr && s->form->is_before_answer();
+}
+
+uint64_t sampler_seed(const sampler *s)
+{
+    return s->sampling.seed;
+}

@@ -1,0 +1,451 @@
+#include "text/template/chat_guard.h"
+
+#include "text/template/chat_budget.h"
+#include "text/template/chat_operation.h"
+
+namespace {
+
+using jinja::cast_stmt;
+using jinja::context;
+using jinja::is_stmt;
+using jinja::is_val;
+using jinja::statement;
+using jinja::statement_ptr;
+using jinja::statements;
+using jinja::value;
+
+constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* scopes and the loop variable */
+
+/* What a node's result is used for. */
+enum class use {
+    PART,     /* of an expression, which looks at it itself */
+    WRITTEN,  /* as text, or hashed: all the way down */
+    ITERATED, /* by a loop */
+};
+
+void guard(statement_ptr &node, use how);
+
+/* An operand that has been evaluated already. */
+struct held final : jinja::expression {
+    explicit held(value v_) : v(std::move(v_)) {}
+    std::string type() const override
+    {
+        return "Value";
+    }
+    value execute_impl(context &) const override
+    {
+        return v;
+    }
+    value v;
+};
+
+statement_ptr hold(const value &v, size_t pos)
+{
+    auto out = std::make_unique<held>(v);
+    out->pos = pos;
+    return out;
+}
+
+/* ---- running -------------------------------------------------------------------------------------------------------- *
+ * Nodes that hand values to an operation evaluate them here, have the operation paid for, and then run it as it is. */
+
+template <typename T> value run(const T &node, context &ctx)
+{
+    return node.T::execute_impl(ctx);
+}
+
+std::vector<value> evaluated(const statements &arguments, context &ctx)
+{
+    std::vector<value> out;
+    for (const statement_ptr &argument : arguments) {
+        out.push_back(argument->execute(ctx));
+    }
+    return out;
+}
+
+value run(const jinja::binary_expression &node, context &ctx)
+{
+    const value left = node.left->execute(ctx);
+    if (node.op.value == "and" || node.op.value == "or") {
+        return left->as_bool() == (node.op.value == "and") ? node.right->execute(ctx) : left;
+    }
+    const value right = node.right->execute(ctx);
+    chat_operation_binary(node.op.value, left, right);
+    jinja::binary_expression again(node.op, hold(left, node.pos), hold(right, node.pos));
+    return again.jinja::binary_expression::execute_impl(ctx);
+}
+
+/* A filter or a test with its arguments: "name" or "name(...)". */
+struct named_call {
+    std::string name;
+    bool has_arguments;
+    std::vector<value> arguments;
+    size_t pos;
+
+    named_call(const statement_ptr &node, context &ctx)
+        : has_arguments(is_stmt<jinja::call_expression>(node)), pos(node->pos)
+    {
+        const jinja::identifier *id = cast_stmt<jinja::identifier>(node);
+        if (has_arguments) {
+            const auto *call = cast_stmt<jinja::call_expression>(node);
+            id = cast_stmt<jinja::identifier>(call->callee);
+            arguments = evaluated(call->args, ctx);
+        }
+        if (id == nullptr) {
+            throw std::runtime_error("a filter or test must have a name");
+        }
+        name = id->val;
+    }
+
+    statement_ptr again() const
+    {
+        auto id = std::make_unique<jinja::identifier>(name);
+        id->pos = pos;
+        if (!has_arguments) {
+            return id;
+        }
+        statements held_arguments;
+        for (const value &argument : arguments) {
+            held_arguments.push_back(hold(argument, pos));
+        }
+        auto call = std::make_unique<jinja::call_expression>(std::move(id), std::move(held_arguments));
+        call->pos = pos;
+        return call;
+    }
+};
+
+value filtered(const value &input, const statement_ptr &filter, size_t pos, context &ctx)
+{
+    const named_call call(filter, ctx);
+    chat_operation_call(call.name, input, call.arguments);
+    jinja::filter_expression again(hold(input, pos), call.again());
+    return again.jinja::filter_expression::execute_impl(ctx);
+}
+
+value run(const jinja::filter_expression &node, context &ctx)
+{
+    return filtered(node.operand->execute(ctx), node.filter, node.pos, ctx);
+}
+
+value run(const jinja::filter_statement &node, context &ctx)
+{
+    auto written = jinja::mk_val<jinja::value_array>();
+    for (const statement_ptr &part : node.body) {
+        written->push_back(part->execute(ctx));
+    }
+    return filtered(jinja::runtime::gather_string_parts(written), node.filter, node.pos, ctx);
+}
+
+value run(const jinja::test_expression &node, context &ctx)
+{
+    const value input = node.operand->execute(ctx);
+    const named_call call(node.test, ctx);
+    chat_operation_test(call.name, input, call.arguments);
+    jinja::test_expression again(hold(input, node.pos), node.negate, call.again());
+    return again.jinja::test_expression::execute_impl(ctx);
+}
+
+bool is_built_in(const jinja::value_func_t *function)
+{
+    return function->arg0 != nullptr || jinja::global_builtins().count(function->name) != 0;
+}
+
+value run(const jinja::call_expression &node, context &ctx)
+{
+    const std::vector<value> arguments = evaluated(node.args, ctx);
+    value callee = node.callee->execute(ctx);
+    const auto *function = jinja::cast_val<jinja::value_func>(callee);
+    if (function == nullptr) {
+        throw std::runtime_error("Callee is not a function: got " + callee->type());
+    }
+    if (is_built_in(function)) {
+        chat_operation_call(function->name, function->arg0, arguments);
+    }
+    jinja::func_args passed(ctx);
+    for (const value &argument : arguments) {
+        passed.push_back(argument);
+    }
+    value out = function->invoke(passed);
+    if (is_built_in(function) && (function->name == "dict" || function->name == "namespace")) {
+        chat_budget::current().weigh(out);
+    }
+    return out;
+}
+
+value run(const jinja::call_statement &node, context &ctx)
+{
+    const value callee = cast_stmt<jinja::call_expression>(node.call)->callee->execute(ctx);
+    const auto *function = jinja::cast_val<jinja::value_func>(callee);
+    if (function != nullptr && is_built_in(function)) {
+        throw std::runtime_error("a call block needs a macro, not " + function->name);
+    }
+    return node.jinja::call_statement::execute_impl(ctx);
+}
+
+value run(const jinja::set_statement &node, context &ctx)
+{
+    const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
+    if (member == nullptr || member->computed || !is_stmt<jinja::identifier>(member->property)) {
+        return node.jinja::set_statement::execute_impl(ctx);
+    }
+    value item;
+    if (node.val) {
+        item = node.val->execute(ctx);
+    } else {
+        auto written = jinja::mk_val<jinja::value_array>();
+        for (const statement_ptr &part : node.body) {
+            written->push_back(part->execute(ctx));
+        }
+        item = jinja::runtime::gather_string_parts(written);
+    }
+    const value target = member->object->execute(ctx);
+    if (!is_val<jinja::value_object>(target)) {
+        throw std::runtime_error("Cannot assign to member of non-object");
+    }
+    chat_operation_insert(target, item);
+    target->insert(jinja::mk_val<jinja::value_string>(cast_stmt<jinja::identifier>(member->property)->val), item);
+    return jinja::mk_val<jinja::value_undefined>();
+}
+
+/* Chains of lists in lists are stopped where they are made. */
+template <typename T> value run_literal(const T &node, context &ctx)
+{
+    value out = node.T::execute_impl(ctx);
+    chat_budget::current().weigh(out);
+    return out;
+}
+
+value run(const jinja::array_literal &node, context &ctx)
+{
+    return run_literal(node, ctx);
+}
+
+value run(const jinja::tuple_literal &node, context &ctx)
+{
+    return run_literal(node, ctx);
+}
+
+value run(const jinja::object_literal &node, context &ctx)
+{
+    return run_literal(node, ctx);
+}
+
+void pay_for(const value &result, use how)
+{
+    chat_budget &budget = chat_budget::current();
+    if (is_val<jinja::value_string>(result)) {
+        const jinja::string &text = result->val_str;
+        budget.produce(text.length() + text.parts.size() * sizeof(jinja::string_part));
+    } else if (how == use::WRITTEN && (!result->val_arr.empty() || !result->val_obj.empty())) {
+        budget.weigh(result);
+    } else if (how == use::ITERATED) {
+        const uint64_t n = result->val_arr.size() + result->val_obj.size();
+        budget.spend(n * ITERATION_STEPS);
+        budget.produce(n * ITERATION_BYTES);
+    }
+}
+
+template <typename T> struct guarded final : T {
+    guarded(T &&node, use how_) : T(std::move(node)), how(how_) {}
+
+    value execute_impl(context &ctx) const override
+    {
+        chat_budget::current().enter();
+        value result = run(static_cast<const T &>(*this), ctx);
+        pay_for(result, how);
+        return result;
+    }
+
+    use how;
+};
+
+/* ---- replacing ------------------------------------------------------------------------------------------------------ */
+
+void guard(statements &nodes, use how)
+{
+    for (statement_ptr &node : nodes) {
+        guard(node, how);
+    }
+}
+
+/* Parameters are names, with or without a default. */
+void guard_parameters(statements &parameters)
+{
+    for (statement_ptr &parameter : parameters) {
+        if (auto *named = cast_stmt<jinja::keyword_argument_expression>(parameter)) {
+            guard(named->val, use::PART);
+        }
+    }
+}
+
+/* The name of a filter or test is looked at, not evaluated; its arguments are. */
+void guard_named_call(statement_ptr &node)
+{
+    if (auto *call = cast_stmt<jinja::call_expression>(node)) {
+        guard(call->args, use::PART);
+    }
+}
+
+void guard_children(jinja::if_statement &n)
+{
+    guard(n.test, use::PART);
+    guard(n.body, use::WRITTEN);
+    guard(n.alternate, use::WRITTEN);
+}
+
+void guard_children(jinja::for_statement &n)
+{
+    if (auto *select = cast_stmt<jinja::select_expression>(n.iterable)) {
+        guard(select->lhs, use::ITERATED);
+        guard(select->test, use::PART);
+    } else {
+        guard(n.iterable, use::ITERATED);
+    }
+    guard(n.body, use::WRITTEN);
+    guard(n.default_block, use::WRITTEN);
+}
+
+void guard_children(jinja::set_statement &n)
+{
+    if (auto *member = cast_stmt<jinja::member_expression>(n.assignee)) {
+        guard(member->object, use::PART);
+    }
+    guard(n.val, use::PART);
+    guard(n.body, use::WRITTEN);
+}
+
+void guard_children(jinja::macro_statement &n)
+{
+    guard_parameters(n.args);
+    guard(n.body, use::WRITTEN);
+}
+
+void guard_children(jinja::call_statement &n)
+{
+    auto *call = cast_stmt<jinja::call_expression>(n.call);
+    guard(call->callee, use::PART);
+    guard(call->args, use::PART);
+    guard_parameters(n.caller_args);
+    guard(n.body, use::WRITTEN);
+}
+
+void guard_children(jinja::filter_statement &n)
+{
+    guard_named_call(n.filter);
+    guard(n.body, use::WRITTEN);
+}
+
+void guard_children(jinja::member_expression &n)
+{
+    guard(n.object, use::PART);
+    if (auto *slice = cast_stmt<jinja::slice_expression>(n.property)) {
+        guard(slice->start_expr, use::PART);
+        guard(slice->stop_expr, use::PART);
+        guard(slice->step_expr, use::PART);
+    } else if (n.computed) {
+        guard(n.property, use::WRITTEN);
+    }
+}
+
+void guard_children(jinja::call_expression &n)
+{
+    guard(n.callee, use::PART);
+    guard(n.args, use::PART);
+}
+
+void guard_children(jinja::binary_expression &n)
+{
+    guard(n.left, use::PART);
+    guard(n.right, use::PART);
+}
+
+void guard_children(jinja::filter_expression &n)
+{
+    guard(n.operand, use::PART);
+    guard_named_call(n.filter);
+}
+
+void guard_children(jinja::test_expression &n)
+{
+    guard(n.operand, use::PART);
+    guard_named_call(n.test);
+}
+
+void guard_children(jinja::select_expression &n)
+{
+    guard(n.lhs, use::PART);
+    guard(n.test, use::PART);
+}
+
+void guard_children(jinja::unary_expression &n)
+{
+    guard(n.argument, use::PART);
+}
+
+void guard_children(jinja::keyword_argument_expression &n)
+{
+    guard(n.val, use::PART);
+}
+
+void guard_children(jinja::ternary_expression &n)
+{
+    guard(n.condition, use::PART);
+    guard(n.true_expr, use::PART);
+    guard(n.false_expr, use::PART);
+}
+
+void guard_children(jinja::array_literal &n)
+{
+    guard(n.val, use::PART);
+}
+
+void guard_children(jinja::tuple_literal &n)
+{
+    guard(n.val, use::PART);
+}
+
+void guard_children(jinja::object_literal &n)
+{
+    for (auto &[key, item] : n.val) {
+        guard(key, use::WRITTEN);
+        guard(item, use::PART);
+    }
+}
+
+void guard_children(jinja::identifier &) {}
+
+void guard_children(jinja::string_literal &) {}
+
+template <typename T> bool guard_as(statement_ptr &node, use how)
+{
+    T *known = cast_stmt<T>(node);
+    if (known == nullptr) {
+        return false;
+    }
+    guard_children(*known);
+    node = std::make_unique<guarded<T>>(std::move(*known), how);
+    return true;
+}
+
+template <typename... T> void guard_as_one_of(statement_ptr &node, use how)
+{
+    (guard_as<T>(node, how) || ...);
+}
+
+/* What is left as it is (numbers, comments, break) costs nothing worth counting. */
+void guard(statement_ptr &node, use how)
+{
+    guard_as_one_of<jinja::if_statement, jinja::for_statement, jinja::set_statement, jinja::macro_statement,
+                    jinja::call_statement, jinja::filter_statement, jinja::member_expression, jinja::call_expression,
+                    jinja::binary_expression, jinja::filter_expression, jinja::test_expression,
+                    jinja::select_expression, jinja::unary_expression, jinja::keyword_argument_expression,
+                    jinja::ternary_expression, jinja::array_literal, jinja::tuple_literal, jinja::object_literal,
+                    jinja::identifier, jinja::string_literal>(node, how);
+}
+
+} // namespace
+
+void chat_guard(jinja::program *program)
+{
+    guard(program->body, use::WRITTEN);
+}
