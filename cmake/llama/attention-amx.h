@@ -1,14 +1,21 @@
-/* attention-amx.h: matrices multiplied by AMX. Included by attention-tile.h.
+/* attention-amx.h: products of matrices by AMX. Included by attention-tile.h.
  *
- * AMX multiplies bf16, of 8 significant bits. A factor is therefore two planes: what bf16 holds of it, and what bf16 holds
- * of the rest; of finite f16 (keys, values) nothing is left then. high * high + low * high + high * low differs from the
- * product by less than 2^-15 of it.
+ * AMX multiplies bf16, which has 8 significant bits: not enough for scores, whose exponential is taken. Every factor is
+ * therefore two planes: x rounded to bf16 (high), and the rest x - high rounded to bf16 (low). A finite f16 (keys,
+ * values) has 11 significant bits and is high + low exactly. Three products, high * high + low * high + high * low,
+ * differ from the true product by less than 2^-15 of it, below the precision of f16; a fourth, low * low, would not be
+ * seen.
  *
- * The left matrix of a product lies by rows, the right one by rows of pairs: two values of a column, which are multiplied
- * with two neighbours of the left, share 32 bits (Intel's manual, TDPBF16PS). */
+ * The left matrix of a product is stored by rows, the right one by rows of pairs: two values of a column, which are
+ * multiplied with two neighbors of the left, share 32 bits (Intel's manual, TDPBF16PS).
+ *
+ * The instructions are inline assembler, not intrinsics. Where one program has variants for several processors, the
+ * compiler is told of tiles but not of bf16; and gcc's intrinsics do not say that they read memory, so that gcc 12
+ * drops the stores before them (0001-amx.patch). Every statement is volatile, which keeps their order: the compiler
+ * knows nothing of tile registers. */
 #pragma once
 
-/* Compilers are told of tiles, not of bf16, where one program has variants for several processors: is_allowed() looks. */
+/* The compiler's macros say nothing of bf16 there: is_allowed() asks the processor. */
 #if defined(__linux__) && defined(__AMX_TILE__) && defined(__AVX512BW__)
 #define ATTENTION_BY_AMX 1
 
@@ -26,13 +33,15 @@ constexpr int DEPTH = 2 * SIDE;         /* values of a row that one multiplicati
 constexpr int PAIR = sizeof(uint32_t);  /* bytes */
 constexpr int VALUE = sizeof(uint16_t); /* bytes */
 
+/* CPUID leaf 7: bit 22 of EDX is AMX-BF16. */
 inline bool has_bf16()
 {
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1) != 0;
 }
 
-/* The kernel lets a process use tiles when it asks (Linux, Documentation/arch/x86/xstate.rst). */
+/* The kernel lets a process use tiles after it has asked once; without that the first instruction is a SIGILL (Linux,
+ * Documentation/arch/x86/xstate.rst). */
 inline bool is_allowed()
 {
     constexpr int ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18;
@@ -40,8 +49,9 @@ inline bool is_allowed()
     return allowed;
 }
 
-/* While it lives, the thread's tiles are whole; what they were then comes back: the kernel of quantized weights sets them
- * once for each thread. */
+/* As long as it lives, the calling thread's tiles are 16 rows of 64 bytes. The destructor restores the shapes from
+ * before: the kernel of quantized weights configures them once for each thread, and would compute wrong products with
+ * ours. */
 class tiles {
     struct alignas(64) shape {
         uint8_t palette = 0, start_row = 0, unused[14] = {};
@@ -77,7 +87,8 @@ class tiles {
 
 /* ---- two planes -------------------------------------------------------------------------------------------------- */
 
-/* What bf16 holds of each, in the upper half of its 32 bits: rounded, so that the rest is half as large. */
+/* Each value rounded to bf16, in the upper half of its 32 bits. Cutting the lower half off would be cheaper, but leave
+ * a rest twice as large. */
 inline __m512i upper(__m512 x)
 {
     const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32(static_cast<int>(0xffff0000));
@@ -93,7 +104,7 @@ struct planes {
     __m512i high, low;
 };
 
-/* 32 neighbours of a row. */
+/* The planes of 32 neighbors of a row: the upper halves of `first`, then those of `second`. */
 inline planes beside(__m512 first, __m512 second)
 {
     alignas(64) static constexpr uint16_t UPPER[DEPTH] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
@@ -104,7 +115,7 @@ inline planes beside(__m512 first, __m512 second)
             _mm512_permutex2var_epi16(upper(rest(first, a)), order, upper(rest(second, b)))};
 }
 
-/* 16 pairs: the first ones' columns with the second ones'. */
+/* The planes of 16 pairs: pair i is first[i] in the lower and second[i] in the upper half of 32 bits. */
 inline planes above(__m512 first, __m512 second)
 {
     const __m512i a = upper(first), b = upper(second);
@@ -114,7 +125,7 @@ inline planes above(__m512 first, __m512 second)
 
 /* ---- a product --------------------------------------------------------------------------------------------------- */
 
-/* Its planes; stride: bytes from row to row (left), from pair of rows to pair of rows (right). */
+/* The planes of one factor. stride: bytes from row to row (left), from pair of rows to pair of rows (right). */
 struct matrix {
     char *high, *low;
     int64_t stride;
@@ -127,7 +138,8 @@ struct matrix {
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(to), "r"(stride) : "memory")
 #define TILE_MULTIPLY(sum, left, right) __asm__ volatile("tdpbf16ps %%tmm" #right ", %%tmm" #left ", %%tmm" #sum : : :)
 
-/* ROWS times COLUMNS tiles of the product: sums in tiles 0 to 3, the left in 4 and 5, the right in 6 and 7. */
+/* ROWS times COLUMNS tiles of the product, all eight tile registers: sums in 0 to 3, the left factor in 4 and 5, the
+ * right factor in 6 and 7. Every tile that is loaded serves two products. */
 template <int ROWS, int COLUMNS> inline void add_product()
 {
     TILE_MULTIPLY(0, 4, 6);
@@ -158,6 +170,8 @@ template <int COLUMNS> inline void load_right(const char *from, int64_t stride)
     }
 }
 
+/* Three products for each step of the depth. The order (low * high, high * high, high * low) changes one factor at a
+ * time: four loads instead of six. */
 template <int ROWS, int COLUMNS, class F>
 inline void multiply_planes(const matrix &left, const matrix &right, int64_t depth, float *out, int64_t out_stride,
                             const F &meanwhile)
@@ -195,8 +209,8 @@ inline void multiply_planes(const matrix &left, const matrix &right, int64_t dep
 #undef TILE_STORE
 #undef TILE_MULTIPLY
 
-/* out[row][column] = left * right; rows and columns are multiples of SIDE, depth of DEPTH; strides of out in floats. What is
- * to be done meanwhile is called every few hundred cycles. */
+/* out[row][column] = left * right. Rows and columns are multiples of SIDE, depth of DEPTH; the stride of out counts
+ * floats. meanwhile() is called every few hundred cycles, to fetch what comes next while the tiles compute. */
 template <class F>
 inline void multiply(const matrix &left, const matrix &right, int64_t n_rows, int64_t n_columns, int64_t depth,
                      float *out, int64_t out_stride, const F &meanwhile)

@@ -1,7 +1,10 @@
-/* attention-block.h: what is asked of attention, and one block of it: some positions of a KV head, asked by a few rows (a
- * query of one head is a row). Included by attention-tile.h, where many ask.
+/* attention-block.h: the parameters of an attention call, and one block of it: some positions of a KV head for 1 to 4
+ * rows. A row is a query in one head. Included by attention-tile.h, which has blocks for many rows.
  *
- * Scores become weights relative to the row's greatest so far, and the weighted values are added to what the row has. */
+ * Softmax over all positions would need all scores before the first weight. Instead each row keeps the greatest score
+ * so far, the sum of its weights relative to that, and the sum of the weighted values (online softmax). When a block
+ * brings a greater score, both sums are scaled down. Example: after scores 1 and 3 the sum is exp(1-3) + 1; a score of
+ * 4 makes it (exp(1-3) + 1) * exp(3-4) + 1. */
 #pragma once
 
 #include <algorithm>
@@ -17,17 +20,17 @@ namespace attention_rows {
 using namespace vectors;
 
 constexpr int BLOCK = 64;        /* positions */
-constexpr int64_t SEGMENT = 256; /* positions; twice as many where these would be more than */
+constexpr int64_t SEGMENT = 256; /* positions; doubled while there would be more segments than SEGMENTS */
 constexpr int64_t SEGMENTS = 32;
-constexpr int64_t QUERIES = 64; /* of one piece of work, and with the heads that share a KV head not many more than */
-constexpr int64_t ROWS = 256;   /* rows: a query of one head is a row */
-constexpr int TILE = 64;        /* rows whose scores are computed together */
-constexpr int FEW = 16;         /* fewer rows are no tile */
+constexpr int64_t QUERIES = 64; /* of one piece, at most, and with the heads that share a KV head about ROWS rows */
+constexpr int64_t ROWS = 256;
+constexpr int TILE = 64; /* rows whose scores are computed together */
+constexpr int FEW = 16;  /* with fewer rows than this, preparing K and V for tiles is not done */
 constexpr int64_t CACHE_LINE = 64;
-constexpr int PIECES = 4;              /* per thread, at least, where there are so many */
+constexpr int PIECES = 4;              /* for each thread, at least, where heads can be divided so far */
 constexpr ggml_fp16_t MASKED = 0xFC00; /* minus infinity */
 
-/* The next multiple. */
+/* n rounded up to a multiple. */
 constexpr int64_t whole(int64_t n, int64_t of)
 {
     return (n + of - 1) / of * of;
@@ -35,12 +38,15 @@ constexpr int64_t whole(int64_t n, int64_t of)
 
 /* ---- what is asked ----------------------------------------------------------------------------------------------- */
 
+/* One operation of flash attention. A call with few queries is segmented: its positions are divided among the threads,
+ * and the segments' results joined. A call with more queries has enough pieces without that: one segment, groups of
+ * n_together queries. */
 struct call {
     const ggml_tensor *q, *k, *v, *mask, *sinks;
     ggml_tensor *dst;
-    int64_t n_queries, n_heads, n_streams, n_kv_heads, n_shared; /* heads that share a KV head */
-    int64_t n_positions, segment, n_segments, n_together;        /* queries of a piece */
-    int64_t k_size, v_size;                                      /* of a head */
+    int64_t n_queries, n_heads, n_streams, n_kv_heads, n_shared; /* n_shared: query heads of each KV head */
+    int64_t n_positions, segment, n_segments, n_together; /* segment: its positions; n_together: queries of a piece */
+    int64_t k_size, v_size;                               /* values of a head */
     float scale, max_bias, softcap;
     bool by_amx; /* tiles are multiplied by AMX */
 
@@ -66,6 +72,8 @@ struct call {
 #endif
     }
 
+    /* Whether these kernels compute it. Otherwise llama.cpp's own do: quantized K or V, heads of odd sizes, a mask for
+     * each head. */
     bool fits() const
     {
         return q->type == GGML_TYPE_F32 && k->type == v->type &&
@@ -80,7 +88,7 @@ struct call {
     }
     int64_t partial_size() const
     {
-        return LANES_MAX + v_size; /* values begin where a cache line does */
+        return LANES_MAX + v_size; /* max and sum take a whole cache line, so that the values begin at one */
     }
     bool is_segmented() const
     {
@@ -94,15 +102,17 @@ struct call {
     {
         return is_segmented() ? n_streams * n_segments * n_rows() : 0;
     }
+    /* Of a piece. */
     int64_t n_tiles() const
     {
         return is_tiled() ? whole(n_together * n_shared, TILE) / TILE : 0;
-    } /* of a piece */
+    }
     int64_t k_padded() const
     {
         return whole(k_size, 2 * LANES_MAX);
     }
 
+    /* ALiBi: the factor of the mask in this head, the same as in ggml's own kernel. */
     float slope_of(int64_t head) const
     {
         if (max_bias <= 0.0f) {
@@ -128,7 +138,8 @@ struct call {
     }
 };
 
-/* What one row (a query of a head) has of one segment: the greatest score, the sum of the weights, the weighted values. */
+/* The result of one row for one segment so far: the greatest score, the sum of the weights, the sum of the weighted
+ * values. */
 struct partial {
     float *max, *sum, *values;
 };
@@ -138,10 +149,12 @@ inline partial partial_at(float *at)
     return {at, at + 1, at + LANES_MAX};
 }
 
-/* What a thread needs besides, in floats: queries [tile][value][row], keys and values [position][value], scores
- * [position][row], and the results of a piece where nobody else's are joined with them. For AMX the first three are two
- * planes, as attention-amx.h has them: queries [tile][pair of values][row], keys [position][value], values
- * [pair of positions][value]; so are the weights, [row][position]. What is to be added is [row][value]. */
+/* The work memory of one thread, counted in floats: queries [tile][value][row], keys and values [position][value],
+ * scores [position][row], and the partial results of a piece that has no other segments (kept here, they stay in this
+ * core's cache). For AMX the first three are two planes each (attention-amx.h): queries [tile][pair of values][row],
+ * keys [position][value], values [pair of positions][value]; likewise the weights, [row][position]. `added` is the
+ * product that is added to the partial results, [row][value]. A call without tiles is segmented and needs none of
+ * it. */
 struct scratch {
     float *queries, *keys, *values, *scores, *weights, *added, *partials;
 
@@ -162,9 +175,11 @@ struct scratch {
 
 /* ---- one block --------------------------------------------------------------------------------------------------- */
 
-/* Some positions of one KV head. Rows are far apart, so that the processor does not see what comes next: while keys are
- * read, the values are fetched, and while values are read, the keys after them: into the second cache, the first one has room
- * for fewer requests. */
+/* n positions of one KV head. Neighboring positions are a row of all heads apart, too far for the processor's own
+ * prefetching. Therefore the values are fetched while the keys are read, and the next keys while the values are read.
+ * They are fetched into the second-level cache: the first one has room for fewer requests, and a block of 64 positions
+ * takes half of it. With that, one token behind 4,096 positions reads the cache at 24 instead of 16 GB/s (two cores of
+ * a Zen 4). */
 template <class T> struct span {
     const char *k, *v, *k_next;
     size_t k_stride, v_stride;
@@ -189,11 +204,13 @@ inline void fetch(const char *from, int64_t n_bytes)
 
 struct row {
     const float *query;
-    const ggml_fp16_t *mask; /* of the span's first position; or null */
+    const ggml_fp16_t *mask; /* at the span's first position; NULL: every position is seen */
     float slope;
     partial out;
 };
 
+/* Products of ROWS queries with AT_ONCE keys: each key that was loaded (and widened from f16) serves all rows, each
+ * query all keys. */
 template <class T, int ROWS, int AT_ONCE>
 inline void dots(const row *rows, const span<T> &s, int first, int size, float (*scores)[BLOCK])
 {
@@ -217,6 +234,7 @@ inline void dots(const row *rows, const span<T> &s, int first, int size, float (
     }
 }
 
+/* The scores of a block, with the values of the same positions fetched meanwhile. */
 template <class T, int ROWS> inline void score(const call &c, const row *rows, const span<T> &s, float (*scores)[BLOCK])
 {
     constexpr int AT_ONCE = ROWS * 4 * LANES > 8 * LANES_MAX ? 2 : ROWS == 1 ? 8 : 4;
@@ -232,6 +250,7 @@ template <class T, int ROWS> inline void score(const call &c, const row *rows, c
     }
 }
 
+/* Scales the scores, caps them (`softcap`) and adds the mask, which is minus infinity where the row must not see. */
 inline void bias(const call &c, const row &r, int n, float *scores)
 {
     for (int i = 0; i < n; ++i) {
@@ -254,7 +273,8 @@ inline void bias(const call &c, const row &r, int n, float *scores)
     }
 }
 
-/* What a row has is scaled down when its greatest score grows. */
+/* Makes `max` the row's greatest score if it is greater, and scales down what the row has summed up. The first time
+ * *out.max is minus infinity, the factor 0, and the sums are 0 already. */
 inline void grow(const call &c, const partial &out, float max)
 {
     if (max > *out.max) {
@@ -265,7 +285,8 @@ inline void grow(const call &c, const partial &out, float max)
     }
 }
 
-/* Scores become weights relative to the row's greatest score so far. */
+/* Turns scores into weights relative to the row's greatest score so far. A row that sees nothing of the block keeps
+ * what it has: with a greatest score of minus infinity, exp(-inf - -inf) would be NaN. */
 inline void weigh(const call &c, const row &r, int n, float *scores)
 {
     float max = -INFINITY;
@@ -278,6 +299,8 @@ inline void weigh(const call &c, const row &r, int n, float *scores)
     *r.out.sum += static_cast<float>(ggml_vec_soft_max_f32(n, scores, scores, *r.out.max));
 }
 
+/* Adds VECTORS columns of the weighted values. The rows' sums stay in registers for the whole block; the next keys are
+ * fetched with the first columns only (k_bytes). */
 template <class T, int ROWS, int VECTORS>
 inline void add_columns(const row *rows, const span<T> &s, int64_t d, int64_t k_bytes, const float (*weights)[BLOCK])
 {
@@ -306,7 +329,7 @@ inline void add_columns(const row *rows, const span<T> &s, int64_t d, int64_t k_
 template <class T, int ROWS>
 inline void add(const call &c, const row *rows, const span<T> &s, const float (*weights)[BLOCK])
 {
-    constexpr int REGISTERS = LANES == 16 ? 16 : 8;
+    constexpr int REGISTERS = LANES == 16 ? 16 : 8; /* half of those of AVX-512 and AVX2, for the sums */
     constexpr int VECTORS = ROWS == 1 ? 8 : REGISTERS / ROWS;
     int64_t d = 0;
     for (; d + VECTORS * LANES <= c.v_size; d += VECTORS * LANES) {

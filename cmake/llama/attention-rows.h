@@ -1,15 +1,19 @@
-/* attention-rows.h: flash attention over a cache in which a position is a row of all heads. Included by
- * ggml/src/ggml-cpu/ops.cpp; K and V are of one type, f16 or f32.
+/* attention-rows.h: flash attention over a KV cache in which a position is a row of all heads. Included by
+ * ggml/src/ggml-cpu/ops.cpp. K and V have one type, f16 or f32.
  *
- * Where few ask (decoding: one token of each stream asks all that was said), the time goes into reading K and V; where
- * many do (a prompt), into arithmetic. So
- *   - every row is read once for all the query heads that share it;
- *   - few rows of queries are multiplied with K and V as they lie, many are turned and go by tiles of them;
- *   - BLOCK positions are scored, normalized and added together, all heads of a piece before the next block, while the
- *     pages are at hand; of a block nothing is read but what a query may see;
- *   - the positions are cut into segments of a length that depends on their number alone. Which thread takes which piece
- *     is open until it does; the segments' results are joined in their order. The same input has the same bits with any
- *     number of threads. */
+ * With few queries (decoding: one token of each stream attends to its whole history) the time goes into reading K and
+ * V; with many (a prompt) it goes into arithmetic. Therefore
+ *   - every row of K and V is read once for all query heads that share it. llama.cpp's own kernel takes one query head
+ *     after the other, one position after the other, and keeps its sum in f16;
+ *   - few rows of queries are multiplied with K and V as they are in the cache. Many rows are transposed once and then
+ *     meet K and V in tiles. Transposing K instead would be done again for each tile of each head;
+ *   - a block of BLOCK positions is scored, turned into weights and summed before the next one, for all heads of a
+ *     piece, while its memory pages are at hand. Of a block only the positions that a query may see are read;
+ *   - the positions are divided into segments, whose length depends on the number of positions only. Any thread takes
+ *     any segment, whenever it is free, but the results of the segments are joined in the order of the segments. So the
+ *     same input gives the same bits with any number of threads: their number changes from step to step
+ *     (libllm/machine/team.h), and an answer must not change with it. Sums are in f32, within 2e-6 of the definition;
+ *     sums in f16 were within 1e-3. */
 #pragma once
 
 #include <algorithm>
@@ -23,9 +27,10 @@ namespace attention_rows {
 
 /* ---- one piece: queries of a stream, some KV heads, a segment ---------------------------------------------------- */
 
+/* The unit of work that a thread takes. */
 struct piece {
-    int64_t stream, segment, first_query, n_queries, first_head, end_head; /* KV heads */
-    float *partials;                                                       /* [head][query] */
+    int64_t stream, segment, first_query, n_queries, first_head, end_head; /* KV heads, [first, end) */
+    float *partials;                                                       /* [head][query], for query heads */
 
     partial out(const call &c, int64_t head, int64_t query) const
     {
@@ -34,12 +39,14 @@ struct piece {
     }
 };
 
-/* The queries (counted in the piece) that may see any of a block, and from where to where they do. */
+/* The queries that may see any position of a block, as numbers within the piece, and the positions [begin, end) of the
+ * block that any of them sees. A query that does not see one of these has weight 0 there. */
 struct seen {
     int n = 0, begin = BLOCK, end = 0;
     uint8_t queries[QUERIES];
 };
 
+/* Without a branch, so that the compiler makes it a loop of vectors. */
 inline bool sees(const ggml_fp16_t *mask, int n)
 {
     unsigned any = 0;
@@ -49,6 +56,10 @@ inline bool sees(const ggml_fp16_t *mask, int n)
     return any != 0;
 }
 
+/* What is seen of the n positions from `first` on. The bounds are multiples of LANES_MAX on every processor, whatever
+ * its registers hold. The two inner loops need no other end: sees() has found a position that is not masked. Of a pool
+ * of cells that several sequences share, a block that belongs to others costs a query nothing but this look at its
+ * mask. */
 inline seen look(const call &c, const piece &p, int64_t first, int n)
 {
     seen all;
@@ -71,6 +82,8 @@ inline seen look(const call &c, const piece &p, int64_t first, int n)
     return all;
 }
 
+/* n positions of one KV head. After the last head of the piece the next keys are those of the first head, n positions
+ * on. */
 template <class T> span<T> span_of(const call &c, const piece &p, int64_t head, int64_t first, int n)
 {
     const char *k = static_cast<const char *>(c.k->data) + first * c.k->nb[1] + p.stream * c.k->nb[3];
@@ -80,7 +93,7 @@ template <class T> span<T> span_of(const call &c, const piece &p, int64_t head, 
     return {k + head * c.k->nb[2], v + head * c.v->nb[2], k_next, c.k->nb[1], c.v->nb[1], n};
 }
 
-/* A query of the piece, by one of the heads that share a KV head. */
+/* A row: one query of the piece, in one of the query heads that share a KV head. */
 inline row row_of(const call &c, const piece &p, int64_t kv_head, int64_t query, int64_t shared, int64_t first)
 {
     const int64_t head = kv_head * c.n_shared + shared;
@@ -89,7 +102,8 @@ inline row row_of(const call &c, const piece &p, int64_t kv_head, int64_t query,
             p.out(c, head, p.first_query + query)};
 }
 
-/* Those of n rows from `at` on; rows are counted by queries, and in them by heads. */
+/* Rows at ... at + n - 1 of a KV head. Row number = query * n_shared + head among those that share the KV head: the
+ * rows of one query, which see the same positions, are neighbors in a tile. */
 inline void rows_of(const call &c, const piece &p, int64_t kv_head, int64_t at, int n, int64_t first, row *rows)
 {
     int64_t query = at / c.n_shared, shared = at % c.n_shared;
@@ -102,6 +116,7 @@ inline void rows_of(const call &c, const piece &p, int64_t kv_head, int64_t at, 
     }
 }
 
+/* One block for few rows: 4, 2 or 1 at a time, as many as are left, with K and V read as they are in the cache. */
 template <class T> void attend_few(const call &c, const piece &p, int64_t kv_head, const seen &by, int64_t first)
 {
     const span<T> s = span_of<T>(c, p, kv_head, first, by.end - by.begin);
@@ -117,6 +132,8 @@ template <class T> void attend_few(const call &c, const piece &p, int64_t kv_hea
     }
 }
 
+/* One block for many rows: K and V are prepared once, then used by all tiles from the first query that sees the block
+ * to the last one. A row between them that sees nothing is computed with the others of its tile; its weights are 0. */
 template <class T>
 void attend_many(const call &c, const scratch &t, const piece &p, int64_t kv_head, const seen &by, int64_t first)
 {
@@ -132,7 +149,7 @@ void attend_many(const call &c, const scratch &t, const piece &p, int64_t kv_hea
     }
 }
 
-/* The queries of a KV head, turned and scaled; rows that a tile lacks are zero. */
+/* Transposes and scales the queries of a KV head, once for all blocks. Rows that the last tile lacks are zero. */
 inline void turn(const call &c, const scratch &t, const piece &p, int64_t kv_head)
 {
     const int64_t n = p.n_queries * c.n_shared;
@@ -143,6 +160,7 @@ inline void turn(const call &c, const scratch &t, const piece &p, int64_t kv_hea
     }
 }
 
+/* A tiled piece has a single KV head (see `cut`), so that its transposed queries are made once. */
 template <class T> void attend_piece(const call &c, const scratch &t, const piece &p)
 {
     for (int64_t i = 0; i < (p.end_head - p.first_head) * c.n_shared * p.n_queries; ++i) {
@@ -164,7 +182,8 @@ template <class T> void attend_piece(const call &c, const scratch &t, const piec
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-/* The segments of one row together, and the sink, which takes weight and has no value. */
+/* Joins the segments of one row, in their order. The attention sink is a score that takes weight and adds no value. A
+ * row that has seen nothing (all segments at minus infinity, no sink) is zero: exp(-inf - -inf) would be NaN. */
 inline void join(const call &c, const float *partials, int64_t stride, int64_t stream, int64_t head, int64_t query)
 {
     const int size = static_cast<int>(c.v_size);
@@ -188,6 +207,7 @@ inline void join(const call &c, const float *partials, int64_t stride, int64_t s
     ggml_vec_scale_f32(size, out, sum == 0.0f ? 0.0f : 1.0f / sum);
 }
 
+/* Where there is one segment, the piece that computed it holds the whole result. */
 inline void join_piece(const call &c, const piece &p)
 {
     for (int64_t head = p.first_head * c.n_shared; head < p.end_head * c.n_shared; ++head) {
@@ -197,7 +217,9 @@ inline void join_piece(const call &c, const piece &p)
     }
 }
 
-/* How the work is cut: it is the number of threads that says how many heads go together, which changes no result. */
+/* How a call is divided into pieces: by streams, segments, groups of queries, and heads. Several heads in a piece read
+ * a block of pages once, but too few pieces leave threads idle at the end, so the number of threads decides how many
+ * heads go together. That changes no result: each head is computed by itself. */
 struct cut {
     int64_t heads, n_groups, per_part, n_pieces;
 
@@ -229,6 +251,8 @@ struct cut {
     }
 };
 
+/* Bytes of work memory: the partial results of all segments, then a scratch for each thread. 0: llama.cpp's own kernel
+ * must compute this call. */
 inline size_t work_size(const ggml_tensor *op, int n_threads)
 {
     const call c(op);
@@ -236,6 +260,9 @@ inline size_t work_size(const ggml_tensor *op, int n_threads)
                     : 0;
 }
 
+/* All threads call it. Each begins with the piece of its own number and then draws numbers from a counter, so that a
+ * thread that has lost its core for a while takes fewer pieces. The counter is set before the barrier: a thread that is
+ * early would otherwise draw from the counter of the operation before. */
 inline void compute(const ggml_compute_params *params, const call &c)
 {
     float *work = reinterpret_cast<float *>(whole(reinterpret_cast<intptr_t>(params->wdata), CACHE_LINE));

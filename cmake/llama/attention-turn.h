@@ -1,4 +1,5 @@
-/* attention-turn.h: a square of numbers, or pairs, of 32 bits, of whose rows each fills a register, turned. */
+/* attention-turn.h: transposes a square of 16 rows of 16 numbers (or pairs of bf16) of 32 bits, each row a register. In
+ * registers it takes 64 shuffles and no memory. */
 #pragma once
 
 #if defined(__AVX512F__)
@@ -7,6 +8,7 @@
 
 namespace attention_turn {
 
+/* In four rounds of 16 shuffles: by single numbers, by pairs, then by quarters of a register twice. */
 inline void turn(__m512i *rows)
 {
     __m512i by_2[16], by_4[16];

@@ -1,10 +1,12 @@
-/* convolution.h: the short convolutions of recurrent layers: of each channel the last few inputs, weighted. Included by
- * ggml/src/ggml-cpu/ops.cpp.
+/* convolution.h: the short convolutions of recurrent layers: each output is a weighted sum of the last few inputs (up to
+ * 8) of its channel. Included by ggml/src/ggml-cpu/ops.cpp.
  *
- * Models put the inputs of former tokens and of these one behind the other (concat) with a row for each channel, then weigh
- * them (ssm_conv) with a row for each token. Both turn a matrix: here by squares, by all threads. Where the former inputs stay
- * where they lie (src[2], ssm_conv alone), nothing is turned. Each number is computed in the same order whatever is computed
- * beside it, and however it comes there. */
+ * llama.cpp's graph first appends the inputs of this step to the former ones (concat, a row for each channel), then
+ * computes the sums (ssm_conv, a row for each token). Both transpose a matrix: here in squares that fit the registers,
+ * by all threads. llama.cpp does the first with one thread, number by number. Where the graph leaves the former inputs
+ * in their cells (src[2] of ssm_conv, 0012-unequal.patch), consume() reads and updates them there, and nothing is
+ * transposed. All ways add up a number in the same order, whatever is computed beside it: a session's answer has the
+ * same bits in any mix of tokens. */
 #pragma once
 
 #include <algorithm>
@@ -18,7 +20,7 @@ namespace convolution {
 
 using namespace vectors;
 
-constexpr int WIDTH_MAX = 8;             /* inputs that are weighted */
+constexpr int WIDTH_MAX = 8;             /* inputs of one sum */
 constexpr int64_t PIECE = 4 * LANES_MAX; /* channels that a thread takes at once */
 
 /* to[j][i] = from[i][j] of a square; strides in floats. */
@@ -42,7 +44,7 @@ inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_s
 #endif
 }
 
-/* A corner that is no whole square. */
+/* As above, for a corner that is not a whole square. */
 inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t n_from, int64_t n_to)
 {
     for (int64_t i = 0; i < n_from; ++i) {
@@ -52,7 +54,7 @@ inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_s
     }
 }
 
-/* Any matrix: n_from rows of `from` become columns of n_to rows of `to`. */
+/* Transposes any matrix: n_from rows of `from` become the columns of n_to rows of `to`. */
 inline void turn_all(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t n_from, int64_t n_to)
 {
     for (int64_t j = 0; j < n_to; j += LANES) {
@@ -71,7 +73,8 @@ inline void turn_all(const float *from, int64_t from_stride, float *to, int64_t 
 
 /* ---- former inputs and these ------------------------------------------------------------------------------------- */
 
-/* Whether the second of what is put together lies turned: its rows are its columns in memory. */
+/* Whether the concatenation is the one that put_together is for: the inputs of this step are transposed in memory (a
+ * row of the tensor is a column there), the former ones are not. */
 inline bool is_turned(const ggml_tensor *op)
 {
     const ggml_tensor *former = op->src[0], *these = op->src[1];
@@ -80,6 +83,7 @@ inline bool is_turned(const ggml_tensor *op)
            op->nb[0] == sizeof(float);
 }
 
+/* Appends the inputs of this step to the former ones, channel by channel. */
 inline void put_together(const ggml_compute_params *params, ggml_tensor *op)
 {
     const ggml_tensor *former = op->src[0], *these = op->src[1];
@@ -101,6 +105,7 @@ inline void put_together(const ggml_compute_params *params, ggml_tensor *op)
 
 /* ---- weighing ---------------------------------------------------------------------------------------------------- */
 
+/* Whether weigh_all can compute it; llama.cpp's own kernel does otherwise. */
 inline bool fits(const ggml_tensor *op)
 {
     const ggml_tensor *inputs = op->src[0], *kernel = op->src[1];
@@ -108,7 +113,8 @@ inline bool fits(const ggml_tensor *op)
            kernel->ne[0] <= WIDTH_MAX && op->ne[0] % LANES_MAX == 0;
 }
 
-/* LANES channels of a sequence. */
+/* All tokens of LANES channels of a sequence. `turned` holds inputs as [token][channel]: the last width - 1 ones from
+ * before, then up to LANES tokens; the last width - 1 of them are moved to its front for the next round. */
 inline void weigh(const ggml_tensor *op, int64_t seq, int64_t channel)
 {
     const ggml_tensor *inputs = op->src[0], *kernel = op->src[1];
@@ -149,7 +155,8 @@ inline void weigh_all(const ggml_compute_params *params, const ggml_tensor *op)
 
 /* ---- weighing what is there and what comes ----------------------------------------------------------------------- */
 
-/* The inputs of this step, as they lie: a row for each token. */
+/* A convolution whose former inputs stay in the cells of the recurrent state. The inputs of this step are a row for
+ * each token. */
 struct step {
     const ggml_tensor *inputs, *kernel, *former, *cells;
     ggml_tensor *op;
@@ -169,7 +176,7 @@ struct step {
     {
         return reinterpret_cast<float *>(static_cast<char *>(op->data) + seq * op->nb[2] + token * op->nb[1]);
     }
-    /* A row for each channel. */
+    /* The former inputs of a sequence, in its cell: width - 1 for each channel. */
     float *state(int64_t seq) const
     {
         const int64_t cell = static_cast<const int32_t *>(cells->data)[seq];
@@ -177,6 +184,7 @@ struct step {
     }
 };
 
+/* N former inputs (or weights) of n_lanes channels, transposed: columns[i] has input i of all channels. */
 template <int N> inline void load_columns(const float *from, int n_lanes, lanes *columns)
 {
     float each[N + 1][LANES] = {};
@@ -199,10 +207,12 @@ template <int N> inline void store_columns(float *to, int n_lanes, const lanes *
     }
 }
 
-/* `n_lanes` channels from `at` on. */
+/* All tokens of `n_lanes` channels from `at` on. The last inputs stay in registers and move up by one for each token;
+ * at the end they are the new state. Fewer channels than LANES go through `part`: reading a whole register there would
+ * go beyond the row, and writing one would overwrite the next. */
 template <int WIDTH> inline void consume(const step &s, int64_t seq, int64_t at, int n_lanes)
 {
-    lanes weights[WIDTH], last[WIDTH] = {}; /* the inputs that a token sees, the newest one behind the others */
+    lanes weights[WIDTH], last[WIDTH] = {}; /* last: the inputs that a token sees, the newest one at the end */
     float *state = s.state(seq) + at * (WIDTH - 1);
     load_columns<WIDTH>(static_cast<const float *>(s.kernel->data) + at * WIDTH, n_lanes, weights);
     load_columns<WIDTH - 1>(state, n_lanes, last);
@@ -242,6 +252,7 @@ template <int WIDTH> inline void consume_all(const ggml_compute_params *params, 
     }
 }
 
+/* The width is a constant of the template, so that the loops over it are unrolled and `last` stays in registers. */
 inline void consume_all(const ggml_compute_params *params, const step &s)
 {
     switch (s.kernel->ne[0]) {

@@ -1,13 +1,16 @@
-/* delta-net.h: gated delta nets with one decay per head, the states of Qwen's hybrid models. Included by
- * ggml/src/ggml-cpu/ops.cpp; other shapes are left to the operation as it was.
+/* delta-net.h: gated delta nets with one decay per head, the recurrent state of Qwen's hybrid models. Included by
+ * ggml/src/ggml-cpu/ops.cpp; llama.cpp's own kernel computes the other shapes.
  *
- * A head's state is a square. The operation keeps it turned, so that each of its rows belongs to one value of the output and
- * needs no other row (https://arxiv.org/abs/2412.06464, (10)):
+ * A head's state is a square matrix. The operation stores it transposed, so that each row belongs to one value of the
+ * output and needs no other row (https://arxiv.org/abs/2412.06464, (10)):
  *   change = beta * (value - decay * (row * key))
  *   row = decay * row + change * key
  *   output = row * query / sqrt(size) = (decay * (row before * query) + change * (key * query)) / sqrt(size)
- * So two rows stay in registers (where there are 32 of AVX-512) while some tokens are consumed, and what is done to them does not depend on how many tokens
- * come together, nor on the number of threads: the same tokens have the same bits. */
+ * The second form of the output needs only the row before the token: one pass over the row gives its products with key
+ * and query, a second one updates it. llama.cpp's kernel goes over the whole state four times for each token. Here two
+ * rows stay in registers (with the 32 of AVX-512) while up to TOGETHER tokens are consumed. Each row is updated token by
+ * token, in the same order however many tokens come together and however many threads there are: the same tokens give
+ * the same bits. */
 #pragma once
 
 #include <algorithm>
@@ -20,16 +23,17 @@ namespace delta_net {
 
 using namespace vectors;
 
-constexpr int TOGETHER = 16; /* tokens */
-constexpr int PIECE = 32;    /* rows */
+constexpr int TOGETHER = 16; /* tokens that two rows consume before they go back to memory */
+constexpr int PIECE = 32;    /* rows of a state that a thread takes at once */
 
+/* One operation. Two layouts: cells == NULL is llama.cpp's own, in which the states of a step are side by side and the
+ * new ones follow the output. With cells (0012-unequal.patch) each state stays in its cell and is updated there, so
+ * that sequences with different numbers of tokens need no moving of states. */
 struct call {
     const ggml_tensor *q, *k, *v, *gate, *beta, *state;
     ggml_tensor *dst;
     int64_t size, n_heads, n_tokens, n_seqs;
-    const int32_t
-        *cells; /* of each sequence where its state lies, from the first one on: it is changed there. NULL: they lie
-                             one behind the other, and the new ones behind the output */
+    const int32_t *cells; /* the cell of each sequence's state; or NULL */
 
     explicit call(ggml_tensor *op)
         : q(op->src[0]), k(op->src[1]), v(op->src[2]), gate(op->src[3]), beta(op->src[4]), state(op->src[5]), dst(op),
@@ -37,6 +41,7 @@ struct call {
           cells(op->src[6] != nullptr ? static_cast<const int32_t *>(op->src[6]->data) : nullptr)
     {}
 
+    /* Other sizes, a decay for each value, and states after every token are left to llama.cpp's own kernel. */
     bool fits() const
     {
         const bool newest_only = ggml_get_op_params_i32(dst, 0) == 1;
@@ -50,19 +55,19 @@ struct call {
     }
 };
 
-/* Of one head of one sequence. */
+/* Inputs, state and outputs of one head of one sequence. */
 struct head {
     const float *q, *k, *v, *gate, *beta;                /* of the first token */
     size_t q_next, k_next, v_next, gate_next, beta_next; /* floats from token to token */
     const float *before;
-    float *after, *out; /* `after` may be `before` */
+    float *after, *out; /* `after` is `before` where states stay in their cells */
     size_t out_next;
 
     head(const call &c, int64_t seq, int64_t at)
     {
         const auto of = [&](const ggml_tensor *t, size_t *next) {
             *next = t->nb[2] / sizeof(float);
-            const int64_t n_share = c.n_seqs / t->ne[3]; /* sequences that have it in common */
+            const int64_t n_share = c.n_seqs / t->ne[3]; /* sequences that have this input in common */
             return reinterpret_cast<const float *>(static_cast<const char *>(t->data) + seq / n_share * t->nb[3] +
                                                    at % t->ne[1] * t->nb[1]);
         };
@@ -82,7 +87,7 @@ struct head {
     }
 };
 
-/* Tokens that are consumed together: what is the same for all rows. */
+/* Up to TOGETHER tokens that are consumed together: the numbers that are the same for all rows. */
 struct tokens {
     int64_t first, n;
     float decay[TOGETHER], beta[TOGETHER], key_query[TOGETHER];
@@ -106,7 +111,8 @@ template <int VECTORS> inline tokens tokens_of(const head &h, int64_t first, int
     return all;
 }
 
-/* Two neighbouring rows and values, from `at` on. */
+/* Feeds the tokens to rows at and at + 1, and writes their values of the output. The first tokens of a call read the
+ * state from `before`, later ones from `after`: they continue what the first ones left. */
 template <int VECTORS> inline void consume(const head &h, const tokens &all, int64_t at, float scale)
 {
     constexpr int SIZE = VECTORS * LANES;
@@ -158,7 +164,7 @@ template <int VECTORS> inline void compute_piece(const call &c, int64_t piece)
     }
 }
 
-/* By all threads. */
+/* All threads call it and draw pieces from a counter, as in attention-rows.h. */
 inline void compute(const ggml_compute_params *params, const call &c)
 {
     if (params->ith == 0) {

@@ -1,5 +1,7 @@
-// kv-pages.h: the memory behind cells of a KV cache in host memory. Its buffer is addresses that take memory as they are
-// written to (ggml-backend.cpp); what no token needs any more goes back, and reads as zeros.
+// kv-pages.h: the memory pages behind the cells of a KV cache in host memory. Its buffer is reserved addresses, which
+// take memory only when they are written to (ggml-backend.cpp), so that opening a context of 8 GiB writes nothing. The
+// pages of cells that hold no token any more are given back to the system here; until they are written again they read
+// as zeros. Called by the thread that owns the context, between two steps.
 #pragma once
 
 #include "ggml-backend.h"
@@ -12,7 +14,8 @@
 #include <unistd.h>
 #endif
 
-// A large page would be taken for the first token in it, in each layer.
+// Forbids large pages. The first token of a sequence would otherwise take a whole large page in each layer, for K and
+// for V.
 inline void kv_pages_small(void *from, size_t n_bytes)
 {
 #ifdef __linux__
@@ -23,7 +26,8 @@ inline void kv_pages_small(void *from, size_t n_bytes)
 #endif
 }
 
-// The whole pages within these bytes.
+// Gives back the whole pages within these bytes. A page that is only partly within them also holds cells of others: it
+// stays.
 inline void kv_pages_give_back_bytes(char *from, size_t n_bytes)
 {
 #ifdef __linux__
@@ -39,7 +43,9 @@ inline void kv_pages_give_back_bytes(char *from, size_t n_bytes)
 #endif
 }
 
-// Cells [i0, i1) of the n_cells of a stream: a cell is a row of the tensor, or, transposed, a column.
+// Gives back cells [i0, i1) of the n_cells of a stream. A cell is a row of the tensor, or a column of V where that is
+// transposed (without flash attention): then each row gives back its own pages. Memory of a device cannot be given back
+// in parts.
 inline void kv_pages_give_back(ggml_tensor *t, uint32_t i0, uint32_t i1, uint32_t n_cells, bool is_transposed)
 {
     if (t == nullptr ||

@@ -1,8 +1,10 @@
 /* unicode-pattern.h: the patterns of pre-tokenizers as trees. Added to llama.cpp's src/ by cmake/llama.sh, used by
- * unicode-split.h.
+ * unicode-split.h. Any thread.
  *
  * The dialect is the part of ECMAScript that the patterns use: alternatives, groups, sets, greedy repetitions,
- * lookaheads, `$`. Anything else is a std::runtime_error, which makes the model fail to load. */
+ * lookaheads, `$`. Anything else is a std::runtime_error, which makes the model fail to load: a pattern that was
+ * understood only in part would split texts into other tokens than the model was trained with, and nobody would
+ * notice. */
 #pragma once
 
 #include <algorithm>
@@ -67,6 +69,7 @@ inline char_ranges ranges_common(const char_ranges &a, const char_ranges &b)
     return ranges_negated(ranges_united(ranges_negated(a), ranges_negated(b)));
 }
 
+/* A set with a table for the characters below 256, which most texts consist of, and a binary search for the others. */
 struct char_set {
     bool low[256] = {};
     char_ranges ranges;
@@ -114,7 +117,8 @@ struct node {
     }
 };
 
-/* Pattern to tree. Sets in disguise, (A|B) and (?=A)B, come out as sets, so that their repetitions are cheap. */
+/* Turns a pattern into a tree, by recursive descent. (A|B) and (?=A)B of sets A and B become sets themselves: a
+ * repetition of a set is one instruction of the program, any other repetition waits on the heap for each character. */
 class parser {
   public:
     explicit parser(std::vector<uint32_t> pattern) : text(std::move(pattern)) {}
@@ -215,7 +219,7 @@ class parser {
         if (is_next('?') || is_next('+') || is_next('*') || is_next('{')) {
             fail("a repetition of another kind");
         }
-        if (body.can_be_empty()) {
+        if (body.can_be_empty()) { /* it could be repeated for ever without moving on */
             fail("a repetition of something that may be empty");
         }
         return {node::REPEAT, {}, {std::move(body)}, min, max, false};

@@ -1,11 +1,16 @@
 /* unicode-split.h: splits text by the patterns of pre-tokenizers, as std::regex would, in linear time and with a stack
- * whose depth the pattern bounds, not the text. Added to llama.cpp's src/ by cmake/llama.sh, used by unicode.cpp.
+ * whose depth the pattern bounds, not the text. Added to llama.cpp's src/ by cmake/llama.sh, used by unicode.cpp. Any
+ * thread.
  *
- * A pattern becomes a small program in which a repeated set of characters is one instruction; choices wait on a heap.
- * Two rules keep both time and heap linear:
+ * std::regex recurses for each character: 40,000 letters in a request overflowed the stack of any thread and ended the
+ * process. Here a pattern becomes a small program, in which a repeated set of characters is one instruction. The
+ * program backtracks, because the first match in the order of the alternatives must win, as in ECMAScript; an automaton
+ * would find the longest one. Its choices wait in a vector on the heap. Two rules keep both time and heap linear:
  *   - a repetition that has failed from a position on is not tried again from there (range_failed);
- *   - a choice that cannot fail any more makes all older ones superfluous: they are dropped.
- * Steps are counted all the same: more than STEPS_PER_CHAR for each character is an error and not a hang.
+ *   - a choice whose other side is the end of the pattern cannot fail: all older choices are superfluous and dropped
+ *     (push).
+ * Steps are counted all the same: a pattern for which the two rules are not enough is an error after STEPS_PER_CHAR
+ * steps for each character, and not a hang.
  *
  * A pattern that matches the empty string is a std::runtime_error, which makes the model fail to load. */
 #pragma once
@@ -49,7 +54,7 @@ class program {
     std::vector<instruction> code; /* code[0] is the MATCH of everything, lookaheads too */
     std::vector<char_set> sets;
     uint32_t start;
-    char_set first; /* what a match may begin with */
+    char_set first; /* the characters that a match may begin with: search() passes over the others at once */
 
     explicit program(const node &pattern) : code(1), start(0), first(first_of(pattern))
     {
@@ -147,6 +152,7 @@ class program {
 
 /* ---- running it -------------------------------------------------------------------------------------------------- */
 
+/* Finds matches in one text. One thread; the program may be shared. */
 template <typename CharT> class matcher {
   public:
     explicit matcher(const program &p)
@@ -176,13 +182,17 @@ template <typename CharT> class matcher {
     }
 
   private:
-    /* What to try when the present attempt fails. SPLIT: its other side, at `at`. REPEAT: to leave it at `at` - 1, down
-     * to `low`; it has been left before from `high` on. */
+    /* The next attempt, should the present one fail. SPLIT: its other side, at `at`. REPEAT: leave the repetition one
+     * character earlier, at `at` - 1, down to `low`; all positions from `high` down to `at` have been tried. */
     struct choice {
         uint32_t pc, at, low, high;
     };
 
-    /* A REPEAT that stands (with its minimum behind it) at one of these positions fails, however it goes on. */
+    /* Positions [begin, end) at which a REPEAT without a maximum fails once its minimum is behind it, however far it
+     * goes on from there. Example: `\s+$` on 1,000 blanks and a letter. From position 0 it takes all blanks and fails
+     * to find the end after 1,000, 999, ... 1 of them. The search then begins at position 1, and would do that again:
+     * half a million steps. But leaving the repetition at 2 ... 1,000 is known to fail, so that it is given up at once.
+     * A repetition with a maximum has no such range: begun later, it can reach positions that were not tried. */
     struct range_failed {
         uint32_t begin = 0, end = 0;
     };
@@ -210,7 +220,8 @@ template <typename CharT> class matcher {
         steps_left -= n;
     }
 
-    /* Runs from pc at `at` to a MATCH. Lookaheads call it again, as deep as they are nested in the pattern. */
+    /* Runs from pc at `at` to a MATCH; false: there is none. Lookaheads call it again, as deep as they are nested in
+     * the pattern. Such a call leaves the choices below `bottom` alone: they belong to its callers. */
     bool match(uint32_t pc, uint32_t at, size_t *behind)
     {
         const size_t bottom = choices.size();
@@ -247,7 +258,8 @@ template <typename CharT> class matcher {
         }
     }
 
-    /* `to`: where the choice leads. At a MATCH no older one can be needed. */
+    /* Adds a choice that leads to instruction `to`. If that is a MATCH, the choice cannot fail, and no older one is
+     * ever needed: without this rule, repetitions over a long text would leave a choice for each of its words. */
     void push(const choice &c, uint32_t to, size_t bottom)
     {
         if (code[to].op == instruction::MATCH) {
@@ -256,6 +268,8 @@ template <typename CharT> class matcher {
         choices.push_back(c);
     }
 
+    /* Takes as many characters as it may. Going on, it stops where the range that is known to fail begins: leaving the
+     * repetition within that range is not tried again. */
     bool repeat(uint32_t pc, uint32_t *at, size_t bottom)
     {
         const instruction &i = code[pc];
@@ -286,6 +300,7 @@ template <typename CharT> class matcher {
         return true;
     }
 
+    /* Backtracks to the newest choice above `bottom` that has an attempt left. False: there is none. */
     bool next_choice(size_t bottom, uint32_t *pc, uint32_t *at)
     {
         while (choices.size() > bottom) {
@@ -311,6 +326,8 @@ template <typename CharT> class matcher {
         return false;
     }
 
+    /* One range for each instruction is enough: the search moves forward, and a repetition that ended right before the
+     * known range (see repeat) extends it. */
     void remember(const choice &c)
     {
         range_failed &f = failed[c.pc];
@@ -324,10 +341,11 @@ template <typename CharT> class matcher {
 
 /* ---- splitting --------------------------------------------------------------------------------------------------- */
 
+/* Compiles each pattern once. Any thread. */
 template <typename CharT> std::shared_ptr<const program> program_of(const std::basic_string<CharT> &pattern)
 {
     static std::mutex mutex;
-    /* As many as llama.cpp has patterns. */
+    /* Never emptied: there are as many patterns as llama.cpp knows, and none comes from a request. */
     static std::map<std::basic_string<CharT>, std::shared_ptr<const program>> programs;
     const std::lock_guard<std::mutex> lock(mutex);
     auto &entry = programs[pattern];
@@ -341,7 +359,7 @@ template <typename CharT> std::shared_ptr<const program> program_of(const std::b
     return entry;
 }
 
-/* The lengths of the matches, and of what lies between them, in each of the stretches whose lengths `offsets` gives. */
+/* The lengths of the matches, and of the text between them, in each of the stretches whose lengths are `offsets`. */
 template <typename CharT>
 std::vector<size_t> split(const std::basic_string<CharT> &text, const std::basic_string<CharT> &pattern,
                           const std::vector<size_t> &offsets)
@@ -372,8 +390,8 @@ std::vector<size_t> split(const std::basic_string<CharT> &text, const std::basic
     return out;
 }
 
-/* (?=(\d{3})+(?!\d)), which matches nothing but the place in front of it: an empty word in front of each group of three
- * digits, counted from the end of a run of digits. */
+/* Splits by (?=(\d{3})+(?!\d)), the one pattern that matches an empty string: an empty word in front of each group of
+ * three digits, counted from the end of a run of digits. "1234567" becomes "1", "", "234", "", "567". */
 inline std::vector<size_t> split_before_digit_groups(const std::vector<uint32_t> &text,
                                                      const std::vector<size_t> &offsets)
 {

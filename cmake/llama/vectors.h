@@ -1,4 +1,5 @@
-/* vectors.h: numbers in single precision, as many as a register of this processor has. Included by llmd's kernels, which
+/* vectors.h: as many numbers in single precision as a register of this processor holds (`lanes`). With the compiler's
+ * vector types one source serves AVX-512, AVX2, SSE and Arm. Included by llmd's kernels, which
  * ggml/src/ggml-cpu/ops.cpp includes. */
 #pragma once
 
@@ -11,7 +12,7 @@ constexpr int LANES = 8;
 #else
 constexpr int LANES = 4;
 #endif
-constexpr int LANES_MAX = 16; /* what is cut by it is cut alike for every processor */
+constexpr int LANES_MAX = 16; /* sizes are rounded to this one where they must not depend on the processor */
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef float unaligned __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
@@ -43,6 +44,8 @@ inline void store(float *x, lanes all)
     *reinterpret_cast<unaligned *>(x) = all;
 }
 
+/* By ggml's own exponential for vectors. Without AVX2 there is none, and ggml's softmax with a maximum of 0 is used for
+ * it. */
 inline lanes exp_of(lanes all)
 {
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
@@ -73,11 +76,11 @@ inline float sum_of(lanes all)
 #endif
 }
 
-/* In their order. */
 struct four {
     float of[4];
 };
 
+/* The sums of a, b, c and d across their lanes, in this order; AVX-512 shares the shuffles among the four. */
 inline four sums_of(lanes a, lanes b, lanes c, lanes d)
 {
     four all;

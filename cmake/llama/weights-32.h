@@ -1,9 +1,11 @@
-/* weights-32.h: Q8_0, Q5_0, Q4_0, IQ4_NL and MXFP4 weights in rows (weights-rows.h): blocks of 32 inputs with a scale. The sums
- * go through whole numbers within a block, as where llama.cpp computes them, and then through single precision, block after block.
+/* weights-32.h: the layouts of Q8_0, Q5_0, Q4_0, IQ4_NL and MXFP4 weights (weights-rows.h): blocks of 32 inputs with a
+ * scale. Within a block the sum is a whole number, as in llama.cpp's own kernels; the blocks are added up one after the
+ * other in single precision.
  *
- * First all quants of a group, then the blocks' scales. A quant is a value plus what the encoding says, since the instruction
- * multiplies unsigned with signed bytes. A step is four inputs of each lane; the first half of a block's steps goes together
- * with the second. */
+ * A group stores first the quants of all blocks, then their scales. VPDPBUSD multiplies unsigned with signed bytes.
+ * Weights are therefore stored, or unpacked, as value + PLUS >= 0, and PLUS * (sum of the inputs) is subtracted again:
+ * with PLUS 8, a weight of -3 is stored as 5, and 5 * x - 8 * x = -3 * x. A step is four inputs of each lane. Steps k
+ * and k + HALF_32 of a block are loaded together, since formats of 4 bits hold both in the same bytes. */
 #ifndef WEIGHTS_32_H
 #define WEIGHTS_32_H
 
@@ -13,8 +15,9 @@ namespace weights_rows {
 
 constexpr int STEPS_32 = 32 / 4, HALF_32 = STEPS_32 / 2;
 
-/* How quants lie, and what is added to their values. `load`: of a block, for steps k and k + HALF_32. `scale`: as it is in the
- * file; of all lanes. */
+/* The parts of a format that differ: PLUS, N_BYTES (quants of a block, all lanes), `pack`, and `load`, which unpacks
+ * steps k and k + HALF_32 of a block. `scale` is the type of a scale in the file; scales() converts those of all
+ * lanes. */
 
 struct half_scales {
     using scale = ggml_half;
@@ -38,7 +41,7 @@ struct q8_0_quants : half_scales {
     static void pack(uint8_t *to, const block &of, int lane)
     {
         for (int k = 0; k < STEPS_32; k++) {
-            put_four(to + k * LINE, lane, four_of(of.qs + 4 * k) ^ 0x80808080); /* of each byte, plus 128 */
+            put_four(to + k * LINE, lane, four_of(of.qs + 4 * k) ^ 0x80808080); /* adds 128 to each byte */
         }
     }
 
@@ -49,7 +52,7 @@ struct q8_0_quants : half_scales {
     }
 };
 
-/* 4 bits of both steps in a byte, as in the file. */
+/* A byte holds the 4 bits of both steps, as in the file. */
 struct q4_0_quants : half_scales {
     using block = block_q4_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q4_0;
@@ -70,7 +73,7 @@ struct q4_0_quants : half_scales {
     }
 };
 
-/* Idem; they say which of sixteen values. */
+/* As Q4_0, but the 4 bits are an index into sixteen values. */
 template <class BLOCK> struct indices {
     using block = BLOCK;
     static constexpr int PLUS = 128, N_BYTES = HALF_32 * LINE;
@@ -99,7 +102,8 @@ struct iq4_nl_quants : half_scales, indices<block_iq4_nl> {
     }
 };
 
-/* A scale is the exponent of a power of two; the values are doubled. */
+/* A scale is an exponent e of 8 bits and means 2^(e - 128): the table of values is doubled, so that all of them are
+ * whole. e <= 1 gives a denormal float, whose exponent bits are 0. */
 struct mxfp4_quants : indices<block_mxfp4> {
     using scale = uint8_t;
     static constexpr ggml_type TYPE = GGML_TYPE_MXFP4;
@@ -123,7 +127,8 @@ struct mxfp4_quants : indices<block_mxfp4> {
     }
 };
 
-/* First the fifth bits, a byte for the same input of all steps, then the others as in Q4_0. */
+/* A line of fifth bits (byte i of a lane has those of input i of all eight steps, one bit each), then the other 4 bits
+ * as in Q4_0. */
 struct q5_0_quants : half_scales {
     using block = block_q5_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q5_0;
@@ -154,7 +159,7 @@ template <class QUANTS> struct blocks_of_32 {
     using block = typename QUANTS::block;
     static constexpr ggml_type TYPE = QUANTS::TYPE;
     static constexpr int BLOCK = 32;
-    static constexpr int UNIT = 2 * BLOCK; /* groups begin where lines do, every other one of MXFP4 amid a line */
+    static constexpr int UNIT = 2 * BLOCK; /* keeps the groups at whole cache lines; those of MXFP4 at halves */
     static constexpr int ROWS_MOST = 6, FETCHES = 1;
 
     using scale = typename QUANTS::scale;
@@ -176,7 +181,8 @@ template <class QUANTS> struct blocks_of_32 {
         }
     }
 
-    /* Quants, then of each block the scale, and what PLUS in the weights must be made up for with. */
+    /* A quantized row: quants, then the scales of all blocks, then for each block the number that its sums begin with,
+     * which takes PLUS in the weights back. */
     struct activations {
         int8_t *quants;
         float *scales;
@@ -212,6 +218,8 @@ template <class QUANTS> struct blocks_of_32 {
         }
     };
 
+    /* The inner loops run over rows and groups in registers: ROWS * GROUPS sums and totals, and the weights of one
+     * step. */
     template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks, upcoming &next)
     {
         activations rows[ROWS];

@@ -1,10 +1,13 @@
-/* weights-k.h: Q4_K, Q5_K, Q6_K and IQ4_XS weights in rows (weights-rows.h). A block has 256 inputs, and within it 8 parts
- * (Q6_K: 16) with a scale each, a whole number; the sums of a block go through whole numbers, and then through single precision,
- * block after block.
+/* weights-k.h: the layouts of Q4_K, Q5_K, Q6_K and IQ4_XS weights (weights-rows.h). A block has 256 inputs in 8 parts
+ * (Q6_K: 16). Each part has a scale, a whole number; in Q4_K and Q5_K also a least value, which is subtracted. The sum
+ * of a block is a whole number; the blocks are added up one after the other in single precision.
  *
- * Block after block of a group, of all lanes: the scales in half precision; Q4_K, Q5_K: those of the least values; the parts'
- * scales (struct scales); Q5_K, Q6_K: of each part the upper bits, a byte for the same input of all steps; the lower 4 bits, of
- * step k and of step k + HALF in one byte. A step is four inputs of each lane. */
+ * A group stores one block after the other, each for all lanes:
+ *   1. the blocks' scales in half precision; in Q4_K and Q5_K also the scales of the least values;
+ *   2. the scales of the parts, as `struct scales` unpacks them;
+ *   3. in Q5_K and Q6_K the upper bits of each part: a byte for the same input of all steps;
+ *   4. the lower 4 bits: steps k and k + HALF of a part in one byte.
+ * A step is four inputs of each lane. */
 #ifndef WEIGHTS_K_H
 #define WEIGHTS_K_H
 
@@ -12,7 +15,9 @@
 
 namespace weights_rows {
 
-/* Of a row: quants, then of each block the scale, and the sums of its parts: N_SUMS numbers, each times FACTOR. */
+/* A quantized row of activations: the quants, then N_SUMS sums for each block, times FACTOR, then the blocks' scales.
+ * The sums of parts serve two ends: they take PLUS in the weights back (FACTOR is -PLUS then), and in Q4_K and Q5_K
+ * they are multiplied with the parts' least values. */
 template <class SUM, int N_SUMS, int FACTOR> struct k_activations {
     int8_t *quants;
     float *scales;
@@ -71,8 +76,8 @@ template <class SUM, int N_SUMS, int FACTOR> struct k_activations {
     }
 };
 
-/* How parts, scales and quants lie, and what is added to the quants' values (PLUS). `load`: of a part, for steps k and k + HALF.
- * `scales`: unpacked, of all lanes for one part. */
+/* The parts of a format that differ: PLUS, which is added to the values of quants (weights-32.h), `pack`, `load`, which
+ * unpacks steps k and k + HALF of a part, and `scales`, which unpacks the scales of the parts for all lanes. */
 
 template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
     using block = BLOCK_TYPE;
@@ -83,7 +88,7 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
     static constexpr int SIXES_AT = LANES * 4, FIFTHS_AT = SIXES_AT + LANES * K_SCALE_SIZE,
                          QUANTS_AT = FIFTHS_AT + (HAS_FIFTH ? PARTS * LINE : 0);
 
-    /* One number of 6 bits of part i as it is in the file. */
+    /* The scale (or least value) of part i, 6 bits, from its place in the file. */
     static uint8_t six_of(const uint8_t *packed, int i, bool is_least)
     {
         const uint8_t *from = packed + (is_least ? 4 : 0);
@@ -93,7 +98,8 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
         return (packed[i + 4] >> (is_least ? 4 : 0) & 15) | (from[i - 4] >> 6) << 4;
     }
 
-    /* Where those of part i, modulo 4, lie in a line: lane after lane; of two parts together. */
+    /* Where the number of part i, modulo 4, is in a line. Scales: lane after lane. Least values: those of two parts
+     * together, since least_of multiplies two parts with one instruction (VPDPWSSD). */
     static int scale_at(int i, int lane)
     {
         return i % 4 * LANES + lane;
@@ -126,7 +132,7 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
 
     static void pack(uint8_t *to, const block &of, int lane)
     {
-        const uint8_t *both = reinterpret_cast<const uint8_t *>(&of); /* scales of the block: its first members */
+        const uint8_t *both = reinterpret_cast<const uint8_t *>(&of); /* d and dmin are its first members */
         memcpy(to + lane * 2, both, 2);
         memcpy(to + (LANES + lane) * 2, both + 2, 2);
         pack_sixes(to + SIXES_AT, of, lane);
@@ -175,7 +181,7 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
             return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i *>(of_parts + part * LANES)));
         }
 
-        /* Of parts 2 * pair and the next. */
+        /* The least values of parts 2 * pair and 2 * pair + 1. */
         __m512i least_pair(int pair) const
         {
             return _mm512_cvtepu8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i *>(least + pair * 2 * LANES)));
@@ -238,7 +244,7 @@ struct q6_k_quants {
     };
 };
 
-/* The quants say which of sixteen values. The parts' scales have 6 bits, plus 32. */
+/* The quants are indices into sixteen values. The scales of the parts are stored as 6 bits, plus 32. */
 struct iq4_xs_quants {
     using block = block_iq4_xs;
     using activations = k_activations<int32_t, 8, -128>;
@@ -306,7 +312,7 @@ template <class QUANTS> struct blocks_of_256 {
         }
     }
 
-    /* What the least values of the parts of block b add, in units of their scale. */
+    /* The sum of (least value) * (sum of the inputs) over the parts of block b, in units of the least values' scale. */
     static __m512i least_of(const typename QUANTS::scales &scales, const activations &row, int64_t b)
     {
         __m512i sum = _mm512_setzero_si512();
@@ -317,6 +323,8 @@ template <class QUANTS> struct blocks_of_256 {
         return sum;
     }
 
+    /* As blocks_of_32::multiply, with one more level: `sum` of a part, times its scale, is added to `scaled` of the
+     * block, both whole numbers; only the block's result becomes a float. */
     template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks, upcoming &next)
     {
         activations rows[ROWS];
