@@ -1,12 +1,12 @@
-/* Embeddings of the simulated model: they follow from the state after the text alone, and are the same for the same text,
- * whatever is embedded beside it. */
+/* Embeddings of the simulated model. They follow from the state after the text alone: the same text gives the same
+ * vector in any batch. */
 #include <time.h>
 
 #include "model/sim/sim_model.h"
 
 enum { TEXTS_MAX = 4 }; /* of one batch */
 
-/* False: it was given up on the way. */
+/* Takes the time that the options say, and looks at the flag every millisecond. False: the call was given up. */
 static bool rest(uint64_t us, const int32_t *given_up)
 {
     enum { SLICE_US = 1000, NS = 1000 };

@@ -1,5 +1,6 @@
-/* memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps and its
- * faults. */
+/* memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps, and the faults that
+ * tests ask for. Owner: the decode thread. Where model_llama returns an error for a call that breaks a rule, this model
+ * asserts: a caller that does so has a defect, which a test must not pass over. */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -49,7 +50,7 @@ void sim_sequence_spoil(sim_model *m, sim_sequence *s)
     s->recurrent = sim_state_wrong(&s->recurrent);
 }
 
-/* What the sequence would say next: where it has two parts, they must agree. */
+/* The state that the next logits follow from. Two parts of a sequence that disagree make a wrong state. */
 static sim_state sequence_state(sim_model *m, sim_sequence *s)
 {
     sim_state state = *sim_kept_at(m, s, s->position);
@@ -64,8 +65,8 @@ static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
     return &m->sequences[seq];
 }
 
-/* ---- cells ----
- * Copies share the cells of their leading tokens, so a cell belongs to the sequence with the lowest number that has it.
+/* ---- cells ---- Copies share the cells of their leading tokens. For counting, a cell belongs to the sequence with the
+ * lowest number that has it.
  */
 
 void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k)
@@ -83,7 +84,7 @@ uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens)
     return n_tokens + (n_tokens < o->window ? n_tokens : o->window) * o->window_cells;
 }
 
-/* Of tokens that are about to be consumed. */
+/* The cells that the tokens of this batch will take. */
 static uint64_t cells_wanted(const sim_model *m, const model_batch *b)
 {
     uint64_t n = 0;
@@ -99,7 +100,7 @@ static uint64_t cells_used(const sim_model *m)
     uint32_t n_seq = m->base.info.n_seq;
     uint64_t used = 0;
     for (uint32_t seq = 0; seq < n_seq; seq++) {
-        uint32_t n_lower = 0; /* leading tokens whose cells belong to a lower one */
+        uint32_t n_lower = 0; /* leading tokens whose cells belong to a sequence with a lower number */
         for (uint32_t i = 0; i < seq; i++) {
             uint32_t shared = m->shared[seq * n_seq + i];
             n_lower = shared > n_lower ? shared : n_lower;
@@ -111,7 +112,7 @@ static uint64_t cells_used(const sim_model *m)
 
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
-    uint64_t used_most = n_more; /* as if nothing were shared: enough to know, almost always */
+    uint64_t used_most = n_more; /* as if nothing were shared: this cheap bound nearly always suffices */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }
@@ -164,7 +165,7 @@ bool sim_rewind(model *base, uint16_t seq, uint32_t k)
     sim_shared_cut(m, seq, k);
     s->position = k; /* a hybrid's recurrent part stays where it is, and no longer agrees */
     if (!is_exact && !is_hybrid(m)) {
-        sim_sequence_spoil(m, s); /* what lies in the ring is the state after other tokens */
+        sim_sequence_spoil(m, s); /* the ring holds the state after other tokens there */
     }
     return is_exact;
 }
@@ -190,7 +191,7 @@ static bool token_is_valid(sim_model *m, const model_batch *b, uint32_t i)
         s->seen_call = m->n_calls;
         s->seen_next = s->position;
     } else if (b->seqs[i - 1] != b->seqs[i]) {
-        return false; /* its tokens do not stand together */
+        return false; /* the tokens of a sequence must be consecutive */
     }
     if (b->positions[i] < 0 || (uint32_t)b->positions[i] != s->seen_next || s->seen_next >= m->base.info.n_ctx) {
         return false;
@@ -199,7 +200,7 @@ static bool token_is_valid(sim_model *m, const model_batch *b, uint32_t i)
     return true;
 }
 
-/* The rules of model_batch. */
+/* Checks the rules of model_batch. */
 static bool batch_is_valid(sim_model *m, const model_batch *b)
 {
     if (m->options.memory == LLM_MEMORY_NONE || b->n == 0 || b->n > m->base.info.n_batch) {
@@ -217,6 +218,7 @@ static bool batch_is_valid(sim_model *m, const model_batch *b)
 
 /* ---- decode: faults ---- */
 
+/* Whether this call must fail; counts it if it is one that fail_at and fail_every count. */
 static bool fault_is_due(sim_model *m)
 {
     const sim_options *o = &m->options;
@@ -247,6 +249,8 @@ static void spoil(sim_model *m, bool all)
     }
 }
 
+/* What each fail_kind leaves behind (sim_model.h), which is worse than an error code: a caller that ignores the code
+ * gets a wrong state. */
 static model_result fault(sim_model *m, const model_batch *b)
 {
     switch (m->options.fail_kind) {
@@ -266,7 +270,7 @@ static model_result fault(sim_model *m, const model_batch *b)
 
 /* ---- decode ---- */
 
-/* The moment before which the call may not return. */
+/* The time before which the call may not return. */
 static struct timespec deadline_of(const sim_model *m, const model_batch *b)
 {
     uint64_t n_without_output = 0;
@@ -293,7 +297,7 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-/* False: it was stopped on the way. */
+/* Waits for the deadline and asks stop() every millisecond. False: the call was given up. */
 static bool take_time(const sim_model *m, const model_batch *b, const struct timespec *deadline)
 {
     enum { SLICE_NS = 1000000, SECOND_NS = 1000000000 };

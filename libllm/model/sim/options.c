@@ -1,4 +1,4 @@
-/* options.c: "CLASS[,option=value...]" to sim_options. */
+/* options.c: reads "CLASS[,option=value...]" into sim_options. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ enum { N_OPTION_ROWS = sizeof option_rows / sizeof option_rows[0] };
 static const char *const fail_kinds[] = {"batch", "all", "cells", "half"};
 enum { N_FAIL_KINDS = sizeof fail_kinds / sizeof fail_kinds[0] };
 
-/* A stretch of the text. */
+/* A part of the text, without a NUL at its end. */
 typedef struct part {
     const char *at;
     size_t n;
@@ -46,7 +46,7 @@ static bool part_is(part p, const char *word)
     return strlen(word) == p.n && memcmp(p.at, word, p.n) == 0;
 }
 
-/* Cuts what stands before the first `mark` off *rest; without one, everything, and *rest is NULL. */
+/* Takes the text before the first `mark` off *rest; without a mark, all of it, and *rest becomes NULL. */
 static part part_take(const char **rest, char mark)
 {
     const char *end = strchrnul(*rest, mark);
@@ -55,7 +55,7 @@ static part part_take(const char **rest, char mark)
     return p;
 }
 
-/* Digits only, at most max; false otherwise. */
+/* Reads digits as a number of at most max. False: anything else. */
 static bool number_read(part p, uint64_t max, uint64_t *out)
 {
     uint64_t number = 0;
@@ -146,7 +146,7 @@ static int class_read(part name, llm_memory *out, char *error, size_t error_byte
     return LLM_INVALID;
 }
 
-/* Options that only mean something together. */
+/* Checks options that depend on each other, and sets defaults that depend on others. */
 static int combination_check(sim_options *o, char *error, size_t error_bytes)
 {
     if (o->window != SIM_UNSET && o->memory != LLM_MEMORY_WINDOW) {

@@ -1,4 +1,5 @@
-/* Triggers are found by the automaton of Aho and Corasick (1975): one look per byte, and its state is a number. */
+/* Triggers are found by the automaton of Aho and Corasick (1975): one table look-up for each byte of text, and its
+ * state is a number, which a saved state can hold. */
 #include "model/sim/script.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ struct sim_script {
     uint32_t n_replies;
     uint16_t (*next)[256]; /* of each node, for each byte; 0 is the root */
     uint16_t *ends;        /* the reply whose trigger ends at the node, counted from 1; 0: none */
-    uint16_t *parents;     /* while it is built: the longest other beginning that the node ends with */
+    uint16_t *parents;     /* only while building: the longest shorter beginning that the text ends with */
     uint32_t n_nodes;
 };
 
@@ -102,7 +103,7 @@ static int entries_read(sim_script *s, const char *path, char *error, size_t err
     return s->n_replies > 0 ? LLM_OK : refuse(error, error_bytes, path, "has no line that begins with \"? \"");
 }
 
-/* Breadth first, so that what a node falls back to is complete before the node is. */
+/* Fills the missing transitions breadth first, since a node copies those of the shorter node that it falls back to. */
 static void automaton_build(sim_script *s, uint16_t *queue)
 {
     size_t n_queued = 0;
@@ -184,11 +185,13 @@ bool sim_cue_is_valid(const sim_script *s, const sim_cue *c)
     return c->node < s->n_nodes && c->reply <= s->n_replies && c->n_said <= s->replies[c->reply - 1].n;
 }
 
+/* Whether the reply has these bytes at `from`. */
 static bool goes_on(const reply *r, size_t from, const char *bytes, size_t n)
 {
     return n <= r->n - from && memcmp(r->text + from, bytes, n) == 0;
 }
 
+/* Bytes that are not the next ones of the reply may be its beginning again, as in the prompt of a later turn. */
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n)
 {
     if (c->reply != 0) {

@@ -2,26 +2,27 @@
  *
  *   sim:CLASS[,option=value...]       CLASS is dense, window, recurrent or hybrid; or none
  *
- * What it is for: every promise about sessions can be tested in milliseconds, because the state of a sequence is a hash
- * chain over exactly the tokens it consumed, the logits follow from the state alone, and any state that is not what the
- * tokens say shows: the token " WRONG-STATE" wins from then on, and the rest of the text is different too.
+ * With it every promise about sessions can be tested in milliseconds. The state of a sequence is a hash chain over
+ * exactly the tokens that it consumed, and the logits follow from the state alone. A state that does not belong to its
+ * tokens shows at once: the token " WRONG-STATE" wins from then on, and the rest of the text is different, too.
  *
- * Memory, by class (what llama.cpp does with such models):
- *   dense      the state after every token is kept: any rewind is exact
- *   window     the states after the last `window` tokens are kept: rewinds within them are exact
- *   recurrent  one state: no rewind
+ * Memory, by class (as llama.cpp has it for such models):
+ *   dense      the state after every token is kept: truncating is always exact
+ *   window     the states after the last `window` tokens are kept: truncating within them is exact
+ *   recurrent  one state: no truncating
  *   hybrid     a dense part and a recurrent part; they must agree
- *   none       none: no decode call is valid, and there is no chat template; it embeds
- * A rewind that the class cannot do exactly answers false and leaves a wrong state.
+ *   none       none: no decode call is valid, and there is no chat template; the model only embeds
+ * Truncating where the class cannot do it exactly returns false and leaves a wrong state.
  *
- * Saved states, by class (again what llama.cpp does):
+ * Saved states, by class (again as in llama.cpp):
  *   full        stands alone
  *   checkpoint  dense and recurrent: the same as full. window: the states after the last `window` tokens; hybrid: the
- *               recurrent part. These two need a sequence whose attention holds the tokens they were taken over, and
- *               was not spoiled behind them; on any other the state is wrong.
- * A saved state says nothing about its tokens: that of another prefix is loaded like any. Only what is not such a state
- * (mark, class, kind, token count, length) is refused.
- * A copy shares its cells with the source until one of them is cut or cleared; in the exact configuration it has its own.
+ *               recurrent part. These two need a sequence whose attention holds the same tokens, and was not spoiled
+ *               after them; on any other sequence the state is wrong.
+ * A saved state does not say which tokens it belongs to: the state of another prefix is loaded like any. Bytes that are
+ * no such state (by mark, class, kind, token count, length) are refused.
+ * A copy shares its cells with the source until one of them is truncated or cleared; in the exact configuration it has
+ * its own.
  *
  * Text: 256 byte tokens, three control tokens (<|endoftext|>, <|im_start|>, <|im_end|>) and common English pieces;
  * encoding takes the longest piece at each place and is exactly reversible for any bytes. No BOS; <|im_end|> is EOS. A
@@ -30,23 +31,23 @@
  *
  * Options (integers; anything else is refused):
  *   ctx=N        training context in tokens, 1..1048576 (4096)
- *   cells=N      KV cells shared by all sequences, 1..4294967294 (room for every sequence, within the budget; recurrent: no
- *                limit)
+ *   cells=N      KV cells shared by all sequences, 1..4294967294 (room for every sequence, within the budget;
+ *                recurrent: no limit)
  *   window=N     tokens a sliding window keeps, 1..1048576 (64); sim:window only
  *   window_cells=N
- *                cells that each of a sequence's first `window` tokens takes beside its own, for the window of its last
- *                ones, 0..64 (0); sim:window only. With it copies have their own
+ *                cells that each of a sequence's first `window` tokens takes in addition to its own, as a window's
+ *                layers do, 0..64 (0); sim:window only. Copies then have their own cells
  *   batch=N      most tokens of one decode call, 1..65536 (what the caller asks for, else 512)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
- *   layout=N     as if states were laid out in another way in memory: saved ones are of no use to other N, 0..255 (0)
- *   script=FILE  what it says to what (script.h): its answers then have a meaning; no comma in the path (none)
+ *   layout=N     stands for the layout of states in memory: states saved with another N cannot be loaded, 0..255 (0)
+ *   script=FILE  a file of triggers and replies (script.h); no comma in the path (none)
  *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
  *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
  *   token_us=N   ... and this much longer for each token without output, 0..1000000 (0)
  *   embed=N      numbers of an embedding, 0..4096; 0: it makes none (0). A batch of texts takes step_us,
  *                and token_us for each token
- *   fim=N        1: the control tokens mark what is before, behind and in the middle of a text to fill in, in the order
- *                above, 0..1 (0)
+ *   fim=N        1: the control tokens are the marks of fill-in-the-middle: prefix, suffix, middle, in the order above,
+ *                0..1 (0)
  *   fail_at=N    the N-th decode call fails, counted from 1 (none)
  *   fail_every=N every N-th decode call fails (none)
  *   fail_seq=S   only calls with tokens of sequence S count for the two above; alone: all of them fail
@@ -74,7 +75,8 @@ typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_F
 
 #define SIM_UNSET UINT64_MAX
 
-enum { SIM_TOKEN_BYTES = 64 }; /* what a token takes of the budget (kv_bytes_max); of one that keeps none, a sequence */
+/* Of the budget (kv_bytes_max), for each token; for each sequence of a recurrent model. */
+enum { SIM_TOKEN_BYTES = 64 };
 
 typedef struct sim_options {
     llm_memory memory;
@@ -89,14 +91,14 @@ int sim_options_read(const char *text, sim_options *out, char *error, size_t err
 
 /* ---- what tokens do: state.c ---- */
 
-/* What a prefix of tokens does to the model. Equal prefixes give equal states, whatever the class. */
+/* The state after a prefix of tokens. Equal prefixes give equal states, whatever the class. */
 typedef struct sim_state {
     uint64_t hash;
     uint32_t n_since_control; /* tokens since the last control token: how far the turn is */
     uint8_t character[3];     /* bytes of a UTF-8 character that is not complete yet */
     uint8_t n_character;
     uint8_t n_missing; /* bytes that it still needs */
-    bool is_wrong;     /* not what any tokens say */
+    bool is_wrong;     /* the state after no tokens whatever */
     sim_cue cue;       /* all zero without a script */
 } sim_state;
 
@@ -110,12 +112,12 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
 
 /* ---- memory and decode: memory.c ---- */
 
-/* All that one sequence is. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. Two classes
- * have an attention part beside the part that a checkpoint saves: a hybrid's is `kept`, a window's is `attention`. */
+/* One sequence. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. Two classes have an
+ * attention part in addition to the part that a checkpoint saves: a hybrid's is `kept`, a window's is `attention`. */
 typedef struct sim_sequence {
-    uint32_t position; /* tokens in the attention part; of the only part, where there is one */
+    uint32_t position; /* tokens in the attention part, or in the only part */
     uint32_t oldest;   /* smallest k whose state is still kept */
-    uint32_t sound;    /* smallest k behind which nothing was spoiled: checkpoints attach there and later */
+    uint32_t sound;    /* smallest k after which nothing was spoiled: a checkpoint of at least k tokens can be loaded */
     sim_state *kept;
     uint64_t *attention; /* window only: the hash after each count of tokens */
     sim_state recurrent; /* hybrid only */
@@ -161,15 +163,15 @@ uint32_t sim_position(const model *m, uint16_t seq);
 uint64_t sim_used_bytes(const model *m);
 uint64_t sim_sequence_bytes(const model *m, uint32_t n_tokens);
 
-/* For saved.c. The state after k tokens; where it is kept, whatever lies there. */
+/* For saved.c. The place in the ring of the state after k tokens; it may hold another state. */
 static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, uint32_t k)
 {
     return &s->kept[k % m->n_kept];
 }
 
-void sim_sequence_spoil(sim_model *m, sim_sequence *s); /* wrong for good: nothing that is appended or cut mends it */
-void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k);    /* it shares no cells behind its first k tokens */
-uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens); /* of one sequence that shares none */
+void sim_sequence_spoil(sim_model *m, sim_sequence *s);         /* makes it wrong until it is cleared or loaded */
+void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k);    /* it shares no cells after its first k tokens */
+uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens); /* cells of one sequence that shares none */
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
 
 /* ---- copies and saved states: saved.c ---- */
@@ -207,6 +209,6 @@ void sim_text_open(void);
 int64_t sim_tokenize(const model *m, const char *text, size_t n_bytes, bool add_special, bool parse_special,
                      int32_t *out, size_t n_out);
 int32_t sim_piece(const model *m, int32_t token, bool special, char *out, size_t n_out);
-int32_t sim_longest_piece(const char *text, size_t n, size_t *n_used); /* at its start; n > 0 */
+int32_t sim_longest_piece(const char *text, size_t n, size_t *n_used); /* the longest token at its start; n > 0 */
 
 #endif

@@ -1,4 +1,4 @@
-/* state.c: what tokens do to a state, and what a state says comes next. Pure. */
+/* state.c: how a token changes a state, and which logits follow from a state. Pure. */
 #include <string.h>
 
 #include "model/sim/sim_model.h"
@@ -16,7 +16,8 @@ sim_state sim_state_empty(void)
     return (sim_state){.hash = UINT64_C(0x6c6c6d642073696d)};
 }
 
-/* Follows the bytes of a character. Only byte tokens can leave one incomplete: the pieces are whole. */
+/* Follows the bytes of a UTF-8 character, so that the model's answers are valid UTF-8. Only byte tokens can leave a
+ * character incomplete: the pieces are whole. */
 static void follow_character(sim_state *s, int32_t token)
 {
     uint8_t byte = (uint8_t)token;
@@ -78,7 +79,7 @@ enum {
     RUNNERS_UP = 4,
 };
 
-/* Out of 256 tokens, about how many are a punctuation mark, and how many begin one of these characters. */
+/* Of 256 tokens, about so many are punctuation marks, and about so many begin one of these characters. */
 enum { PUNCTUATION_SHARE = 24, CHARACTER_SHARE = 10 };
 
 static const char punctuation[] = ".,.,.!?\n";
@@ -87,7 +88,8 @@ static const char *const characters[] = {"\xc3\xa9",     "\xc3\xbc",         "\x
                                          "\xe2\x9c\x93", "\xf0\x9f\x99\x82", "\xf0\x9f\x8e\x89"};
 enum { N_CHARACTERS = sizeof characters / sizeof characters[0] };
 
-/* The byte that continues an incomplete character: of one of ours if it can be one, else any that is valid UTF-8. */
+/* The byte that continues an incomplete character: that of one of `characters` if it may become one, else any valid
+ * byte. */
 static int32_t continuation(const sim_state *s)
 {
     for (uint64_t i = 0; i < N_CHARACTERS; i++) {
@@ -99,7 +101,7 @@ static int32_t continuation(const sim_state *s)
     if (s->n_character > 1) {
         return 0x80 + (int32_t)(s->hash % 64);
     }
-    switch (s->character[0]) { /* where not every second byte is valid */
+    switch (s->character[0]) { /* after these first bytes only some second bytes are valid */
     case 0xe0: return 0xa0 + (int32_t)(s->hash % 32);
     case 0xf0: return 0x90 + (int32_t)(s->hash % 48);
     case 0xed: return 0x80 + (int32_t)(s->hash % 32);
@@ -138,7 +140,8 @@ static int32_t winner(const sim_state *s, uint64_t length)
     return turn_is_over(s, length) ? SIM_TOKEN_TURN_END : ordinary(mix(s->hash));
 }
 
-/* A reply is said whatever the temperature; where its longest piece is ruled out, its next byte is next. */
+/* The logits of a script's reply are so far above the others that it is generated at any temperature. If a constraint
+ * excludes the longest piece, the byte token is the next best. */
 static bool script_logits(const sim_script *script, const sim_state *s, float *out)
 {
     size_t n = 0, n_used;

@@ -36,7 +36,7 @@ static const char *const words[] = {
 };
 enum { N_WORDS = sizeof words / sizeof words[0] };
 
-/* What only the encoder finds. */
+/* Pieces that the encoder finds in texts, and the model never writes. */
 static const char *const fragments[] = {
     "ing",    "ed",   "er",    "ly",    "tion",  "ment",    "ness", "able",   "al",       "est",     "ous",
     "ive",    "The",  "This",  "That",  "There", "It",      "In",   "What",   "When",     "How",     "Why",
@@ -106,7 +106,7 @@ enum { TRIE_NODES_MAX = 4096 };
 typedef struct trie_node {
     uint16_t child; /* first child, 0: none */
     uint16_t next;  /* next sibling, 0: none */
-    int16_t token;  /* that ends here, -1: none */
+    int16_t token;  /* the token that ends here, -1: none */
     uint8_t byte;
 } trie_node;
 
