@@ -24,6 +24,7 @@ int model_open(const char *name, const model_options *options, model **out, char
     return model_llama_open(&own, out, error, error_bytes);
 }
 
+/* The values that mean "not stated", by type. A seed of 0 is a seed, so that UINT64_MAX stands for none. */
 #define UNSTATED_float NAN
 #define UNSTATED_int32_t (-1)
 #define UNSTATED_uint64_t 0

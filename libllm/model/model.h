@@ -1,11 +1,11 @@
-/* model.h: the door to a model. Two implementations stand behind it: model_llama (llama.cpp) and model_sim (a
- * deterministic simulation with the same memory rules). Nothing else in libllm knows which one runs.
+/* model.h: the interface to a model. It has two implementations: model_llama (llama.cpp) and model_sim (a deterministic
+ * simulation with the same memory rules). Nothing else in libllm knows which one runs.
  *
- * A model holds up to info.n_seq sequences. What a sequence has consumed is the caller's business (session.c keeps
- * the tokens); the model keeps only the state. Positions are counts: position(seq) == number of tokens consumed.
+ * A model holds up to info.n_seq sequences. It keeps only their state; the tokens that a sequence has consumed are kept
+ * by the caller (session.c). Positions are counts: position(seq) == number of tokens consumed.
  *
- * Threads: everything that touches sequences belongs to one thread (the decode thread).
- * The text operations (tokenize, piece, is_end) read immutable tables and may run on any thread.
+ * Threads: everything that touches sequences belongs to one thread (the decode thread). The text operations (tokenize,
+ * piece, is_end) read immutable tables and may run on any thread.
  */
 #ifndef LLM_MODEL_H
 #define LLM_MODEL_H
@@ -22,34 +22,37 @@ extern "C" {
 
 typedef struct model model;
 
-enum { MODEL_OUTPUTS_BESIDE = 16 };        /* each takes a row of the vocabulary's size in the model's memory */
-enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* the shared segment has room for so many tokens of each place */
+/* Logits of one decode call beyond one for each sequence, for prompts whose log probabilities are requested. Each takes
+ * a row of the vocabulary's size in the model's memory. */
+enum { MODEL_OUTPUTS_BESIDE = 16 };
+enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* the session table has room for so many tokens of each entry */
 enum { MODEL_PIECE_BYTES_MAX = 1024 };     /* most bytes of one token's text; a model with a longer one is refused */
 
 typedef struct model_options {
     const char *path;          /* what follows "sim:" for the simulated model */
     const char *chat_template; /* replaces the model's own, or NULL */
-    uint32_t n_ctx;            /* tokens per sequence; 0: what the model was trained for and the budget pays for */
+    uint32_t n_ctx;            /* tokens per sequence; 0: the length of its training, as far as the budget allows */
     uint32_t n_seq;
     uint32_t n_batch;      /* most tokens of one decode call */
-    uint64_t kv_bytes_max; /* most that the sequences' tokens may take; 0: a fraction of free memory */
-    int32_t n_threads;     /* 0: by measurement */
+    uint64_t kv_bytes_max; /* most bytes that the sequences' tokens may take; 0: a fraction of free memory */
+    int32_t n_threads;     /* 0: the model measures at opening how many are fastest */
     int32_t n_gpu_layers;
     bool exact;
     bool allow_oversize;
     const char *crash_notice; /* see llm_engine_options */
 } model_options;
 
-/* What a saved state holds. */
+/* The two kinds of saved states. */
 typedef enum model_state_kind {
-    MODEL_STATE_FULL, /* everything: stands alone */
-    MODEL_STATE_CHECKPOINT, /* what a cut cannot bring back: the running state, the sliding window. See model_checkpoint_kind */
+    MODEL_STATE_FULL, /* all of a sequence: stands alone */
+    /* Only what truncating cannot bring back: the running state, the sliding window. See model_checkpoint_kind. */
+    MODEL_STATE_CHECKPOINT,
 } model_state_kind;
 
-/* What MODEL_STATE_CHECKPOINT is worth. */
+/* What a MODEL_STATE_CHECKPOINT of this model holds, and needs. */
 typedef enum model_checkpoint_kind {
-    MODEL_CHECKPOINT_NONE,     /* not needed: any prefix can be cut to (dense) */
-    MODEL_CHECKPOINT_ATTACHED, /* small; needs a sequence whose attention still holds the same prefix (window, hybrid) */
+    MODEL_CHECKPOINT_NONE,     /* not needed: a sequence can be truncated anywhere (dense) */
+    MODEL_CHECKPOINT_ATTACHED, /* small; needs a sequence whose attention holds the same prefix (window, hybrid) */
     MODEL_CHECKPOINT_WHOLE,    /* the same as MODEL_STATE_FULL (recurrent) */
 } model_checkpoint_kind;
 
@@ -60,35 +63,36 @@ typedef struct model_info {
     uint32_t n_seq;
     uint32_t n_outputs_max; /* logits of one decode call: one for each sequence, and MODEL_OUTPUTS_BESIDE more */
     model_checkpoint_kind checkpoint;
-    bool is_on_gpu;       /* some of it: prompts are read there */
+    bool is_on_gpu;       /* at least some layers: prompts are prefilled there */
     bool shares_cells;    /* a copied sequence costs no cells until it grows */
     bool mixed_calls;     /* one call may hold decode and prefill tokens at no extra cost */
     uint32_t n_stoppable; /* sequences of a call that can be given up, at most: model_batch.stop; 0: none can */
-    uint8_t identity[16]; /* the model's file alone: whatever the options, its tokens mean the same */
-    uint8_t geometry[16]; /* what the bytes of a saved state depend on beside the model: see state_load */
+    uint8_t identity[16]; /* of the model's file alone: with all options its tokens mean the same */
+    uint8_t geometry[16]; /* of all else that the bytes of a saved state depend on: see state_load */
 } model_info;
 
-/* Tokens of one decode call. Tokens of one sequence are consecutive and in order, and start at its position. The sequences
- * may be any, in any order. */
+/* Tokens of one decode call. Tokens of one sequence are consecutive and in order, and start at its position. The
+ * sequences may be any, in any order. */
 typedef struct model_batch {
     uint32_t n;
     const int32_t *tokens;
     const int32_t *positions;
     const uint16_t *seqs;
-    const uint8_t *outputs;      /* 1: logits wanted after this token; at most info.n_outputs_max in all */
-    bool (*stop)(void *context); /* NULL, or asked often during the call, unless that is short: true gives it up; see
-                                   * info.n_stoppable */
+    const uint8_t *outputs; /* 1: logits are requested after this token; at most info.n_outputs_max in all */
+    /* NULL, or called often during the call, unless that is short: true gives the call up (see info.n_stoppable). So a
+     * cancel need not wait for the end of a long prefill. */
+    bool (*stop)(void *context);
     void *stop_context;
 } model_batch;
 
-/* What a decode call did. */
+/* The outcome of a decode call, and the state that it leaves. */
 typedef enum model_result {
     MODEL_OK,           /* all tokens consumed */
     MODEL_NO_CELLS,     /* no room in the KV cache, or its budget is used up; nothing changed */
-    MODEL_STOPPED,      /* given up as asked; nothing changed */
+    MODEL_STOPPED,      /* given up because stop() said so; nothing changed */
     MODEL_INVALID,      /* the batch breaks a rule (ids, positions, sizes); nothing changed */
-    MODEL_FAILED_BATCH, /* state of the sequences in the batch is not trusted; others are unharmed */
-    MODEL_FAILED_ALL,   /* state of every sequence is not trusted */
+    MODEL_FAILED_BATCH, /* the state of the sequences in the batch is invalid; others are unharmed */
+    MODEL_FAILED_ALL,   /* the state of every sequence is invalid */
 } model_result;
 
 typedef struct model_ops {
@@ -98,26 +102,28 @@ typedef struct model_ops {
 
     model_result (*decode)(model *m, const model_batch *batch);
 
-    /* Logits wanted at batch index i of the last decode call that returned MODEL_OK: n_vocab floats, valid until the
-     * next decode call or the close, whatever is rewound or cleared meanwhile. NULL if none were asked for there. The
-     * caller may modify them in place. */
+    /* Logits after the token at batch index i of the last decode call, if that returned MODEL_OK: n_vocab floats, valid
+     * until the next decode call or the close, whatever is truncated or cleared meanwhile. NULL if none were requested
+     * there. The caller may modify them in place. */
     float *(*logits)(model *m, uint32_t i);
 
-    /* Smallest k > 0 such that the sequence, at `position`, can be cut back to k tokens exactly: 1 for dense memory,
-     * `position` itself (no cut) for recurrent and hybrid, in between while a sliding window still covers it. */
+    /* Smallest k > 0 to which the sequence, at `position`, can be truncated exactly: 1 for dense memory, `position`
+     * itself (not at all) for recurrent and hybrid, in between as long as a sliding window covers it. */
     uint32_t (*rewind_floor)(const model *m, uint16_t seq);
 
-    /* Cuts the sequence back to its first k tokens, 0 < k <= position, k >= rewind_floor. False: refused, and the
-     * state is not trusted any more (the caller marks the session torn). */
+    /* Truncates the sequence to its first k tokens, 0 < k <= position, k >= rewind_floor. False: refused, and the state
+     * is invalid (the caller marks the session). */
     bool (*rewind)(model *m, uint16_t seq, uint32_t k);
 
-    void (*clear)(model *m, uint16_t seq);              /* always succeeds; also heals a sequence that is not trusted */
-    uint32_t (*position)(const model *m, uint16_t seq); /* tokens consumed, as the model's memory sees it */
-    uint64_t (*used_bytes)(const model *m);             /* what all sequences take, of info.state_bytes */
-    /* What one of n_tokens takes of that and shares with none. Those of all add up, but for rounding. */
+    void (*clear)(model *m, uint16_t seq);              /* always succeeds; makes an invalid sequence usable again */
+    uint32_t (*position)(const model *m, uint16_t seq); /* tokens consumed, as the model's memory counts them */
+    uint64_t (*used_bytes)(const model *m);             /* bytes that all sequences take, of info.state_bytes */
+    /* Bytes that a sequence of n_tokens takes of that and shares with no other. But for rounding, those of all
+     * sequences add up to used_bytes. */
     uint64_t (*sequence_bytes)(const model *m, uint32_t n_tokens);
 
-    /* ---- state: owner thread, between decode calls. A state is meaningful only to a model of the same identity and geometry. ---- */
+    /* ---- state: owner thread, between decode calls. Only a model of the same identity and geometry may load it
+     * ---- */
 
     /* Makes dst, which is empty, an exact copy of src. False: refused, dst is empty. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
@@ -125,16 +131,17 @@ typedef struct model_ops {
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);
     /* Bytes written, 0 on failure. */
     size_t (*state_save)(model *m, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes);
-    /* FULL: the sequence, whatever it holds, becomes the saved one of k tokens. CHECKPOINT: the sequence's attention
-     * holds the same first k tokens and perhaps more (for WHOLE models: holds anything); it becomes the saved one.
-     * MODEL_OK; MODEL_NO_CELLS or MODEL_INVALID (not such a state): the sequence is empty then. */
+    /* FULL: the sequence, whatever it holds, becomes the saved one of k tokens. CHECKPOINT: the caller warrants that
+     * the sequence's attention holds the same first k tokens, and perhaps more (for WHOLE models it may hold anything);
+     * the sequence becomes the saved one. MODEL_OK; MODEL_NO_CELLS, or MODEL_INVALID if the bytes are no such state:
+     * then the sequence is empty. */
     model_result (*state_load)(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                                size_t n_bytes);
 
     /* ---- embeddings: any thread; one call works at a time ---- */
 
-    /* See llm_embed, which has checked everything. The vectors are as the model makes them. Models without embeddings
-     * (info.n_embedding 0) are not asked. */
+    /* See llm_embed, which has checked its arguments. The vectors are not normalized. Not called for models without
+     * embeddings (info.n_embedding 0). */
     int (*embed)(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, const int32_t *given_up,
                  float *out, uint32_t *n_done);
 
@@ -154,7 +161,8 @@ typedef struct model_ops {
     const char *(*tool_template)(const model *m);      /* Jinja source only for conversations with tools, or NULL */
 } model_ops;
 
-/* Whoever waits for an embedding has given it up: see llm_embed. */
+/* Whether the caller of llm_embed has given the embedding up. It sets the flag in another thread; a relaxed load is
+ * enough, since no other memory is read because of it. */
 static inline bool model_embedding_is_given_up(const int32_t *given_up)
 {
     return given_up != NULL && __atomic_load_n(given_up, __ATOMIC_RELAXED) != 0;
@@ -169,7 +177,7 @@ struct model {
  * LLM_NO_MEMORY with `error` filled. */
 int model_open(const char *name, const model_options *options, model **out, char *error, size_t error_bytes);
 
-/* A recommendation that states nothing. */
+/* A recommendation in which every parameter is unstated. */
 llm_sampling model_sampling_unstated(void);
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes);

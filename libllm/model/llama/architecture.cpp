@@ -1,4 +1,4 @@
-/* What a model's architecture says before its weights are read: whether llmd can serve it at all. A file of hundreds of
+/* Decides by its architecture whether a model is supported, before its weights are read: a file of hundreds of
  * gigabytes is refused at once, not after minutes of loading. */
 #include <algorithm>
 #include <cstring>
@@ -10,16 +10,18 @@ namespace {
 
 struct special {
     const char *architecture; /* general.architecture of the file */
-    const char *models;       /* as people call them */
+    const char *models;       /* the name that people know */
     const char *memory;       /* the class that llama_model::create_memory makes for it */
     bool is_tested;           /* on a tiny model, warm against cold */
-    bool needs_streams;       /* it attends otherwise, and worse, where sequences share one pool of cells */
+    bool needs_streams;       /* in one pool of cells it attends to all tokens, which it was not trained for */
 };
 
-/* Architectures whose memory is of another class than the five that all others have. Each class has its own rules for what a
- * sequence may be cut to, copied to, and what its saved state holds; and each must give pages back
- * (llama_memory_i::seq_trim). A class whose rules no tiny model tests would serve wrong text, or memory that grows without
- * end, so its architectures are refused. tests/test_memory_kinds.py compares this table with llama.cpp's source. */
+/* Architectures whose memory is of another class than the five that all others have. Each class has its own rules for
+ * truncating and copying a sequence, and for the contents of its saved state; and each must give pages back
+ * (llama_memory_i::seq_trim). If no tiny model tests a class, its models would load and answer, but after a truncation
+ * the text might be wrong, or the process might outgrow --kv-memory. Such architectures are refused.
+ * tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails when a new class, or a new
+ * architecture with one of these, arrives. */
 constexpr special SPECIAL[] = {
     {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
     {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},

@@ -1,3 +1,6 @@
+/* ggml calls on_failed_assertion() before it aborts. If that throws, the exception unwinds through llama.cpp's frames
+ * to model_llama_open, or to the step. Which thread may throw is a thread-local flag: in any other thread, one of the
+ * pool for example, nobody would catch the exception, and the process would end without the assertion's text. */
 #include "model/llama/crash.h"
 
 #include <ggml.h>
@@ -22,14 +25,14 @@ thread_local bool is_opening, is_stepping;
 const char *crash_notice; /* written before the handlers are there, read by them */
 size_t n_notice;
 
-/* "/path/file.cpp:12: GGML_ASSERT(a == b) failed" without the place, which tells a user nothing. */
+/* "/path/file.cpp:12: GGML_ASSERT(a == b) failed" without file and line, which mean nothing to a user. */
 std::string without_place(const char *message)
 {
     const char *colon = strstr(message, ": ");
     return colon == nullptr ? message : colon + 2;
 }
 
-/* What a driver has said, if that is what the assertion is about. */
+/* The driver's own error, which was logged before, if the assertion says only "CUDA error"; else "". */
 std::string device_error_of(const char *message)
 {
     const std::string said = without_place(message);
@@ -42,7 +45,7 @@ bool is_about_memory(const std::string &device_error)
            device_error.find("allocation failed") != std::string::npos; /* cuBLAS */
 }
 
-/* llama.cpp calls it and aborts when it returns. */
+/* Called by ggml in the thread whose assertion failed; when it returns, ggml aborts. */
 void on_failed_assertion(const char *message)
 {
     const std::string device_error = device_error_of(message);
@@ -57,7 +60,7 @@ void on_failed_assertion(const char *message)
     last_words_say(device_error.empty() ? message : device_error.c_str());
 }
 
-/* Only what a signal handler may do. */
+/* A signal handler: it may only call what is async-signal-safe, so no snprintf, no log, no exit(). */
 void on_crash(int)
 {
     ssize_t ignored = write(STDERR_FILENO, crash_notice, n_notice);
@@ -71,7 +74,7 @@ void on_crash(int)
 struct model_llama_opening::handlers {
     struct sigaction actions[N_SIGNALS];
     stack_t stack;
-    std::vector<char> bytes; /* the crash may be a stack that is full */
+    std::vector<char> bytes; /* of the stack that handlers run on: the crash may be an overflow of the thread's own */
 };
 
 void model_llama_crash_init()

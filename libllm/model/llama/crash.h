@@ -1,7 +1,15 @@
-/* crash.h: what becomes of llama.cpp's failed assertions and crashes. While a thread opens a model, an assertion
- * is an exception there and the model is refused: most of them are about what the file says. In a step, one that is about a
- * device without free memory is an exception; any other ends the process, since nobody knows what it has left. A crash
- * cannot be undone; where the caller wants it, it ends the process with a sentence instead of a debugger. */
+/* crash.h: turns llama.cpp's failed assertions into errors where that is safe, and crashes into a last sentence.
+ * llama.cpp calls abort() when an assertion fails, so a bad file would end a process that serves others.
+ *
+ *   while a thread opens a model   an assertion is an exception in that thread, and the model is refused: nearly all
+ *                                  such assertions are about the contents of the file
+ *   in a step                      an assertion about a device without free memory is an exception: the step fails. Any
+ *                                  other ends the process: nobody knows what a half-done step has left in the memory
+ *                                  that other sessions use
+ *   anywhere else                  it ends the process; the log names the step that was going on (machine/last_words.h)
+ *
+ * A crash (a signal) cannot be undone. If the caller gives a notice, it ends the process with that sentence and status
+ * 1, instead of a core dump without a word. */
 #ifndef LLM_MODEL_LLAMA_CRASH_H
 #define LLM_MODEL_LLAMA_CRASH_H
 
@@ -9,11 +17,12 @@
 
 void model_llama_crash_init(); /* once per process, before anything of llama.cpp runs */
 
-/* As long as it lives, its thread opens a model. One at a time. */
+/* As long as it lives, its thread opens a model. One at a time with a notice, since signal handlers belong to the
+ * process. */
 class model_llama_opening {
   public:
-    /* `notice`: written to stderr before the process ends with status 1 when any thread crashes; NULL: crashes stay what
-     * they are. Must outlive this. */
+    /* `notice`: written to stderr before the process ends with status 1, if any thread crashes; NULL: signals keep
+     * their handlers. The text must outlive this object. */
     explicit model_llama_opening(const char *notice);
     ~model_llama_opening();
     model_llama_opening(const model_llama_opening &) = delete;
@@ -24,7 +33,8 @@ class model_llama_opening {
     std::unique_ptr<handlers> old; /* NULL: none were replaced */
 };
 
-/* As long as it lives, its thread computes a step. CUDA's driver and ROCm's run out of memory by an assertion. */
+/* As long as it lives, its thread computes a step. The backends of CUDA and ROCm report a lack of memory by an
+ * assertion, where Vulkan's throws. */
 class model_llama_stepping {
   public:
     model_llama_stepping();

@@ -1,10 +1,11 @@
-/* Embeddings: a second context over the same weights, made when it is first asked for; or the only one, made at the start,
- * of a model that does nothing else. Any thread; one call works at a time.
+/* Embeddings: a second context over the same weights, made when it is first used; for a model that does nothing else,
+ * the only context, made at the start. Any thread; one call works at a time (model_llama_embedder::turn).
  *
- * Where the last token's state is the text's (pooling "last") and attention looks back only, a text is consumed like a
- * prompt, and embeddings are asked for after the last token of each: llama.cpp computes logits with every embedding, which
- * takes a vocabulary's room each time. Otherwise all tokens of a batch go through in one piece, and pay for that: each
- * looks at all of them, those of other texts, too. */
+ * If the embedding of a text is the state of its last token (pooling "last") and attention looks back only, the text is
+ * consumed in steps like a prompt, and an embedding is requested after the last token only: llama.cpp computes logits
+ * with every embedding, a row of the vocabulary's size. Otherwise all tokens of a batch go through the model in one
+ * step. That is why few texts share a batch then: each token is compared with all tokens of the batch, those of other
+ * texts, too. */
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -15,12 +16,12 @@
 namespace {
 
 constexpr uint32_t TEXTS_MAX = 16;    /* of one batch */
-constexpr uint32_t STEP_TOKENS = 512; /* of one call, where a text may be consumed in several */
-constexpr uint32_t TOKENS_MAX = 8192; /* of one batch; more of a text where that is asked for */
-constexpr uint32_t TOKENS_MIN = 512;
-constexpr uint32_t TOKENS_TOGETHER = 512; /* of several texts in one piece */
+constexpr uint32_t STEP_TOKENS = 512; /* of one step, for texts that may be consumed in several */
+constexpr uint32_t TOKENS_MAX = 8192; /* of one batch, unless --ctx-size asks for longer texts */
+constexpr uint32_t TOKENS_MIN = 512;  /* the longest text is never shorter than this, whatever the budgets below say */
+constexpr uint32_t TOKENS_TOGETHER = 512; /* of several texts in one step */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
-constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* where there are some for every token */
+constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* where every token has logits */
 
 struct batch {
     explicit batch(uint32_t n) : n_max(n), in(llama_batch_init(static_cast<int32_t>(n), 0, 1)) {}
@@ -56,7 +57,7 @@ struct texts {
     uint32_t n;
 };
 
-/* Those whose context llama.cpp gives no memory, and that are made for embeddings. */
+/* Architectures of encoders: llama.cpp gives their context no memory, and they are made for embeddings. */
 const char *const ONLY_EMBEDDING[] = {"bert",         "modern-bert",  "nomic-bert", "nomic-bert-moe", "neo-bert",
                                       "jina-bert-v2", "jina-bert-v3", "eurobert",   "gemma-embedding"};
 
@@ -65,7 +66,7 @@ bool is_only_embedding(const model_llama *m)
     return m->info.memory == LLM_MEMORY_NONE;
 }
 
-/* "": the file does not say. */
+/* A value of the file's own architecture; "": the file has none. */
 std::string fact_of(const model_llama *m, const char *name)
 {
     char text[16] = "";
@@ -79,7 +80,8 @@ bool is_stepwise(const model_llama *m)
     return looks_back && m->embedder.pooling == LLAMA_POOLING_TYPE_LAST;
 }
 
-/* Why no embedding of a text comes of what the file says; "": one does. */
+/* Why the model makes no embedding of a whole text; "": it does. A file that does not say how it pools is refused: any
+ * guess would give vectors, and they would be wrong without an error. */
 std::string pooling_trouble(const std::string &pooling)
 {
     if (pooling.empty()) {
@@ -94,8 +96,8 @@ std::string pooling_trouble(const std::string &pooling)
     }
 }
 
-/* Of the host, where the context comes to lie there; llama.cpp asks a device itself. Of a model that only embeds it was
- * asked for at the start. */
+/* Whether the host has memory for the context. On a device llama.cpp asks itself, and for a model that only embeds the
+ * context was made at the start. */
 bool has_memory(const model_llama *m)
 {
     if (is_only_embedding(m)) {
@@ -108,7 +110,8 @@ bool has_memory(const model_llama *m)
     return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
 }
 
-/* Without flash attention the scores of all tokens for all tokens lie in memory: too many of long texts. */
+/* Models that only embed have flash attention: without it the scores of all tokens for all tokens are in memory, 3 GB
+ * for 8,192 tokens and 12 heads. */
 llama_context_params context_params(const model_llama *m)
 {
     llama_context_params p = llama_context_default_params();
@@ -129,13 +132,14 @@ llama_context_params context_params(const model_llama *m)
     return p;
 }
 
-/* Asked by llama.cpp between two operations of a step, where the processor makes it; and between steps. */
+/* llama.cpp's abort callback: called between two operations of a step (on a CPU only), and by step() between steps. So
+ * a client that leaves ends a text of 8,192 tokens within, not after tens of seconds. */
 bool is_given_up(void *embedder)
 {
     return model_embedding_is_given_up(static_cast<const model_llama_embedder *>(embedder)->given_up);
 }
 
-/* As llama_decode. */
+/* As llama_decode, but not begun once the caller has given up. */
 int32_t step(model_llama *m, const llama_batch &in)
 {
     return is_given_up(&m->embedder) ? MODEL_LLAMA_STOPPED_CODE : llama_decode(m->embedder.context, in);
@@ -156,7 +160,8 @@ llama_context *context_open(model_llama *m)
     return context;
 }
 
-/* All but the last token of each text. Like the next one, it answers with the first code of a step that is not 0. */
+/* Consumes all but the last token of each text, without embeddings. Returns llama_decode's code: the first that is not
+ * 0. */
 int32_t consume(model_llama *m, const texts &t)
 {
     batch b(llama_n_batch(m->embedder.context));
@@ -175,7 +180,8 @@ int32_t consume(model_llama *m, const texts &t)
     return b.in.n_tokens == 0 ? 0 : step(m, b.in);
 }
 
-/* The last token of each text, or all tokens. */
+/* Consumes the last token of each text (stepwise), or all tokens, and asks for embeddings. Returns llama_decode's
+ * code. */
 int32_t conclude(model_llama *m, const texts &t, bool stepwise)
 {
     batch b(llama_n_batch(m->embedder.context));
@@ -212,7 +218,7 @@ int embed(model_llama *m, const texts &t, float *out)
     return LLM_OK;
 }
 
-/* Of the first texts, as many as fit; at least one. */
+/* How many of the texts go into the next batch, from the first one on; at least one. */
 uint32_t n_fitting(const model_llama *m, const uint32_t *n_tokens, uint32_t n_texts)
 {
     const uint32_t most = m->info.n_embedding_tokens;
@@ -284,7 +290,7 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
     model_llama *m = static_cast<model_llama *>(base);
     try {
         const std::lock_guard<std::mutex> turn(m->embedder.turn);
-        const model_llama_opening refusing(nullptr); /* in this thread a failed assertion is an exception */
+        const model_llama_opening refusing(nullptr); /* a failed assertion is an exception here, as at opening */
         const texts t = {tokens, n_tokens, n_fitting(m, n_tokens, n_texts)};
         try {
             if (m->embedder.context == nullptr) {
@@ -295,7 +301,7 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
             }
             m->embedder.given_up = given_up;
             const int status = embed(m, t, out);
-            m->embedder.given_up = nullptr; /* the caller's */
+            m->embedder.given_up = nullptr; /* it points to the caller's memory, which may go with this call */
             if (status == LLM_OK) {
                 *n_done = t.n;
             }
@@ -307,7 +313,7 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
             return LLM_NO_MEMORY;
         } catch (...) {
         }
-        drop_context(m); /* nobody knows what it holds */
+        drop_context(m); /* its state after a failure is unknown; the next call makes another one */
         return LLM_STEP_FAILED;
     } catch (...) {
         return LLM_NO_MEMORY;

@@ -1,3 +1,8 @@
+/* The header is read once from its beginning, value by value. Nothing is allocated by a count that the file states
+ * before that count was compared with a limit and with the bytes that are left; arrays are read through and not kept.
+ * What is checked: the version, that no key and no tensor is there twice, the types and sizes of tensors, and that they
+ * follow each other without gaps and end within the file. The contents of arrays and weights are left to llama.cpp
+ * (crash.h catches its assertions). */
 #include "model/llama/file.h"
 
 #include <fcntl.h>
@@ -27,8 +32,9 @@ namespace {
 constexpr uint32_t VERSION_MIN = 2, VERSION_MAX = 3;
 constexpr uint32_t ALIGNMENT_DEFAULT = 32;
 constexpr size_t WINDOW_BYTES = 1 << 16;
-constexpr uint64_t ELEMENTS_MAX = 1ull << 40; /* of one tensor: byte counts stay far from overflow */
+constexpr uint64_t ELEMENTS_MAX = 1ull << 40; /* of one tensor: byte counts stay far from overflowing 64 bits */
 
+/* Why the file is refused, as the rest of a sentence about it. */
 struct damaged : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -38,7 +44,8 @@ std::string number(uint64_t n)
     return std::to_string(n);
 }
 
-/* What people can read: a key or a name from a file may be anything. */
+/* A key or a name for an error message: at most 80 bytes, others than printable ASCII as '?'. The file may hold
+ * anything. */
 std::string shown(const std::string &text)
 {
     std::string out;
@@ -50,7 +57,7 @@ std::string shown(const std::string &text)
 
 /* ---- bytes --------------------------------------------------------------------------------------------------------- */
 
-/* Where a header comes from: a file, or bytes in memory. */
+/* The bytes of a header, from a file (through a window of 64 KiB) or from memory. */
 class source {
   public:
     source(const void *bytes, size_t n) : memory(static_cast<const uint8_t *>(bytes)), n_bytes(n) {}
@@ -83,6 +90,7 @@ class source {
         return at;
     }
 
+    /* Reads n bytes, or throws `damaged`. `what` names the value for the message. */
     void read(void *out, size_t n, const char *what)
     {
         if (n > n_bytes - at) {
@@ -102,6 +110,7 @@ class source {
     }
 
   private:
+    /* Copies at least one byte and at most n; returns how many. */
     size_t copy(uint8_t *to, size_t n)
     {
         if (memory != nullptr) {
@@ -141,6 +150,8 @@ template <typename T> T take(source &from, const char *what)
     return value;
 }
 
+/* The length is checked against the rest of the file before memory is allocated for it: a file of 100 bytes may claim a
+ * text of 16 MiB, thousands of times. */
 std::string take_string(source &from, uint64_t n_max, const char *what)
 {
     const uint64_t n = take<uint64_t>(from, what);
@@ -186,6 +197,7 @@ struct entry {
 
 using entries = std::map<std::string, entry>;
 
+/* Reads an array through and keeps its type and length only. */
 void take_array(source &from, const std::string &key, entry *out)
 {
     out->is_array = true;
@@ -248,7 +260,8 @@ entries take_entries(source &from, uint64_t n)
     return out;
 }
 
-/* A whole number that must be of exactly this type, or `otherwise`. */
+/* The number of a key, which must have exactly this type; `otherwise` if there is no such key. llama.cpp asserts the
+ * types. */
 uint64_t number_of(const entries &all, const char *key, uint32_t type, uint64_t otherwise)
 {
     const auto found = all.find(key);
@@ -317,7 +330,8 @@ tensor take_tensor(source &from)
     return out;
 }
 
-/* Tensors lie one behind the other; returns where the last one ends, from the beginning of the weights. */
+/* Tensors must follow each other, aligned and without gaps. Returns the end of the last one, counted from the beginning
+ * of the weights. */
 uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment)
 {
     std::unordered_set<std::string> names;
@@ -342,6 +356,7 @@ uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment)
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
+/* A small version in the other byte order has its lower 16 bits 0. */
 void check_version(uint32_t version)
 {
     if (version == 0 || (version & 0xffff) == 0) {
@@ -409,6 +424,8 @@ int refuse(int status, const std::string &name, const char *why, char *error, si
     return status;
 }
 
+/* Runs `work` and turns its exceptions into a status and a sentence. The only other exception is that memory ran
+ * out. */
 template <typename F> int guarded(const std::string &name, char *error, size_t error_bytes, F work)
 {
     try {
@@ -421,7 +438,8 @@ template <typename F> int guarded(const std::string &name, char *error, size_t e
     }
 }
 
-/* The parts behind the first, each named after it. */
+/* Checks the other parts of a split model, whose names follow from that of the first one, and adds them up. A part of
+ * another model with the same name would load, and produce nonsense. */
 void add_parts(const std::string &path, model_file *all)
 {
     char prefix[PATH_MAX], name[PATH_MAX];

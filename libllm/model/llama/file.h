@@ -1,5 +1,6 @@
-/* file.h: a strict reader of GGUF headers, so that llama.cpp is only shown files whose counts, sizes and offsets
- * are true. Its memory and time are bounded by the limits below, whatever the file says. Any thread. */
+/* file.h: a strict reader of GGUF headers. llama.cpp answers a false header with a failed assertion or a crash
+ * (crash.h), or a sentence that helps nobody; so it is only shown files whose counts, sizes and offsets are true. The
+ * memory and time of this reader are bounded by the limits below, whatever the file says. Any thread. */
 #ifndef LLM_MODEL_LLAMA_FILE_H
 #define LLM_MODEL_LLAMA_FILE_H
 
@@ -24,7 +25,7 @@ enum {
 };
 
 typedef struct model_file {
-    uint64_t n_bytes; /* of the file: llama.cpp maps and reads it through, what lies behind the tensors, too */
+    uint64_t n_bytes; /* of the file, with whatever follows the tensors: llama.cpp maps and reads all of it */
     uint32_t n_tensors;
     uint32_t part; /* of a split model, from 0 */
     uint32_t n_parts;
@@ -39,8 +40,9 @@ int model_file_read(const char *name, const void *bytes, size_t n_bytes, model_f
 /* The file at `path`, and the other parts of a split model: `out` is their sum. */
 int model_file_check(const char *path, model_file *out, char *error, size_t error_bytes);
 
-/* Weights in the layouts that the processor's kernels like best are a copy, which cannot be dropped as the file's pages
- * can: up to an eighth more than the file. As much again is left for the state. */
+/* Whether there is memory for a copy of the weights in the layouts that are fastest on this processor. The copy takes
+ * up to an eighth more than the file, and cannot be dropped and read again as the file's pages can: where memory is
+ * short, it would end with the kernel's OOM killer. Another eighth is left for the state. */
 int model_file_may_be_copied(uint64_t n_bytes, uint64_t n_free);
 
 #ifdef __cplusplus

@@ -1,6 +1,8 @@
-/* The identity decides whether saved tokens and states belong to a model; it follows from the file alone. Hashing gigabytes at every start would cost minutes,
- * so that all metadata and evenly spread samples of the weights stand for the whole: a fine-tune of the same shape
- * changes practically every tensor. */
+/* The identity decides whether saved tokens and states belong to a model. It follows from the contents of the file
+ * alone, so that the file may be moved. A state of another model that was taken for one of this model would give wrong
+ * text without an error. Hashing gigabytes at every start would cost minutes; therefore all metadata and evenly spread
+ * samples of the weights (64 of 4 KiB) stand for the whole: a fine-tune of the same shape changes practically every
+ * tensor. */
 #include "model/llama/llama_model.h"
 
 #include <gguf.h>
@@ -19,8 +21,8 @@ constexpr uint64_t SAMPLES = 64;
 constexpr size_t SAMPLE_BYTES = 4096;
 constexpr uint64_t FNV_PRIME = 0x100000001b3;
 
-/* Two FNV-1a lanes over 8-byte words, with different starts and a different twist each; finished by a mixer, since FNV
- * alone leaves the low bits of the last words weakly spread. */
+/* Two lanes of FNV-1a over 8-byte words, with a start and a rotation of their own. finish() mixes them, since FNV alone
+ * spreads the low bits of the last words weakly. */
 class hash128 {
   public:
     void add(const void *bytes, size_t n)
@@ -89,7 +91,7 @@ bool add_range(hash128 &hash, const file &f, uint64_t at, uint64_t n)
     std::vector<uint8_t> buffer(1 << 16);
     while (n > 0) {
         const size_t want = static_cast<size_t>(std::min<uint64_t>(n, buffer.size()));
-        for (size_t have = 0; have < want;) { /* whole blocks only: the hash must not depend on short reads */
+        for (size_t have = 0; have < want;) { /* always whole blocks: the hash must not depend on short reads */
             const ssize_t got = pread(f.fd, buffer.data() + have, want - have, static_cast<off_t>(at + have));
             if (got <= 0) {
                 return false;
@@ -103,6 +105,7 @@ bool add_range(hash128 &hash, const file &f, uint64_t at, uint64_t n)
     return true;
 }
 
+/* Adds the weights from `begin` on: all of a small file, otherwise samples at equal distances and the end. */
 bool add_samples(hash128 &hash, const file &f, uint64_t begin)
 {
     if (f.bytes <= begin + SAMPLES * SAMPLE_BYTES) {
@@ -117,7 +120,7 @@ bool add_samples(hash128 &hash, const file &f, uint64_t begin)
     return add_range(hash, f, begin + last, SAMPLE_BYTES);
 }
 
-/* How many files the model is split into, and where the weights begin. */
+/* Facts of one file: where its weights begin, and into how many files the model is split. */
 struct layout {
     uint64_t data_offset;
     int32_t n_parts;

@@ -1,3 +1,6 @@
+/* Decode, truncate and clear sequences; tokens and text. llama.cpp's own answers are not trusted: a batch is checked
+ * before the call, and the positions of its memory are compared with ours after it. A step that went wrong in silence
+ * would make a session continue with another session's text, or with none. */
 #include "model/llama/llama_model.h"
 
 #include <algorithm>
@@ -19,13 +22,13 @@ const model_llama *self(const model *m)
     return static_cast<const model_llama *>(m);
 }
 
-constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* the pages of fewer are kept: they are written to again at once */
-constexpr int32_t FAILED_CODE = -3;          /* of llama_decode: while computing */
+constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* after truncating by less, the pages are kept: they are needed soon */
+constexpr int32_t FAILED_CODE = -3;          /* of llama_decode: it failed while computing */
 
 /* ---- decode -------------------------------------------------------------------------------------------------------- */
 
-/* Checks everything that llama.cpp would answer with an abort or, for some models, accept in silence (a gap between
- * positions). Fills touched and ends. */
+/* Checks everything that llama.cpp would answer with an abort, or accept in silence (some models: a gap between
+ * positions). Fills `touched` and `ends`. */
 bool batch_is_valid(model_llama *m, const model_batch *b)
 {
     for (const uint16_t seq : m->touched) {
@@ -59,7 +62,8 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
     return true;
 }
 
-/* Sequences with cells of their own: those are only addresses. A pool has no more cells than it may use. */
+/* Whether the budget allows this batch. Only sequences with cells of their own must be counted: their cells are
+ * addresses, more than the budget. A pool was made with no more cells than it may use. */
 bool is_paid_for(const model_llama *m)
 {
     if (m->info.shares_cells) {
@@ -90,8 +94,9 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
     return out;
 }
 
-/* After a call that failed half-way, or was given up. What cannot be undone is trusted no more, and where running states do
- * not stay where they are, llama.cpp may have moved those of sequences outside the batch. */
+/* The result of a call that failed half-way, or was given up. If it cannot be undone, the sequences of the batch are
+ * invalid. If running states do not stay in their cells (all but Qwen's hybrids), llama.cpp may have moved those of
+ * other sequences, too: then all are invalid. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
     const bool is_as_before = before->undo();
@@ -102,6 +107,8 @@ model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
     return may_have_moved && !is_as_before ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH;
 }
 
+/* The result of a call that llama.cpp calls a success. If its memory disagrees with the batch about any position,
+ * nothing it holds can be trusted. */
 model_result finished(model_llama *m, uint32_t n)
 {
     for (const uint16_t seq : m->touched) {
@@ -116,7 +123,8 @@ model_result finished(model_llama *m, uint32_t n)
     return MODEL_OK;
 }
 
-/* As llama_decode. A device that is full throws, and Vulkan's that is lost. */
+/* llama_decode, with an exception as its code for failure: a device without free memory throws, and a lost Vulkan
+ * device. */
 int32_t decoded(model_llama *m, const model_batch *b)
 {
     try {
@@ -156,6 +164,7 @@ model_result op_decode(model *base, const model_batch *b)
     }
 }
 
+/* Tokens that the file suppresses get minus infinity here, so that no sampler and no log probability ever sees them. */
 float *op_logits(model *base, uint32_t i)
 {
     model_llama *m = self(base);
@@ -179,8 +188,10 @@ float *op_logits(model *base, uint32_t i)
 
 /* ---- rewind -------------------------------------------------------------------------------------------------------- */
 
-/* llama.cpp agrees to cut a window cache anywhere, also where the tokens that the next one must attend to are gone.
- * Cutting to k tokens is exact iff the oldest position still there is at most max(0, k - window). */
+/* llama.cpp truncates a sliding window anywhere, even where tokens that the next one must attend to are gone: the
+ * answer would be wrong without an error. Truncating to k tokens is exact if and only if the oldest position that is
+ * still there is at most max(0, k - window). Example: window 1,024, positions 3,000 to 4,999 are there; k = 4,024 is
+ * exact, k = 4,023 is not. */
 uint32_t op_rewind_floor(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
@@ -235,9 +246,9 @@ void op_clear(model *base, uint16_t seq)
         return;
     }
     try {
-        llama_memory_seq_rm(m->memory, seq, -1, -1); /* a whole sequence: never refused */
+        llama_memory_seq_rm(m->memory, seq, -1, -1); /* removing a whole sequence is never refused */
         llama_memory_seq_trim(m->memory, seq);
-    } catch (...) { /* the count below makes the next step fail its check instead of running on old state */
+    } catch (...) { /* with the position 0 below, the next step fails its check instead of continuing an old state */
     }
     m->positions[seq] = 0;
 }
@@ -271,14 +282,14 @@ int64_t op_tokenize(const model *base, const char *text, size_t n_bytes, bool ad
                     int32_t *out, size_t n_out)
 {
     constexpr size_t most = std::numeric_limits<int32_t>::max();
-    if (n_bytes > most || llama_vocab_type(self(base)->vocab) == LLAMA_VOCAB_TYPE_NONE) { /* it would abort */
+    if (n_bytes > most || llama_vocab_type(self(base)->vocab) == LLAMA_VOCAB_TYPE_NONE) { /* llama.cpp would abort */
         return INT64_MIN;
     }
     try {
         const int32_t room = static_cast<int32_t>(std::min(n_out, most));
         const int32_t n = llama_tokenize(self(base)->vocab, text == nullptr ? "" : text, static_cast<int32_t>(n_bytes),
                                          out, room, add_special, parse_special);
-        /* A vocabulary without a token for what it does not know answers with -1. */
+        /* A vocabulary without an unknown token gives -1 for text that it cannot spell. */
         const auto is_none = [base](int32_t token) { return !is_token(self(base), token); };
         return n == INT32_MIN || std::any_of(out, out + std::max(n, 0), is_none) ? INT64_MIN : n;
     } catch (...) {
@@ -305,8 +316,8 @@ bool op_is_end(const model *base, int32_t token)
     return is_token(self(base), token) && llama_vocab_is_eog(self(base)->vocab, token);
 }
 
-/* Exactly what the tokenizer makes of text only when asked to parse special tokens. User-defined tokens are not among
- * them: it always recognizes those, they are ordinary words of the vocabulary. */
+/* True for exactly the tokens that the tokenizer makes of text only if it is asked to parse special tokens.
+ * User-defined tokens are not among them: it always recognizes those, they are ordinary words of the vocabulary. */
 bool op_is_control(const model *base, int32_t token)
 {
     if (!is_token(self(base), token)) {

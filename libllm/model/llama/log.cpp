@@ -1,3 +1,5 @@
+/* llama.cpp reports why something failed only in its log. This file keeps the log's errors, for the sentences of
+ * refusals, and sets up the backends once for the process. */
 #include "model/llama/llama_model.h"
 
 #include <common/log.h>
@@ -23,9 +25,9 @@ struct log_state {
     std::string errors;       /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
     std::string device_error; /* the last "CUDA error: out of memory" or such, without its end of line */
     char gpu_trouble[256] = "";
-    bool is_shown = false;  /* everything also goes to stderr */
-    bool is_error = false;  /* continuation lines belong to an error */
-    bool has_flash = false; /* the last context that was made: it says so nowhere else */
+    bool is_shown = false;  /* LLMD_LLAMA_LOG=1: everything also goes to stderr */
+    bool is_error = false;  /* a continuation line now belongs to an error */
+    bool has_flash = false; /* whether the last context has flash attention: llama.cpp says so only in its log */
 };
 
 /* Never destroyed: llama.cpp's threads may log while the process ends. */
@@ -35,7 +37,8 @@ log_state &log_of_process()
     return *state;
 }
 
-/* llama.cpp's threads. CONT is numerically above ERROR, hence equality and not order. */
+/* Called by llama.cpp in any of its threads. CONT (a continuation line) is numerically above ERROR, hence == and not
+ * >=. */
 void on_log(ggml_log_level level, const char *text, void *)
 {
     log_state &log = log_of_process();
@@ -58,7 +61,7 @@ void on_log(ggml_log_level level, const char *text, void *)
 }
 
 #ifdef LLM_BACKEND_DL
-/* Where this library is, and the backends beside it; "": nobody knows. */
+/* The folder of this library, which also holds the backends; "": unknown. */
 std::string folder()
 {
     Dl_info info;
@@ -70,7 +73,7 @@ std::string folder()
     return slash == std::string::npos ? "." : file.substr(0, slash);
 }
 
-/* The processor-specific variants lie there, too. */
+/* Loads the devices' backends, and the best of the CPU's variants for this processor. */
 void backends_load()
 {
     const std::string from = folder();
@@ -80,7 +83,8 @@ void backends_load()
 }
 
 #ifdef LLM_GPU
-/* Why the one for GPUs cannot be loaded, of which llama.cpp says nothing: a library that it needs, mostly. */
+/* Why the backend for GPUs cannot be loaded, mostly for want of a library; llama.cpp says nothing about that. "": it
+ * can be. */
 std::string backend_trouble()
 {
     for (const char *name : {"cuda", "hip", "vulkan"}) {
@@ -94,7 +98,8 @@ std::string backend_trouble()
 #endif
 #endif
 
-/* What llama.cpp said while it looked for devices is the reason, where it said something. */
+/* Notes for llm_gpu_trouble why a build for GPUs has found none: llama.cpp's last error, or that of loading the
+ * backend. Without this note such a build served from the CPU without a word. */
 void note_gpu_trouble()
 {
 #ifdef LLM_GPU
@@ -126,8 +131,8 @@ void model_llama_backend_open()
     std::call_once(once, [] {
         const char *show = getenv("LLMD_LLAMA_LOG");
         log_of_process().is_shown = show != nullptr && strcmp(show, "1") == 0;
-        setenv("GGML_NO_BACKTRACE", "1", 0); /* a failed assertion would start a debugger and wait for it */
-        common_log_set_verbosity_thold(-1);  /* `common` logs by itself, and to stderr */
+        setenv("GGML_NO_BACKTRACE", "1", 0); /* a failed assertion would otherwise start a debugger and wait for it */
+        common_log_set_verbosity_thold(-1);  /* `common` has a log of its own, which would go to stderr */
         llama_log_set(on_log, nullptr);
         model_llama_crash_init();
 #ifdef LLM_BACKEND_DL
@@ -175,7 +180,7 @@ std::string model_llama_log_cause()
         }
     }
     if (start == 0) {
-        const size_t colon = first.find(": "); /* the name of the function that complains */
+        const size_t colon = first.find(": "); /* skips the name of the function that logged */
         start = colon == std::string::npos ? 0 : colon + 2;
     }
     return first.substr(start);

@@ -1,4 +1,6 @@
-/* What of a model's mapped files stays with the process once its weights are copied. */
+/* After weights were copied into other layouts, drops the pages of the model's mapped files, which would otherwise stay
+ * resident beside the copy (an idle daemon of a 0.6B model: 820 MB beyond its weights instead of 190). Called once, by
+ * the thread that opens the model, before other threads read the weights. */
 #include <ggml.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,14 +19,14 @@
 
 #include "model/llama/llama_model.h"
 
-/* Of the pinned source's src/llama-model.h, which is not installed. */
+/* Declared as in the pinned source's src/llama-model.h, which is not installed. */
 const std::vector<std::pair<std::string, ggml_tensor *>> &llama_internal_get_tensor_map(const llama_model *weights);
 
 namespace {
 
-constexpr size_t SMALL_BYTES = 1 << 16;
+constexpr size_t SMALL_BYTES = 1 << 16; /* weights up to this size get pages of their own */
 
-/* Of whole pages. */
+/* A range of whole pages. */
 struct addresses {
     uintptr_t begin, end;
 
@@ -42,7 +44,7 @@ struct addresses {
     }
 };
 
-/* Of the model's files. */
+/* The inodes of the model's files. */
 std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
 {
     char text[32] = "", prefix[PATH_MAX], part[PATH_MAX];
@@ -62,7 +64,8 @@ std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
     return out;
 }
 
-/* Where this process has mapped the files to read them. */
+/* Where this process has mapped these files, read only and shared, as llama.cpp does. Only its own ranges: a range that
+ * another thread gives back meanwhile may be someone else's by the time its pages are dropped. */
 std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
 {
     std::ifstream maps("/proc/self/maps");
@@ -79,7 +82,7 @@ std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
     return out;
 }
 
-/* The pages of small weights that lie in what is mapped, in ascending order, none of them twice. */
+/* The pages of small weights that are still read from these mappings, in ascending order, each once. */
 std::vector<addresses> small_of(const llama_model *weights, const std::vector<addresses> &mapped)
 {
     const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -105,7 +108,7 @@ std::vector<addresses> small_of(const llama_model *weights, const std::vector<ad
     return out;
 }
 
-/* One behind the other, in memory of the process that can only be read; NULL: there is none. */
+/* Copies the ranges, one after the other, into anonymous memory that is then read only. NULL: there is no memory. */
 char *copied(const std::vector<addresses> &ranges, size_t n_bytes)
 {
     void *out = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -121,7 +124,9 @@ char *copied(const std::vector<addresses> &ranges, size_t n_bytes)
     return static_cast<char *>(out);
 }
 
-/* The copies take the places of what they are copies of. The kernel may have emptied such a place when it fails to move. */
+/* Moves the copies to the addresses of their originals, so that llama.cpp's pointers stay right. mremap replaces a
+ * mapping in one call: unmapping first would leave a hole if there is no memory for the second step. If it fails all
+ * the same, the kernel may have emptied the place already, and the model must not be used. */
 void put_in_place(char *copy, const std::vector<addresses> &ranges)
 {
     for (const addresses &range : ranges) {
@@ -134,7 +139,8 @@ void put_in_place(char *copy, const std::vector<addresses> &ranges)
 
 } // namespace
 
-/* Reading the small ones maps the file's pages around them, which are dropped then: so they are copied first. */
+/* The small weights are copied before the pages are dropped: copying them afterwards would map the file's pages
+ * again. */
 void model_llama_drop_mapped(const llama_model *weights, const char *path)
 {
     const std::vector<addresses> mapped = mapped_of(inodes_of(weights, path));
@@ -145,7 +151,7 @@ void model_llama_drop_mapped(const llama_model *weights, const char *path)
     }
     char *copy = n_small_bytes > 0 ? copied(small, n_small_bytes) : nullptr;
     for (const addresses &range : mapped) {
-        (void)madvise(range.at(), range.n_bytes(), MADV_DONTNEED); /* not those that are locked */
+        (void)madvise(range.at(), range.n_bytes(), MADV_DONTNEED); /* fails for pages that are locked: these stay */
     }
     if (copy != nullptr) {
         put_in_place(copy, small);

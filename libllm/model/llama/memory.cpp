@@ -1,3 +1,8 @@
+/* Decides how many KV cells a context gets. Host and devices differ: on a device all cells take memory at once, so the
+ * pool must fit what is free (model_llama_cells_plan). On the host cells are addresses that take memory as they are
+ * used (cmake/llama/0005-kv-memory.patch), so that every session can have its full context, and a budget bounds what is
+ * used (model_llama_reserve_plan). How many bytes a cell takes is measured on two contexts of different sizes, not
+ * computed: each architecture has its own layers, windows and padding. */
 #include "model/llama/llama_model.h"
 
 #include <common/fit.h>
@@ -14,19 +19,19 @@
 namespace {
 
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr double HOST_SHARE = 0.4; /* of the free memory, when no budget is given: other processes want some too */
+constexpr double HOST_SHARE = 0.4; /* of the free memory, if no budget is given: other processes need memory, too */
 constexpr double DEVICE_SHARE = 0.9;
 
-/* Memory of one device as it would be with a certain number of cells. */
+/* What a context with a certain number of cells would take of each device; the host is the last entry. */
 struct measure : common_device_memory_data_vec {
-    std::vector<ggml_backend_dev_t> devices; /* one less: the host is the last one */
+    std::vector<ggml_backend_dev_t> devices; /* without the host: one fewer than entries */
 
     bool is_host(size_t i) const
     {
         return i == devices.size();
     }
 
-    /* Of what is free there. */
+    /* The share of the free memory that the state may take. */
     double share(size_t i) const
     {
         return is_host(i) || model_llama_is_integrated(devices[i]) ? HOST_SHARE : DEVICE_SHARE;
@@ -53,7 +58,8 @@ uint64_t state_bytes(const measure &m)
     return bytes;
 }
 
-/* Of the i-th device; the host is the last one. */
+/* Free bytes of the i-th device, or of the host. An integrated device has no memory of its own: the host's bounds
+ * it. */
 uint64_t free_of(const measure &m, size_t i)
 {
     if (m.is_host(i)) {
@@ -63,8 +69,8 @@ uint64_t free_of(const measure &m, size_t i)
     return model_llama_is_integrated(m.devices[i]) ? std::min(n, model_llama_memory_free()) : n;
 }
 
-/* What the state may take on each device; the host is the last one. Weights are loaded already: on a device they are no
- * longer part of what is free, in host memory they are mapped and count as free although they are needed. */
+/* Bytes that the state may take on each device. The weights are loaded already: on a device they are no longer part of
+ * what is free; on the host they are mapped and count as free although they are needed. */
 std::vector<uint64_t> budgets_of(const measure &m)
 {
     std::vector<uint64_t> out;
@@ -77,7 +83,8 @@ std::vector<uint64_t> budgets_of(const measure &m)
     return out;
 }
 
-/* How many bytes too large it is, less than none where it is not: for the budget, or without one for each device. */
+/* By how many bytes the state is too large, negative if it is not: one number for the budget, or without one a number
+ * for each device. */
 std::vector<double> excess_of(const measure &m, uint64_t budget)
 {
     if (budget != 0) {
@@ -96,7 +103,8 @@ bool is_paid(const std::vector<double> &excess)
     return *std::max_element(excess.begin(), excess.end()) <= 0;
 }
 
-/* Between what is paid for and what is not: the cells where nothing is left, if all grows in a straight line. */
+/* The largest number of cells between n_low, which fits, and n_high, which does not, if all bytes grow in a straight
+ * line. */
 uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_high, const std::vector<double> &high)
 {
     const double range = n_high - n_low;
@@ -107,7 +115,7 @@ uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_h
     return n_low + static_cast<uint32_t>(n) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
 }
 
-/* Better a sentence at start than the kernel's OOM killer later. */
+/* Refuses what cannot fit: better a sentence at the start than the kernel's OOM killer later. */
 void check_fits(const measure &chosen)
 {
     for (size_t i = 0; i < chosen.size(); i++) {
@@ -124,7 +132,7 @@ void check_fits(const measure &chosen)
     }
 }
 
-constexpr uint32_t N_SAMPLE = 4096; /* tokens of a sequence, to see what one more takes */
+constexpr uint32_t N_SAMPLE = 4096; /* tokens of a sequence, at most, in the larger of the two measured contexts */
 
 uint64_t mib(uint64_t bytes)
 {
@@ -138,14 +146,15 @@ template <typename... Values> [[noreturn]] void no_room(const char *format, Valu
     throw model_llama_no_room(text);
 }
 
-/* Of host memory, with a certain number of cells. */
+/* Host memory of a context with a certain number of cells. */
 struct host_bytes {
-    uint64_t model; /* mapped weights: they count as free although they are needed */
+    uint64_t model; /* mapped weights: the system counts them as free although they are needed */
     uint64_t context, compute;
 };
 
-/* The weights are there: loading them a second time, to measure, would take longer than all else. What a context reserves
- * are addresses; where even those are too few, measuring takes none. */
+/* Measures a real context over the loaded weights: it reserves addresses only, and takes 27 ms where loading the file
+ * twice without its weights, as llama.cpp measures, took 520 (a vocabulary of 151,936). If the process may not have so
+ * many addresses, llama.cpp's way is taken, which needs none. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {
@@ -158,7 +167,7 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     }
     host_bytes out = {};
     uint64_t mapped_bytes = 0;
-    uint64_t copied_bytes = 0; /* into other layouts; a mapping may span what was copied from it */
+    uint64_t copied_bytes = 0; /* into other layouts; a mapping may include weights that were copied from it */
     for (const auto &[type, bytes] : llama_get_memory_breakdown(context)) {
         const bool is_host = ggml_backend_buft_is_host(type);
         (is_host ? mapped_bytes : copied_bytes) += bytes.model;
@@ -171,8 +180,10 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     return out;
 }
 
-/* Of two contexts: bytes grow in a straight line with the cells; those of a window stop at its size, which llama.cpp makes
- * n_window and a batch, padded. */
+/* The cost of tokens, from two contexts: bytes grow in a straight line with the cells; those of a sliding window stop
+ * at n_window plus a batch, padded, which is the size that llama.cpp gives it. With a window, the smaller context
+ * (n_low tokens) shows full and window layers together; the larger one has both up to the window, and only full layers
+ * beyond it. */
 model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t n_low, uint32_t n_high,
                          uint32_t n_streams, const model_llama_wish &wish, uint32_t n_batch)
 {
@@ -193,7 +204,8 @@ model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t
     return cost;
 }
 
-/* Most tokens of one sequence for so many bytes, and not more than n_max. */
+/* The most tokens of one sequence, up to n_max, that so many bytes allow. By bisection: with a window the cost has a
+ * bend. */
 uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_max)
 {
     uint32_t least = 0, most = n_max;
@@ -208,7 +220,7 @@ uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_ma
     return least;
 }
 
-/* The device that has too little for a context, or one behind the last. */
+/* The index of a device that has too little memory for the context; m.size(): none. */
 size_t short_of(const measure &m, bool may_take_all)
 {
     const auto is_short = [&](size_t i) {
@@ -222,7 +234,8 @@ size_t short_of(const measure &m, bool may_take_all)
     return i;
 }
 
-/* The limit of this process (ulimit -v), or a machine that promises no more memory than it has. */
+/* Tries whether the process may reserve so many addresses. It may not under a limit (ulimit -v), or where the kernel
+ * promises no more memory than there is (vm.overcommit_memory 2). */
 bool has_addresses(uint64_t n_bytes)
 {
     void *at = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -233,7 +246,8 @@ bool has_addresses(uint64_t n_bytes)
     return true;
 }
 
-/* The budget, and as many tokens of one sequence as it pays for. */
+/* Sets budget and n_ctx of `out`. An n_ctx that is asked for is kept or refused, and the refusal names the option that
+ * is too small; otherwise n_ctx is the longest that the budget allows. */
 void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n_seq, model_llama_reserve *out)
 {
     const uint64_t n_free = model_llama_memory_free();
@@ -310,7 +324,8 @@ void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend
     }
 }
 
-/* Hyperthreads of one core share its arithmetic units: a second thread there only gets in the way. */
+/* Counts cores and not hyperthreads: those of one core share its arithmetic units, so a second thread there only gets
+ * in the way. */
 int32_t model_llama_cores()
 {
     cpu_set_t allowed;
@@ -350,13 +365,14 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
                     "MiB, but --kv-memory is %llu MiB",
                     params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
         }
-        /* Windows do not grow in a straight line: fewer and fewer, sooner and sooner. */
+        /* Windows do not grow in a straight line, so that the estimate may still be too large: each round takes twice
+         * as many cells off as the one before, at least. */
         for (uint32_t fewer = MODEL_LLAMA_CELLS_STEP; is_paid(least_excess) && !is_paid(excess); fewer *= 2) {
             n = std::min(cells_paid(n_least, least_excess, n, excess), n - std::min(fewer, n - n_least));
             chosen = at(n);
             excess = excess_of(chosen, wish.budget);
         }
-        if (!is_paid(excess)) { /* more than its share, but it may fit */
+        if (!is_paid(excess)) { /* even the least exceeds the share; check_fits says whether it exceeds the memory */
             n = n_least;
             chosen = least;
         }
@@ -406,7 +422,7 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     out.cost = cost_of(low, high, n_low, n_high, n_streams, wish, params.n_ubatch);
     share_out(wish, low, n_seq, &out);
     const uint64_t deep = std::max(high.compute, low.compute);
-    const uint64_t compute_bytes = (deep - low.compute) / (n_high - n_low); /* of a token's depth */
+    const uint64_t compute_bytes = (deep - low.compute) / (n_high - n_low); /* of scratch, for each token of depth */
     const auto reserved = [&](uint32_t n_ctx) {
         return out.cost.fixed_bytes + low.compute + compute_bytes * n_ctx +
                n_seq * out.cost.of(model_llama_padded(n_ctx));
@@ -422,7 +438,7 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     const uint64_t all = static_cast<uint64_t>(model_llama_padded(out.n_ctx)) * n_seq;
     out.n_tokens = tokens_for(out.cost, out.budget, static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX)));
     out.n_pool = static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX));
-    if (n_streams == 1 && n_seq > 1) { /* one pool: it has no more cells than the budget pays for */
+    if (n_streams == 1 && n_seq > 1) { /* one pool has no more cells than the budget allows: see is_paid_for */
         out.n_pool =
             std::max(model_llama_padded(out.n_ctx), out.n_tokens / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP);
         out.n_tokens = out.n_pool;

@@ -1,13 +1,14 @@
-/* Which of the weights lie on devices, where these have no room for all of them. */
+/* Decides which weights are put on devices. */
 #include <common/fit.h>
 
 #include "model/llama/llama_model.h"
 
 namespace {
 
-constexpr double SPARE_SHARE =
-    0.1;                      /* of a device's memory: for the state of more sessions than the one that is counted */
-constexpr uint64_t AMPLE = 2; /* as many times the file is room enough; measuring reads the vocabulary each time */
+/* Share of a device's free memory that weights leave for the state of more sessions than the one that is counted. */
+constexpr double SPARE_SHARE = 0.1;
+/* Times the file: with more free memory than that nothing is measured, which would read the vocabulary. */
+constexpr uint64_t AMPLE = 2;
 
 ggml_backend_dev_t no_devices[] = {nullptr};
 
@@ -17,7 +18,8 @@ bool is_device(ggml_backend_dev_t device)
     return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
 }
 
-/* Devices would be given large matrices of the layers that are not theirs, too, and memory for that is not accounted for. */
+/* Hides the devices. Even without layers of their own, llama.cpp would give them large matrices of a long prompt to
+ * multiply, in memory that nothing accounts for. */
 void without_layers(llama_model_params *params)
 {
     params->devices = no_devices;
@@ -34,7 +36,7 @@ std::vector<ggml_backend_dev_t> model_llama_devices()
             (model_llama_is_integrated(device) ? integrated : apart).push_back(device);
         }
     }
-    return apart.empty() ? integrated : apart; /* as llama.cpp chooses */
+    return apart.empty() ? integrated : apart; /* as llama.cpp: it ignores integrated GPUs beside discrete ones */
 }
 
 bool model_llama_is_integrated(ggml_backend_dev_t device)
@@ -53,7 +55,7 @@ void model_llama_loading::ask(int32_t n_gpu_layers, bool copies_weights)
     if (n_gpu_layers == 0) {
         without_layers(&params);
     }
-    params.progress_callback = [](float, void *) { return true; }; /* or it prints dots */
+    params.progress_callback = [](float, void *) { return true; }; /* without one, llama.cpp prints dots */
 }
 
 void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_params context)
@@ -71,18 +73,18 @@ void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_
         n_free += free;
     }
     const bool is_ample = n_bytes < n_free / AMPLE && context.n_ctx <= MODEL_LLAMA_N_CTX_USUAL;
-    if (n_free == 0 || is_ample) { /* 0: no driver says what there is */
+    if (n_free == 0 || is_ample) { /* 0: no driver reports its memory */
         return;
     }
     const llama_model_params all = params;
     if (common_fit_params(path, &params, &context, split.data(), overrides.data(), spare.data(), context.n_ctx, nullptr,
                           GGML_LOG_LEVEL_ERROR) != COMMON_PARAMS_FIT_STATUS_SUCCESS) {
-        params = all; /* loading says what is wrong */
+        params = all; /* loading will fail, too, and say why */
     }
     if (params.n_gpu_layers == 0 && params.tensor_buft_overrides == nullptr) {
         without_layers(&params);
     }
-    model_llama_log_clear(); /* of what was tried */
+    model_llama_log_clear(); /* errors of the attempts are no cause of what may fail later */
 }
 
 uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_loading &loading,

@@ -1,3 +1,5 @@
+/* Opens a model, in steps (open_in_steps), each of which can refuse it with a status and a sentence for people. Any
+ * thread; one model at a time. */
 #include "model/llama/llama_model.h"
 
 #include <ggml-backend.h>
@@ -22,7 +24,7 @@ namespace {
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* for tokenizers that drop text, runs of blanks most of all */
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* of one token, where tokenizers drop text, mostly runs of blanks */
 
 /* Why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {
@@ -32,7 +34,7 @@ struct refusal : std::runtime_error {
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
-/* What can be known without llama.cpp. Returns the model's bytes. */
+/* Checks all that can be known before llama.cpp reads the file. Returns the model's bytes. */
 uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
 {
     char error[512];
@@ -66,13 +68,13 @@ uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t
                                       (cause.empty() ? "llama.cpp gave no reason" : cause) + advice);
 }
 
-/* Those that layers are put on. The exact configuration is for the CPU. */
+/* The devices that layers are put on. The exact configuration runs on the CPU only. */
 std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
 {
     return o.exact || o.n_gpu_layers == 0 ? std::vector<ggml_backend_dev_t>() : model_llama_devices();
 }
 
-/* Read by any thread, written by the one that loads. */
+/* For llm_loading_progress: written by the thread that loads, read by any thread. */
 std::atomic<uint32_t> loaded_thousandths;
 
 bool on_progress(float share, void *)
@@ -81,7 +83,8 @@ bool on_progress(float share, void *)
     return true;
 }
 
-/* The file's second template is the only one of some older models that knows tools. */
+/* Some older models (Command R, Hermes 2 and 3) have two templates in their file, of which only the second, tool_use,
+ * supports tools. A template from the options replaces both. */
 void take_templates(model_llama *m, const model_options &o)
 {
     const bool is_own = o.chat_template != nullptr;
@@ -102,7 +105,7 @@ void load(model_llama *m, const model_options &o)
         refuse_load(o.path, was_asked ? " (--gpu-layers -1: as many as there is room for)" : "");
     }
     if (m->copies_weights) {
-        model_llama_drop_mapped(m->weights, o.path); /* what has been copied is not read from there again */
+        model_llama_drop_mapped(m->weights, o.path); /* copied weights are not read from the file again */
     }
     if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
         llama_model_is_diffusion(m->weights)) {
@@ -150,7 +153,7 @@ int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
     return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
 }
 
-/* What the file recommends; NaN, or -1 for the integers, where it says nothing. */
+/* The sampling parameters that the file recommends; unstated where it has no key (model_sampling_unstated). */
 llm_sampling sampling_default(const model_llama *m)
 {
     llm_sampling s = model_sampling_unstated();
@@ -202,6 +205,8 @@ llm_memory memory_of(const model_llama *m)
     return llama_model_n_swa(m->weights) > 0 ? LLM_MEMORY_WINDOW : LLM_MEMORY_DENSE;
 }
 
+/* The context length of a session. The default is bounded by what the session table has room for, an explicit one only
+ * by the model's training. */
 uint32_t n_ctx_of(const model_llama *m, const model_options &o)
 {
     const int32_t n_train = llama_model_n_ctx_train(m->weights);
@@ -215,6 +220,8 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
                           : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
+/* The most bytes of text that one token can stand for. Prompts are refused by their bytes before they are tokenized, so
+ * a tokenizer that turns runs of blanks into one token needs a larger figure than its longest piece. */
 uint32_t token_bytes_max(const model_llama *m)
 {
     const auto type = llama_vocab_type(m->vocab);
@@ -226,7 +233,7 @@ uint32_t token_bytes_max(const model_llama *m)
     return static_cast<uint32_t>(longest);
 }
 
-/* "qwen3 0.6B Q8_0". llama.cpp knows the size of models that it has seen, and says "?B" of others. */
+/* For example "qwen3 0.6B Q8_0". llama.cpp has a table of sizes, and writes "?B" for models that are not in it. */
 std::string description_of(const model_llama *m)
 {
     char text[128] = "";
@@ -280,13 +287,18 @@ bool attends_only(const model_llama *m)
     return m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
 }
 
-/* Cells in one pool: a copied sequence costs nothing, and a session takes what it needs; each attends to what lies between
- * its own cells, which is no more than these until a session outgrows its room (cmake/llama/0013-unified.patch). Cells in separate
- * streams: a session costs the others nothing at all, but each has its full context of addresses. Either way any mix of
- * tokens is one pass (cmake/llama/0009-streams.patch). Attention-only models have separate streams on a CPU, where addresses cost
- * nothing; with few attention layers (hybrid) or on a GPU, where memory is what it is, the pool is better. The exact configuration has separate
- * streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch: without flash attention.
- * Everything else has it where the model can: V lies by rows then, and a token's is one write per layer. */
+/* Whether sequences have KV cells of their own (separate streams) or share one pool. Either way any mix of tokens is
+ * one pass (cmake/llama/0009-streams.patch).
+ *
+ * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. Each attends to the cells
+ * between its first and its last one: these are its own until it outgrows its room (cmake/llama/0013-unified.patch).
+ * With separate streams a session never costs the others anything, but each needs the addresses of its full context. So
+ * attention-only models have separate streams on a CPU, where addresses are free. On a GPU, where all cells take memory
+ * at once, and with few attention layers (hybrid), the pool is better.
+ *
+ * The exact configuration has separate streams, and no flash attention: its kernels must not depend on the shape of the
+ * batch. All others have flash attention where the model supports it: V is stored by rows then, and a token's V is one
+ * write for each layer instead of one in each of a thousand rows. */
 bool wants_streams(const model_llama *m, const model_options &o)
 {
     return o.exact || (attends_only(m) && gpus_of(o).empty());
@@ -310,8 +322,8 @@ llama_context_params context_params(const model_options &o, uint32_t n_ctx, bool
     return p;
 }
 
-/* Addresses for all that sessions may hold; of a device's memory what was asked for, or else enough for the longest of
- * them, and for the usual length of each. */
+/* On the host: addresses for the full context of every session. On a device, where cells take memory at once: n_ctx for
+ * each if it is given; otherwise one session of full length, or the usual length for each, whichever is more. */
 uint64_t wished_cells(const model_llama *m, const model_options &o)
 {
     const uint64_t one = model_llama_padded(m->info.n_ctx);
@@ -327,7 +339,7 @@ llama_context_params wished_params(const model_llama *m, const model_options &o)
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
 }
 
-/* Nothing is known of the model yet. Returns the layers that devices get, at most; -1: all. */
+/* Decides which weights devices get, before the model is loaded. Returns the number of layers, at most; -1: all. */
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
@@ -341,7 +353,7 @@ model_llama_wish wish_of(const model_llama *m, const model_options &o)
     return {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
 }
 
-/* Cells in a device's memory: all of it is taken at once. */
+/* Sizes cells in a device's memory, which is taken at once. */
 void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const bool has_cells = m->info.memory != LLM_MEMORY_RECURRENT;
@@ -355,7 +367,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
     m->cost.fixed_bytes = has_cells ? 0 : cells.state_bytes;
 }
 
-/* Cells in host memory: they are addresses, and take memory as they are used. */
+/* Sizes cells in host memory: they are addresses, and take memory as they are used. */
 void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_reserve reserve =
@@ -378,7 +390,8 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls =
         (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
-    /* A call that is given up spoils running states, of which one is kept for that. */
+    /* A call that is given up spoils running states; only one is copied before a call (model_llama_undo). A device does
+     * not look at the abort callback. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
     m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
 }
@@ -388,7 +401,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     throw refusal(LLM_NO_MEMORY, "no memory for the model " + path + ": " + e.what());
 }
 
-/* What makes no step, or no context for one. Drivers of devices say nothing to llama.cpp's log. */
+/* Refuses a model for which no context or step can be made. If a device is the cause, llama.cpp's log says nothing. */
 [[noreturn]] void refuse_steps(const model_options &o)
 {
     if (gpus_of(o).empty() || !model_llama_log_cause().empty()) {
@@ -399,7 +412,8 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
                       ": its device has none left for what a step needs (with fewer --gpu-layers it has)");
 }
 
-/* False: llama.cpp makes none that has memory for its steps, and its log says why. */
+/* Makes a context and, on a device, its largest step. False: there is no memory for that; llama.cpp's log may say
+ * why. */
 bool open_context(model_llama *m, const model_options &o, llama_context_params *p)
 {
     try {
@@ -417,6 +431,8 @@ bool open_context(model_llama *m, const model_options &o, llama_context_params *
     return m->context != nullptr;
 }
 
+/* A device may have less memory in one piece than it has free, and a driver may fail where it promised room. So a pool
+ * that fails is tried again with half of its cells, as long as one session fits. */
 void make_context(model_llama *m, const model_options &o)
 {
     llama_context_params p = wished_params(m, o);
@@ -433,7 +449,7 @@ void make_context(model_llama *m, const model_options &o)
                       std::string("cannot serve the model ") + o.path + ": it keeps no context; choose a chat model");
     }
     if (m->info.memory == LLM_MEMORY_RECURRENT) {
-        model_llama_log_clear(); /* llama.cpp says that flash attention is enabled where there is no attention, too */
+        model_llama_log_clear(); /* llama.cpp logs "Flash Attention enabled" even without attention layers */
     }
     m->info.n_batch = llama_n_batch(m->context);
     m->info.n_outputs_max = std::min(m->info.n_batch, p.n_outputs_max);
@@ -443,10 +459,10 @@ void make_context(model_llama *m, const model_options &o)
     llama_set_abort_callback(m->context, model_llama_is_stopped, m);
 }
 
-/* Its only context is the one that embeds. */
+/* For a model that only embeds: the context of embeddings is its only one. */
 void make_embedder(model_llama *m, const model_options &o)
 {
-    m->info.n_batch = std::max(o.n_batch, N_BATCH_MIN); /* of steps that nobody asks for */
+    m->info.n_batch = std::max(o.n_batch, N_BATCH_MIN); /* there are no steps, but the engine sizes buffers by it */
     m->info.n_outputs_max = o.n_seq + MODEL_OUTPUTS_BESIDE;
     try {
         model_llama_embedder_open(m, o);
@@ -474,7 +490,7 @@ void allocate(model_llama *m)
     }
 }
 
-/* Tokens up to which positions are encoded in the first of the two ways, where there are two. */
+/* The length up to which positions are encoded in the first way, for models with two (has_long_rope). */
 uint32_t short_rope_tokens(const model_llama *m)
 {
     char text[32] = "";
@@ -484,7 +500,9 @@ uint32_t short_rope_tokens(const model_llama *m)
                : m->info.n_ctx_train;
 }
 
-/* How many sequences there are, and how long, is part of a state only where each has its own stream. */
+/* Computes identity and geometry. The geometry names everything that changes the bytes of a state, or their meaning:
+ * llama.cpp's version and state format, flash attention (the layout of V), how positions are encoded, and the streams.
+ * The number of sequences is part of it only with separate streams; in a pool a state does not depend on it. */
 void identify(model_llama *m, const model_options &o)
 {
     bool has_long_rope = false;
@@ -514,7 +532,7 @@ std::unique_ptr<model_llama> open_in_steps(model_options o)
     model_llama_backend_open();
     model_llama_log_clear();
     check_options(o);
-    const model_llama_opening opening(o.crash_notice); /* a device that cannot be asked is no reason to end, either */
+    const model_llama_opening opening(o.crash_notice); /* before devices are asked: a driver may fail an assertion */
     const uint64_t n_bytes = check_file(o, gpus_of(o));
     auto m = std::make_unique<model_llama>();
     m->ops = &model_llama_ops;
@@ -550,14 +568,14 @@ uint32_t model_llama_progress(void)
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes)
 {
-    static std::mutex one_at_a_time; /* measuring memory and the log of causes are global to llama.cpp */
+    static std::mutex one_at_a_time; /* llama.cpp measures memory, and logs, for the whole process */
     const auto refuse = [&](int status, const char *text) {
         if (error != nullptr && error_bytes > 0) {
             snprintf(error, error_bytes, "%s", text);
         }
         return status;
     };
-    const auto fail = [&](const char *why) { /* in llama.cpp; no memory is taken here */
+    const auto fail = [&](const char *why) { /* takes no memory: the cause may be that there is none */
                                              if (error != nullptr && error_bytes > 0) {
                                                  snprintf(error, error_bytes, "cannot load the model %s: %s",
                                                           options->path, why);

@@ -1,4 +1,4 @@
-/* What people name instead of a GGUF file, and what to do then. */
+/* Recognizes what a path names instead of a GGUF file, and says what to do then. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t FIRST_BYTES = 256;
 
-/* The first bytes of what is mistaken for a model, and what it is. */
+/* Kinds of files that are mistaken for models, by their first bytes. */
 struct kind {
     std::string_view begin;
     const char *what;
@@ -41,7 +41,8 @@ bool ends_with(const std::string &text, const char *end)
     return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
 }
 
-/* "owner/name", "owner/name:quant", "hf.co/owner/name" or "name:size", as other programs take it. */
+/* Whether this looks like a model's name as other programs accept it: "owner/name", "owner/name:quant",
+ * "hf.co/owner/name" or "name:size". */
 bool is_name_elsewhere(const std::string &path)
 {
     const bool is_plain = std::all_of(path.begin(), path.end(), [](unsigned char c) {
@@ -90,7 +91,7 @@ std::string about_directory(const std::string &path)
     return "it is a directory, and not a regular file";
 }
 
-/* Safetensors begin with the length of the JSON that follows. */
+/* A safetensors file begins with 8 bytes, the length of the JSON that follows; its upper bytes are 0. */
 bool is_safetensors(std::string_view first)
 {
     return first.size() > 9 && first[7] == '\0' && first[8] == '{' && first[9] == '"';

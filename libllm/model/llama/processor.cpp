@@ -1,3 +1,4 @@
+/* Describes for people which features of this processor are used (llm_processor). Any thread. */
 #include "machine/processor.h"
 
 #include <cstdio>

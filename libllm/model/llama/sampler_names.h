@@ -1,12 +1,13 @@
-/* sampler_names.h: samplers by the names that model files give them. Pure. */
+/* sampler_names.h: the names of samplers in model files (general.sampling.sequence). Pure. */
 #ifndef LLM_MODEL_LLAMA_SAMPLER_NAMES_H
 #define LLM_MODEL_LLAMA_SAMPLER_NAMES_H
 
 #include <cstdint>
 #include <string>
 
-/* llm_sampling.samplers of a list like "top_k;temperature". llama.cpp accepts each name in any case, with hyphens or without
- * underscores, and some short ones (common_sampler_types_from_names). Unknown names are left out, as there. */
+/* The value of llm_sampling.samplers for a list like "top_k;temperature". As in llama.cpp
+ * (common_sampler_types_from_names), a name may be in any case, with hyphens or without underscores, there are some
+ * short names, and unknown names are ignored. */
 uint64_t sampler_order_of(const std::string &names);
 
 #endif

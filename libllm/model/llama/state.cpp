@@ -1,14 +1,18 @@
+/* Sequences as bytes: copies, parked states, checkpoints (model.h says what each kind holds). A state comes back from
+ * memory or disk, so its bytes are checked, and after every operation the sequence's position in llama.cpp's memory is
+ * compared with the one that is expected. Whatever disagrees becomes an empty sequence: refilling costs time, a wrong
+ * state gives wrong text. */
 #include "model/llama/llama_model.h"
 
 #include <cstring>
 
 namespace {
 
-/* llama.cpp's blobs carry no version of their own: a mark and the length turn away what is not one. */
+/* llama.cpp's blobs have no header of their own: the mark and the length here refuse bytes that are not one. */
 struct blob_head {
     char mark[4];
     uint32_t kind;
-    uint64_t n_bytes; /* behind this head */
+    uint64_t n_bytes; /* after this head */
 };
 
 constexpr char MARK[4] = {'L', 'S', 'T', '1'};
@@ -45,8 +49,8 @@ const uint8_t *contents(model_state_kind kind, const void *bytes, size_t n_bytes
     return static_cast<const uint8_t *>(bytes) + sizeof head;
 }
 
-/* Cells of separate streams are copied by llama.cpp at the next step only, over whatever is put there until then; a
- * copy through host memory is there at once. */
+/* Copies through host memory. Between separate streams llama.cpp's own copy happens only with the next step, and
+ * overwrites what was put there meanwhile; this one is complete when it returns. */
 bool copy_by_value(model_llama *m, uint16_t src, uint16_t dst)
 {
     std::vector<uint8_t> state(llama_state_seq_get_size_ext(m->context, src, LLAMA_STATE_SEQ_FLAGS_NONE));
@@ -70,7 +74,8 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     if (n != n_bytes) {
         return false;
     }
-    /* After a checkpoint the attention may still hold more than its k tokens; the cut is exact now. */
+    /* The attention may still hold more than the checkpoint's k tokens; with the running state at k, truncating is
+     * exact. */
     if (kind == MODEL_STATE_CHECKPOINT && !llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1)) {
         return false;
     }
@@ -78,7 +83,8 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     return holds(m, seq, k);
 }
 
-/* Cells not in use, counting shared ones once for each sequence: never more than there really are. */
+/* Whether there are cells for k tokens of `seq`, to tell a lack of cells from a state that is refused. Shared cells are
+ * counted once for each sequence, so that there may be more than this says, never fewer. */
 bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 {
     if (m->info.n_cells == UINT32_MAX) {

@@ -1,3 +1,8 @@
+/* The threads that compute steps. A step waits for its slowest thread. If other processes want the cores, one thread
+ * too many waits for a core in the middle of a step, and all others wait for that thread: one token took 110 ms instead
+ * of 97 beside one busy process. The kernel tells how long each thread was ready and had no core
+ * (/proc/self/task/ID/schedstat); machine/team.h decides with that how many threads the next step gets. Large steps use
+ * all threads: they share the work out in small pieces, so that a slow thread just takes fewer. */
 #include <fcntl.h>
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
@@ -14,12 +19,12 @@
 
 namespace {
 
-constexpr uint32_t N_TOKENS_SMALL = 32; /* of a step: beyond it, the threads share the work out among themselves */
-constexpr uint64_t MEASURED_US = 10000; /* of each size at the start, and two steps at least */
-constexpr uint64_t LONG_US = 100000;    /* a step that takes so long has work for every core */
-constexpr double WORTH = 0.97;          /* more threads are worth it where a step takes less of what it did */
-constexpr double HOPELESS = 1.25;       /* still fewer threads will not be faster */
-constexpr double SHARE_ALONE = 0.03;    /* of the time, that threads wait for a core: beyond it, others want it */
+constexpr uint32_t N_TOKENS_SMALL = 32; /* of a step; larger ones use all threads */
+constexpr uint64_t MEASURED_US = 10000; /* of steps for each number of threads at the start, and two steps at least */
+constexpr uint64_t LONG_US = 100000;    /* a step that takes so long has work for every core: fewer are not tried */
+constexpr double WORTH = 0.97;          /* fewer threads are taken unless more make a step at least 3 % shorter */
+constexpr double HOPELESS = 1.25;       /* times the best: still fewer threads will not be faster */
+constexpr double SHARE_ALONE = 0.03;    /* of the time: if threads wait for cores longer than that, others want them */
 
 uint64_t now_us()
 {
@@ -42,7 +47,7 @@ int open_waits(const std::string &thread)
     return open(("/proc/self/task/" + thread + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC);
 }
 
-/* How long a thread could run and had no core, since it began. 0: the kernel does not say. */
+/* For how long, since it began, a thread was ready to run and had no core. 0: the kernel does not report it. */
 uint64_t waited_ns(int file)
 {
     char text[64];
@@ -82,7 +87,7 @@ void model_llama_threads::open(int32_t n)
         return;
     }
     ggml_threadpool_params params = ggml_threadpool_params_default(n);
-    params.poll = 0; /* between steps they sleep */
+    params.poll = 0; /* threads sleep between steps */
     const std::set<std::string> before = threads_of_process();
     pool = make(&params);
     for (const std::string &thread : threads_of_process()) {
@@ -118,7 +123,7 @@ void model_llama_threads::watch()
 
 void model_llama_threads::adapt(int32_t n)
 {
-    const uint64_t ever_ns = all_waited_ns(); /* 0: nobody can say */
+    const uint64_t ever_ns = all_waited_ns(); /* 0: the kernel does not report it */
     const double waited_us = static_cast<double>(ever_ns - watched_waited_ns) / 1000;
     const bool was_alone = ever_ns > 0 && waited_us < SHARE_ALONE * static_cast<double>(now_us() - watched_us);
     team_open(&small, was_alone ? n : n_most, n);
@@ -148,8 +153,8 @@ void model_llama_threads::end(uint32_t n_tokens)
 
 namespace {
 
-/* The shortest of some steps: what else the machine does only makes them longer. One is enough where it takes too long.
- * 0: they fail. */
+/* The time of the shortest of some steps: other work of the machine only makes steps longer, so that an average would
+ * measure that work. One step is enough if it takes longer than too_long_us. 0: a step failed. */
 template <typename F> double shortest_us(double too_long_us, const F &step)
 {
     double least = 0;
@@ -170,6 +175,8 @@ template <typename F> double shortest_us(double too_long_us, const F &step)
 
 } // namespace
 
+/* Tries n_most threads, then fewer and fewer. A size that is a little slower may be followed by a faster one, so the
+ * search goes on until a size is HOPELESS. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step)
 {
     int32_t best = n_most;

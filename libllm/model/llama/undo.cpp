@@ -1,14 +1,20 @@
-/* A call that is given up leaves its sequences as they were. */
+/* A decode call that is given up, or fails, leaves its sequences as they were (model_llama_undo in llama_model.h).
+ * Owner: the decode thread, as long as the call takes. */
 #include <sys/mman.h>
 
 #include "model/llama/llama_model.h"
 
 namespace {
 
-constexpr uint32_t LONG_CALL_TOKENS = 32; /* fewer are read within a step or two: the copy would not pay */
+constexpr uint32_t LONG_CALL_TOKENS = 32; /* fewer take no longer than a step or two: the copy would not pay */
 
 } // namespace
 
+/* Attention-only models need no copy: undo() truncates. With a running state the call can be undone if it may be given
+ * up at all, is long, and is for one sequence: in calls for several, llama.cpp may move the states of others. A
+ * sequence that has consumed nothing yet is emptied instead of restored. Without memory for the copy the call still
+ * runs, but cannot be given up. The copy is mapped with its pages present: 19 MB of a hybrid's state would be 4,800
+ * page faults. */
 model_llama_undo::model_llama_undo(model_llama *of, const model_batch *b) : m(of)
 {
     if (!m->is_stateful()) {
@@ -41,8 +47,8 @@ model_llama_undo::~model_llama_undo()
     }
 }
 
-/* Attention memory keeps what earlier parts of the batch wrote: it is cut off, so that later calls find the positions they
- * expect. */
+/* The attention memory keeps what earlier passes of the call wrote. It is truncated, so that later calls find the
+ * positions that they expect. True only if the memory confirms every position. */
 bool model_llama_undo::undo()
 {
     bool is_as_before = can_undo;

@@ -1,5 +1,5 @@
-/* What a vocabulary must be able to do, tried once while a failed assertion is still a refusal (crash.h): later,
- * in the middle of a request, it would end the process. */
+/* Tries once, while a model is opened, all that requests will do with its vocabulary. A failed assertion refuses the
+ * model then (crash.h); later, in a text thread, it would end the process in the middle of a request. */
 #include <algorithm>
 
 #include "model/llama/llama_model.h"
@@ -27,7 +27,7 @@ void try_text(const llama_vocab *vocab, const std::string &text)
     }
 }
 
-/* Every byte by itself, then words, digits, several scripts, and blanks of all kinds. */
+/* Tries every byte by itself, then words, digits, several scripts, and blanks of all kinds. */
 void try_texts(const llama_vocab *vocab)
 {
     for (int i = 0; i < N_BYTES; i++) {
@@ -71,7 +71,7 @@ void model_llama_vocabulary_check(const llama_vocab *vocab)
     try {
         try_pieces(vocab);
         try_texts(vocab);
-    } catch (const std::logic_error &e) { /* of a table in llama.cpp that lacks something */
+    } catch (const std::logic_error &e) { /* a look-up in one of llama.cpp's tables failed: std::out_of_range */
         throw std::runtime_error(std::string("its vocabulary contradicts itself (") + e.what() + ")");
     }
 }
