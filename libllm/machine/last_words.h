@@ -1,4 +1,5 @@
-/* last_words.h: what is said when an assertion that failed ends the process in the middle of a step. */
+/* last_words.h: the last line in the log when a failed assertion of llama.cpp ends the process in the middle of a step.
+ * It names the step's sessions: llama.cpp's own text names only a place in its source. */
 #ifndef LLM_LAST_WORDS_H
 #define LLM_LAST_WORDS_H
 
@@ -10,13 +11,14 @@ extern "C" {
 
 enum { LAST_WORDS_BYTES_MAX = 2048 };
 
-/* Writes what is being worked on into `out`, ended by a NUL. Changes nothing; whoever works on it stands still meanwhile. */
+/* Describes the present work in `out`, ended by a NUL. It changes nothing and may read without a lock: the thread that
+ * works waits for the assertion's thread, or is that thread. */
 typedef void last_words_work(const void *work, char *out, size_t n_bytes);
 
-/* The decode thread: around a call that may fail an assertion. NULL, NULL: nothing is being worked on. */
+/* The decode thread calls it before and after a call that may fail an assertion. NULL, NULL: there is no work. */
 void last_words_working(last_words_work *describe, const void *work);
 
-/* Any thread: one line on stderr, for whoever reads the log. */
+/* Writes one line to stderr, for the log. Any thread. */
 void last_words_say(const char *assertion);
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 
 enum { FLAGS_BYTES_MAX = 8192 };
 
-/* The kernel's word and ggml's. */
+/* The features that make a difference: the kernel's word and ggml's. */
 static const struct {
     const char *flag, *word;
 } KNOWN[] = {
@@ -15,7 +15,8 @@ static const struct {
 };
 static const char AMX[] = " AMX_INT8 ";
 
-/* The first processor's flags, each with a blank around it; "": the file does not say. */
+/* Reads the first processor's flags, with a blank around each, so that "avx" is not found in "avx2"; "": there are
+ * none. */
 static void read_flags(const char *info, char *out, size_t n_out)
 {
     out[0] = '\0';

@@ -1,21 +1,23 @@
+/* A clear result is accepted after one or two steps, a small one after four: an answer of 24 tokens was half over
+ * before a trial with steps of twice the time had ended. */
 #include "machine/team.h"
 
 enum {
-    STEPS_ALIKE = 4,
-    STEPS_CLEAR = 2,
+    STEPS_ALIKE = 4, /* like steps before a trial begins, or is judged */
+    STEPS_CLEAR = 2, /* if the result is clear */
     TRIAL_US = 10000,
     PATIENCE_US = 250000,
     PATIENCE_US_MAX = 30000000,
-    GUESS_US = 10000000
+    GUESS_US = 10000000 /* between trials for which no core seems to be idle */
 };
 
-static const double SHARE_WAITED = 0.15; /* beyond it, others want the cores */
-static const double SHARE_CLEAR = 0.3;
-static const double GAIN = 0.95; /* of what a step took: worth a change */
+static const double SHARE_WAITED = 0.15; /* of a step: if threads wait longer for cores, others want them */
+static const double SHARE_CLEAR = 0.3;   /* ... and that clearly */
+static const double GAIN = 0.95;         /* times the usual step: a trial must be shorter than this */
 static const double GAIN_CLEAR = 0.8;
-static const double LOSS_CLEAR = 1.2; /* a single step is enough to say so */
-static const double WEIGHT = 0.25;    /* of the last step in what is usual */
-static const double ROOM = 0.5;       /* of a core: a thread more may be worth it */
+static const double LOSS_CLEAR = 1.2; /* times the usual step: a single longer one ends the trial */
+static const double WEIGHT = 0.25;    /* of the last step in the moving averages */
+static const double ROOM = 0.5;       /* idle cores: so much may make one more thread useful */
 
 void team_open(team *t, int32_t n_most, int32_t n_first)
 {
@@ -32,7 +34,7 @@ bool team_is_short(const team *t)
     return t->n_settled < t->n_most;
 }
 
-/* 0: steps as usual. */
+/* n threads from the next step on; 0: no trial. */
 static void start_trial(team *t, int32_t n)
 {
     t->n_tried = n;
@@ -46,6 +48,8 @@ static void wait_for_next(team *t, uint64_t us, uint64_t now_us)
     t->retry_us = now_us + t->patience_us;
 }
 
+/* After a change the pause begins anew at its shortest; a guess in vain does not make it longer, as GUESS_US bounds
+ * guesses. */
 static void judge_trial(team *t, uint64_t now_us)
 {
     const double us = t->sum_us / t->n_steps;
@@ -65,15 +69,16 @@ static int32_t smaller(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* Of a large team one thread more is no gain that could be seen: a quarter, of cores that have nothing to do. */
+/* How many threads more to try: a quarter, up to the number of idle cores. One more of twenty threads is a gain too
+ * small to be measured, so that a large team would never grow. */
 static int32_t n_more(const team *t, double n_idle_cores)
 {
     const int32_t n = smaller(t->n_settled / 4, smaller((int32_t)n_idle_cores, t->n_most - t->n_settled));
     return n > 1 ? n : 1;
 }
 
-/* A thread less where its core is wanted. A thread more where there may be room again: a step with one too many takes
- * several times as long, so that where nothing has room, only a guess is made now and then. */
+/* Between trials: begins one with a thread fewer if others want its core, or with more if a core is idle. A step with a
+ * thread too many takes several times as long, so that without an idle core only a guess is made now and then. */
 static void watch(team *t, double us, double share, double n_idle_cores, uint64_t now_us)
 {
     t->usual_us += WEIGHT * (us - t->usual_us);
@@ -92,6 +97,7 @@ static void watch(team *t, double us, double share, double n_idle_cores, uint64_
     }
 }
 
+/* Whether the trial can end: it has lost clearly, won clearly, or had enough steps. */
 static int is_judged(const team *t, double last_us)
 {
     const double us = t->sum_us / t->n_steps;
@@ -104,13 +110,13 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
 {
     const double share = us > 0 ? waited_us / us : 0;
     if (t->tried_us == 0) {
-        t->tried_us = now_us; /* no guess at once */
+        t->tried_us = now_us; /* the first guess is due after GUESS_US, not at once */
     }
     if (n_tokens != t->work) {
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
-        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us; /* given up, but it cost a step */
+        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us; /* a trial that is given up has cost a step, too */
         start_trial(t, 0);
     } else if (t->n_tried == 0) {
         watch(t, us, share, n_idle_cores, now_us);
