@@ -1,3 +1,7 @@
+/* Each value is checked and copied in one go. Nesting is a bit for each open container and not a recursion: a document
+ * of a million '[' must not take a stack of a million frames. The copy has no blanks and no \u escape where the
+ * character itself may stand. It is never longer than the original, and `out` needs no check of its end: every byte
+ * written stands for at least one byte read. */
 #include "boundary/json_scan.h"
 
 #include <stdbool.h>
@@ -18,12 +22,13 @@ typedef struct scan {
     uint64_t is_object[LLM_JSON_DEPTH_MAX / 64]; /* of each open container, one bit */
 } scan;
 
-/* The next byte; 0, which stands nowhere in JSON, at the end. */
+/* The next byte; at the end 0, a byte that JSON allows nowhere. */
 static uint8_t peek(const scan *s)
 {
     return s->at < s->end ? *s->at : 0;
 }
 
+/* The verdict for a byte that is not allowed: at the end it is that the document ends too early. */
 static int unexpected(const scan *s, int otherwise)
 {
     return s->at < s->end ? otherwise : LLM_JSON_END;
@@ -49,7 +54,8 @@ static void skip_space(scan *s)
 
 /* ---- strings --------------------------------------------------------------------------------------------- */
 
-/* Bytes of the character that begins here and is not ASCII; 0: not UTF-8. */
+/* The number of bytes of a character that is not ASCII; 0: not UTF-8 (overlong, a surrogate, above U+10FFFF, or
+ * cut). */
 static size_t character_bytes(const uint8_t *at, const uint8_t *end)
 {
     const size_t room = (size_t)(end - at);
@@ -85,7 +91,7 @@ static int hex_digit(uint8_t byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-/* The unit of the \uXXXX at `at`; -1: there is none. */
+/* The UTF-16 unit of the \uXXXX at `at`; -1: there is none. */
 static int32_t escaped_unit(const uint8_t *at, const uint8_t *end)
 {
     if (end - at < UNICODE_ESCAPE_BYTES || at[0] != '\\' || at[1] != 'u') {
@@ -122,7 +128,9 @@ static void write_character(scan *s, uint32_t c)
     *s->out++ = (uint8_t)(0x80 | (c & 0x3F));
 }
 
-/* \uXXXX becomes the character itself where JSON lets it stand, half a pair of surrogates U+FFFD. */
+/* Replaces \uXXXX by the character itself if JSON allows that character unescaped; 6 bytes become at most 3, a pair of
+ * surrogates 4. Half a pair, as JavaScript leaves when it cuts a string, becomes U+FFFD: refusing the document would
+ * refuse a client's whole conversation for one broken emoji. */
 static int copy_unicode_escape(scan *s)
 {
     const int32_t unit = escaped_unit(s->at, s->end);
@@ -163,7 +171,7 @@ static int copy_escape(scan *s)
     return LLM_JSON_OK;
 }
 
-/* Up to the closing quote. */
+/* Copies up to the closing quote. Runs of plain characters, most of any text, are copied at once. */
 static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_max, int too_many)
 {
     for (;;) {
@@ -197,6 +205,7 @@ static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_m
     }
 }
 
+/* Copies a string, within what is left of the limit for all text; names are also bounded one by one. */
 static int copy_string(scan *s, bool is_key)
 {
     const llm_json_limits *limits = s->limits;
@@ -225,6 +234,7 @@ static bool skip_digits(scan *s)
     return s->at > begin;
 }
 
+/* is_float: the number is slow to decode, as are integers of more than 18 digits, which may not fit 64 bits. */
 static bool skip_number(scan *s, bool *is_float)
 {
     s->at += peek(s) == '-';
@@ -317,7 +327,7 @@ static int open_container(scan *s, bool is_object)
     return LLM_JSON_OK;
 }
 
-/* A member's name and its colon. */
+/* Copies a member's name and its colon. */
 static int copy_key(scan *s)
 {
     skip_space(s);
@@ -340,7 +350,8 @@ static int copy_key(scan *s)
     return LLM_JSON_OK;
 }
 
-/* After a value: closes what ends here. True when another value follows in the container that is open then. */
+/* After a value: closes the containers that end here. *more: another value follows, in the container that is open
+ * then. */
 static int close_containers(scan *s, bool *more)
 {
     while (s->document->depth > 0) {
@@ -361,7 +372,7 @@ static int close_containers(scan *s, bool *more)
     return LLM_JSON_OK;
 }
 
-/* One value, or the beginning of a container that is not empty: then `opened`, and its first value comes next. */
+/* Copies one value, or the beginning of a container that is not empty: then *opened, and its first value comes next. */
 static int copy_value(scan *s, bool *opened)
 {
     *opened = false;
@@ -421,7 +432,7 @@ int json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, c
 
 int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out)
 {
-    char *copied = malloc(n_bytes > 0 ? n_bytes : 1); /* a large one takes only the pages that are written */
+    char *copied = malloc(n_bytes > 0 ? n_bytes : 1); /* of a large block only the pages that are written take memory */
     if (copied == NULL) {
         *out = (llm_json){0};
         return LLM_NO_MEMORY;

@@ -2,14 +2,25 @@
  *
  * A record is an 8-byte header (its length, or SKIP) and the payload, rounded up to 8 bytes, so headers and payloads
  * are always aligned and a header always fits before the end of the buffer. A record that does not fit before the end
- * starts at the beginning, after a SKIP header that sends the consumer there. Positions count bytes and never wrap;
- * `position & mask` is the place.
+ * starts at the beginning, after a SKIP header that sends the consumer there. Positions count bytes and never wrap
+ * (2^64 of them are never written); `position & mask` is the offset in the buffer. Example, a buffer of 128 bytes at
+ * position 104: a payload of 30 bytes takes 8 + 32, but only 24 are left before the end. So SKIP is written at offset
+ * 104 and the record at offset 0; the next position is 168.
  *
  * Ordering: two indices, each with one writer.
  *   published   stored with release by the producer in ring_commit, loaded with acquire by the consumer in ring_peek
- *               and ring_is_empty: whoever sees the index sees the record.
+ *               and ring_is_empty: a thread that sees the index sees the record.
  *   released    stored with release by the consumer in ring_release, loaded with acquire by the producer in
- *               ring_reserve: whoever sees the room sees that the consumer's reads of it are over.
+ *               ring_reserve: a thread that sees the room sees that the consumer's reads of it are over.
+ * With relaxed stores, a processor such as Arm could show the index before the bytes, and the consumer would read half
+ * a record; or the producer would overwrite bytes that are still being read. x86 keeps these orders by itself, so that
+ * only ThreadSanitizer notices there. Acquire and release do not order a store before a later load; the doorbell, which
+ * needs that so that no wake-up is lost, orders both sides itself. A lock would be simpler, but the decode thread must
+ * never wait for a reader.
+ *
+ * Each side keeps the last value that it loaded of the other's index and loads again only if that is not enough: the
+ * index is in a cache line that the other thread keeps writing, and every load would take it away from there. A value
+ * out of date is safe, as indices only grow: it shows less room, or fewer records, than there are.
  */
 #include "boundary/ring.h"
 
@@ -89,8 +100,9 @@ void ring_close(ring *r)
     }
 }
 
-/* Half the capacity: an empty ring then has room wherever it stands, because what does not fit before the end fits
- * before the place where it stands. */
+/* Half the capacity, less a header. An empty ring then has room for the record at any position: if the record does not
+ * fit before the end, more than half of the buffer is before the position. With larger records an empty ring could
+ * refuse one for ever. */
 size_t ring_record_max(const ring *r)
 {
     return (size_t)(r->capacity / 2 - RECORD_HEADER_BYTES);
@@ -113,7 +125,7 @@ void *ring_reserve(ring *r, size_t n_bytes)
         }
     }
     if (skipped > 0) {
-        *header_at(r, at) = SKIP;
+        *header_at(r, at) = SKIP; /* if another reservation replaces this one, its header may overwrite the SKIP */
     }
     r->reserved_at = at + skipped;
     r->reserved_bytes = n_bytes;

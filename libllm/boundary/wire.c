@@ -53,7 +53,7 @@ static size_t bytes_left(const wire_reader *r)
     return (size_t)(r->end - r->at);
 }
 
-/* A value that is not what was asked for fails the reader for good: nothing after it can be trusted. */
+/* A value of another type or range than was asked for fails the reader for good: nothing after it can be trusted. */
 static void fail(wire_reader *r)
 {
     r->failed = true;
@@ -188,8 +188,9 @@ double wire_read_float(wire_reader *r, double min, double max)
     return r->failed ? 0 : value;
 }
 
-/* How many follow: the low bits of `fixed`, or a number of 2 or 4 bytes behind the first one. Each has at least n_bytes_min
- * bytes, which must be there. */
+/* The count of elements that follow: the low bits of `fixed`, or a number of 2 or 4 bytes after the first one. Each
+ * element has at least n_bytes_min bytes, and so many must be left: a message of 5 bytes cannot claim four billion
+ * elements. */
 static uint32_t take_count(wire_reader *r, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t max,
                            uint64_t n_bytes_min)
 {
@@ -269,7 +270,7 @@ static bool utf8_is_valid(const uint8_t *text, size_t n)
     return true;
 }
 
-/* A length of 1, 2 or 4 bytes behind the head, whose values for them follow each other from head8 on. */
+/* A length of 1, 2 or 4 bytes after the head; the heads for these follow each other from head8 on. */
 static uint64_t take_length(wire_reader *r, uint8_t head, uint8_t head8)
 {
     if (head < head8 || head > head8 + 2) {
@@ -312,7 +313,7 @@ size_t wire_size(const wire_writer *w)
     return (size_t)(w->at - w->begin);
 }
 
-/* Room for n bytes, or NULL and a failed writer. */
+/* Returns room for n bytes, or NULL after failing the writer. */
 static uint8_t *room(wire_writer *w, size_t n)
 {
     if (w->failed || (size_t)(w->end - w->at) < n) {
@@ -389,7 +390,7 @@ void wire_write_array(wire_writer *w, uint32_t count)
     }
 }
 
-/* Head and bytes together, so that a value that does not fit leaves nothing. */
+/* Writes head and bytes together, so that a value that does not fit leaves no part of it. */
 static void put_bytes(wire_writer *w, uint8_t head, size_t n_length, const void *bytes, size_t n_bytes)
 {
     if ((size_t)(w->end - w->at) < 1 + n_length + n_bytes) {

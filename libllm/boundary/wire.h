@@ -1,5 +1,6 @@
-/* wire.h: MessagePack, strictly and without allocation, and the messages of llm_wire.h on top of it.
- * https://github.com/msgpack/msgpack/blob/master/spec.md. Ext types are refused. */
+/* wire.h: reads and writes MessagePack, strictly and without allocation, and the messages of llm_wire.h on top of it.
+ * https://github.com/msgpack/msgpack/blob/master/spec.md. Ext types are refused. Any thread: a reader or writer belongs
+ * to the thread that uses it. */
 #ifndef LLM_WIRE_FORMAT_H
 #define LLM_WIRE_FORMAT_H
 
@@ -12,7 +13,8 @@
 #include "text/sampling/logprobs.h"
 #include "text/sampling/sampler.h"
 
-/* ---- reader: a cursor with a sticky error; every read is bounds-checked ------------------------------------- */
+/* ---- reader: a cursor with a sticky error; every read is bounds-checked -------------------------------------
+ * After an error every read returns 0, so that a caller may read a whole message and check once, at its end. */
 
 typedef struct wire_reader {
     const uint8_t *at;
@@ -27,7 +29,7 @@ uint64_t wire_read_uint(wire_reader *r, uint64_t max); /* any integer encoding o
 int64_t wire_read_int(wire_reader *r, int64_t min, int64_t max);
 double wire_read_float(wire_reader *r, double min, double max); /* integers are accepted; NaN and infinity are not */
 uint32_t wire_read_array(wire_reader *r, uint32_t max);         /* count; checked against the bytes left */
-uint32_t wire_read_map(wire_reader *r, uint32_t max);           /* idem, of entries */
+uint32_t wire_read_map(wire_reader *r, uint32_t max);           /* count of entries; checked likewise */
 const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes); /* valid UTF-8; points into the message */
 const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes); /* points into the message */
 
@@ -57,12 +59,12 @@ typedef struct wire_texts {
     size_t n_bytes[LLM_STOPS_MAX];
 } wire_texts;
 
-/* A decoded command. Pointers point into the message, or to "". What a command does not have, or leaves out, has its
- * default. */
+/* A decoded command. Pointers point into the message, or to "": the message must live as long. A member that the
+ * command does not have, or leaves out, has its default. */
 typedef struct wire_command {
     llm_command_op op;
     uint64_t request;
-    session_name session;  /* "": scratch, or the command has none; its owner is who asks */
+    session_name session;  /* "": scratch, or the command names none; its owner is the one of the command */
     const uint8_t *prompt; /* int32 little-endian, unaligned */
     size_t n_prompt;       /* tokens */
     uint32_t max_tokens;
@@ -83,13 +85,13 @@ typedef struct wire_command {
     uint32_t n_answer_stops;
     const char *constraint;
     size_t n_constraint_bytes;
-    bool has_breakers; /* of DRY; false: as usual */
+    bool has_breakers; /* sequence breakers of DRY; false: the default ones */
     wire_texts breakers;
     uint32_t at;
     bool is_on; /* PAUSE: paused; PIN: pinned; FORK: replace */
 } wire_command;
 
-/* The rows of llm_wire.h's tables, in their order. */
+/* A number for each row of llm_wire.h's tables, in their order. */
 #define WIRE_FIELD_ID(type, name, needed, allowed, least, most, otherwise) WIRE_FIELD_##name,
 #define WIRE_PARAMETER_ID(type, name, least, most, otherwise, text) WIRE_PARAMETER_##name,
 typedef enum wire_field_id { LLM_FIELD_TABLE(WIRE_FIELD_ID) WIRE_FIELDS } wire_field_id;
@@ -110,16 +112,17 @@ const wire_field *wire_field_of(wire_field_id id);
 int wire_field_find(const char *name, size_t n_bytes);     /* wire_field_id, or -1 */
 int wire_parameter_find(const char *name, size_t n_bytes); /* wire_parameter_id, or -1 */
 
-/* What was refused: see llm_command_refused. */
+/* The name of the entry that was refused: see llm_command_refused. */
 typedef struct wire_refusal {
     char field[2 * WIRE_NAME_BYTES_MAX];
 } wire_refusal;
 
-/* LLM_OK or LLM_INVALID; checks names, types, ranges, the alphabet of names, and that nothing follows. Token ids are
- * checked by the engine, which knows the vocabulary. `out` counts only on LLM_OK, `refused` otherwise. */
+/* LLM_OK or LLM_INVALID. Checks names, types, ranges, the alphabet of names, and that nothing follows. Token ids are
+ * checked by the engine, which knows the vocabulary. `out` is valid only after LLM_OK, `refused` otherwise. Called once
+ * for each command, before it enters the ring: the decode thread cannot meet a malformed one. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
-/* Copies out of the unaligned little-endian bins. */
+/* The i-th element of the unaligned little-endian arrays. */
 int32_t wire_prompt_token(const wire_command *c, size_t i);
 int32_t wire_stop_token(const wire_command *c, size_t i);
 int32_t wire_boundary(const wire_command *c, size_t i);
@@ -136,9 +139,10 @@ typedef struct wire_finished {
     uint64_t queue_us, prefill_us, decode_us, seed;
 } wire_finished;
 
-/* The event writers write a whole event or, if it does not fit, nothing. */
+/* The event writers write a whole event or, if it does not fit, nothing: a part of one would be read as another
+ * event. */
 
-/* The tokens of a TEXT, each array with n members; logprobs and likeliest only if n_likeliest >= 0. */
+/* The token details of a TEXT, each array with n members; logprobs and likeliest only if n_likeliest >= 0. */
 typedef struct wire_tokens {
     uint32_t n;
     int32_t n_likeliest; /* for each token */
@@ -148,7 +152,7 @@ typedef struct wire_tokens {
     const token_logprob *likeliest; /* n * n_likeliest */
 } wire_tokens;
 
-/* Largest encoding of an event other than TEXT, and of a TEXT without its text and what its tokens take. */
+/* The largest encoding of an event other than TEXT, and of a TEXT without its text and token details. */
 enum { WIRE_EVENT_BYTES_MAX = LLM_SESSION_NAME_BYTES_MAX + 32 };
 
 void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place);

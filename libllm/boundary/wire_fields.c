@@ -1,4 +1,5 @@
-/* wire_fields.c: the tables of llm_wire.h, and of sampling parameters, as data. */
+/* wire_fields.c: the tables of llm_wire.h, and of sampling parameters, as data. The daemon's types are made from these
+ * tables or compared with them, so that a new entry cannot be forgotten on one side. Immutable: any thread. */
 #include <string.h>
 
 #include "boundary/wire.h"

@@ -1,4 +1,7 @@
-/* wire_message.c: the commands and events of llm_wire.h in MessagePack. */
+/* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, read strictly: an entry
+ * that is unknown, there twice, of the wrong type or out of range refuses the command with the entry's name. Ignoring
+ * it would make a misspelled parameter a request that looks served. An event is an array whose members are known by
+ * their place: there are many of them, and both sides are built from one table. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the arrays of an even
 
 /* ---- commands: read ---- */
 
-enum { BIAS_BYTES = 8, TOKEN_BYTES = 4, OP = 1 /* the entry that says which command it is */ };
+enum { BIAS_BYTES = 8, TOKEN_BYTES = 4, OP = 1 /* the first entry of each map, which names the command */ };
 
 static uint32_t little_endian(const uint8_t *at)
 {
@@ -33,7 +36,7 @@ static void refuse(wire_refusal *refused, const char *map, const char *name, siz
     refused->field[n_map + n_bytes] = '\0';
 }
 
-/* The next entry's name; NULL for what cannot be one. */
+/* The next entry's name; NULL if it is none: then it is not shown in an error either, since it may be anything. */
 static const char *read_entry_name(wire_reader *r, size_t *n_bytes)
 {
     const char *name = wire_read_str(r, WIRE_NAME_BYTES_MAX, n_bytes);
@@ -55,6 +58,8 @@ static uint64_t read_uint(wire_reader *r, const wire_field *f)
     return value;
 }
 
+/* An empty name means scratch. It is refused where the command needs the name, even if the table's least length is
+ * 0. */
 static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, session_name *out)
 {
     out->bytes = wire_read_str(r, (size_t)f->most, &out->n_bytes);
@@ -178,6 +183,7 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
 
 /* ---- the map ---- */
 
+/* Whether the boundaries ascend, and are within the prompt. */
 static bool are_counts_within(const wire_command *c)
 {
     int32_t before = 0;
@@ -191,7 +197,8 @@ static bool are_counts_within(const wire_command *c)
     return true;
 }
 
-/* What of the command does not go with the rest of it; WIRE_FIELDS: all does. `seen`: the entries it has. */
+/* An entry that is missing, or contradicts the others; WIRE_FIELDS: none. `seen`: the entries that the command has. A
+ * request that waits for itself (after == request) would wait for ever. */
 static wire_field_id misfit(const wire_command *c, uint32_t seen)
 {
     for (int id = 0; id < WIRE_FIELDS; id++) {
@@ -226,7 +233,7 @@ static void read_op(wire_reader *r, wire_command *c, wire_refusal *refused)
     }
 }
 
-/* One entry behind the first. */
+/* Reads one entry after the first. */
 static void read_entry(wire_reader *r, wire_command *c, uint32_t *seen, wire_refusal *refused)
 {
     size_t n_name;
@@ -309,7 +316,7 @@ logit_bias wire_logit_bias(const wire_command *c, size_t i)
 
 #define COUNT_MEMBER(event, member) +(op == LLM_EVENT_##event ? 1u : 0u)
 
-/* Announces the op and all members but n_omitted at the end. Returns where the event begins. */
+/* Writes the head of an event with all members of the table but the last n_omitted. Returns where the event begins. */
 static uint8_t *begin_event(wire_writer *w, llm_event_op op, uint32_t n_omitted)
 {
     uint8_t *begin = w->at;
@@ -318,7 +325,7 @@ static uint8_t *begin_event(wire_writer *w, llm_event_op op, uint32_t n_omitted)
     return begin;
 }
 
-/* Takes a cut event back. */
+/* Takes an event back that did not fit. */
 static void end_event(wire_writer *w, uint8_t *begin)
 {
     if (w->failed) {
