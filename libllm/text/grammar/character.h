@@ -1,4 +1,4 @@
-/* character.h: a character as it comes, byte by byte, in UTF-8. */
+/* character.h: decodes one UTF-8 character byte by byte: a token may end in the middle of one. Pure. */
 #ifndef LLM_CHARACTER_H
 #define LLM_CHARACTER_H
 
@@ -6,9 +6,10 @@
 
 struct character {
     uint32_t value = 0;
-    uint8_t n_missing = 0; /* bytes; 0: it is whole, and the next byte begins another */
+    uint8_t n_missing = 0; /* bytes; 0: it is complete, and the next byte begins another one */
 
-    /* False: no text has this byte here. None is longer than it has to be, no half of a pair, and none behind the last one. */
+    /* Takes the next byte. False: no UTF-8 has this byte here; overlong forms, surrogates and values above U+10FFFF are
+     * not UTF-8 (Unicode, table 3-7). */
     bool take(uint8_t byte)
     {
         if (n_missing > 0) {
@@ -28,10 +29,11 @@ struct character {
         return true;
     }
 
-    /* What one may become of which some bytes have come. */
+    /* The least and the greatest character that this incomplete one may become. After a first byte without bits (0xe0,
+     * 0xf0) the least is not 0: shorter forms exist for all below it. */
     uint32_t least() const
     {
-        const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000; /* behind a first byte that says nothing */
+        const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000;
         return value == 0 && n_missing > 1 ? shortest : value << 6 * n_missing;
     }
     uint32_t most() const

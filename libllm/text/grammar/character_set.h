@@ -1,4 +1,4 @@
-/* character_set.h: sets of Unicode characters, as regular expressions write them. Pure. */
+/* character_set.h: sets of Unicode characters, for regular expressions and grammars. Pure. */
 #ifndef LLM_CHARACTER_SET_H
 #define LLM_CHARACTER_SET_H
 
@@ -11,12 +11,13 @@ constexpr uint32_t CHARACTER_LAST = 0x10ffff;
 
 using character_set = std::vector<grammar_range>;
 
-/* Ascending, disjoint. */
+/* Makes the ranges ascending, disjoint and not adjacent. */
 void character_set_normalize(character_set &set);
 
 character_set character_set_complement(character_set set);
 
-/* The letter of \d, \w, \s or their opposites, as ECMA-262 has them: only \s has characters beyond ASCII. False: no such letter. */
+/* The set of \d, \w, \s or their opposites, by the letter, as in ECMA-262: only \s has characters beyond ASCII. False:
+ * there is no such letter. */
 bool character_set_named(char letter, character_set &out);
 
 #endif

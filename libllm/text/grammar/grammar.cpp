@@ -1,5 +1,6 @@
-/* grammar.cpp: reads GBNF. Groups are read by recursion of a bounded depth; repetitions are written out, as llama.cpp does,
- * within bounds of their own. */
+/* grammar.cpp: reads GBNF. Groups are read by recursion of a bounded depth. Repetitions are written out, as llama.cpp
+ * does: (a{2,3}){2} has 2 * 3 copies of a, so that nested counts multiply. `weight` bounds the product before it is
+ * written. */
 #include "text/grammar/grammar.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr size_t ELEMENTS_MAX = 1 << 18;
 constexpr size_t RULES_MAX = 1 << 16;
-constexpr size_t GROUPS_MAX = 128; /* one in another */
+constexpr size_t GROUPS_MAX = 128; /* nested in each other */
 constexpr uint64_t REPETITIONS_MAX = 2000;
 constexpr uint64_t NO_MOST = UINT64_MAX;
 
@@ -45,7 +46,7 @@ class reader {
     const model *m;
     std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
-    sequence unfinished; /* of the rule that is being read, and of the groups around it before that */
+    sequence unfinished; /* elements of the rule that is being read; before them those of the groups around it */
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;
 
@@ -259,7 +260,7 @@ class reader {
         }
     }
 
-    /* <[17]> or <name>, with or without a ! before it. */
+    /* Reads <[17]> or <name>, with or without a ! before it. */
     void read_token(sequence &to)
     {
         element token = {element::TOKEN, *at == '!', 0, 0};
@@ -287,7 +288,7 @@ class reader {
         add(to, token);
     }
 
-    /* The item that begins at `item` is repeated. `weight`: how many rules it holds, repetitions of them included. */
+    /* Repeats the item that begins at `item`. `weight`: how many rules it holds, with the repetitions in it. */
     void repeat(sequence &to, size_t item, uint64_t least, uint64_t most, uint64_t &weight)
     {
         if (item == to.size()) {
@@ -318,7 +319,8 @@ class reader {
         repeat_freely(to, unit, most == NO_MOST ? 1 : most - least, most == NO_MOST);
     }
 
-    /* n rules, each of them: the unit and the next rule, or nothing; without end the next one is itself. */
+    /* Up to n more units: n rules, each of which is the unit and the rule before, or nothing. Endless: one rule that
+     * ends with itself. */
     void repeat_freely(sequence &to, const sequence &unit, uint64_t n, bool is_endless)
     {
         uint32_t before = 0;
@@ -436,9 +438,10 @@ class reader {
     }
 };
 
-/* ---- rules that would call themselves for ever ---- */
+/* ---- left recursion: a rule that may begin with itself (a ::= a "x" | "y") would be opened for ever ---- */
 
-/* Which rules match the empty text: those with a way made of such rules only, until nothing changes. */
+/* Which rules match the empty text: those with an alternative made of such rules only. Repeated until nothing
+ * changes. */
 std::vector<bool> empty_rules(const grammar &g)
 {
     std::vector<bool> is_empty(g.rules.size(), false);
@@ -464,8 +467,9 @@ std::vector<bool> empty_rules(const grammar &g)
     return is_empty;
 }
 
-/* A rule that another one may begin with. Where it is the other's end, too, behind what may be empty, it takes the place of
- * the other, and a text is matched all the same when they call each other for ever: (a? b?)+ does. */
+/* A rule that another one may begin with. It is harmless if it is also the other's last element, after elements that
+ * may be empty: it replaces the other on the stack (grammar_walk::advanced), so that the walk meets a stack that it
+ * knows and stops. (a? b?)+ is such a rule; llama.cpp's converters write them for tool calls. */
 struct beginning {
     uint32_t rule;
     bool is_harmless;
@@ -504,7 +508,7 @@ graph beginnings(const grammar &g, const std::vector<bool> &is_empty)
     return found;
 }
 
-/* From each rule to those that begin with it. */
+/* The edges reversed: from each rule to those that begin with it. */
 graph turned_around(const graph &forth)
 {
     const size_t n = forth.ends.size();
@@ -515,13 +519,14 @@ graph turned_around(const graph &forth)
     std::partial_sum(back.ends.begin(), back.ends.end(), back.ends.begin());
     for (uint32_t rule = 0; rule < n; rule++) {
         for (size_t i = forth.begin(rule); i < forth.ends[rule]; i++) {
-            back.all[back.ends[forth.all[i].rule]++] = {rule, true}; /* so that it ends as the end */
+            back.all[back.ends[forth.all[i].rule]++] = {rule, true}; /* each end moves from the begin to the end */
         }
     }
     return back;
 }
 
-/* Marks what can be reached from `first` and is not marked yet, and appends it, the deepest first. */
+/* Marks the rules that can be reached from `first` and are not marked yet, and appends them, the deepest first. Without
+ * recursion: the depth is up to the number of rules. */
 void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks,
            std::vector<uint32_t> &order)
 {
@@ -544,7 +549,8 @@ void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32
     }
 }
 
-/* Groups of rules that begin with each other (Kosaraju): in such a group, only what is harmless may be. */
+/* Refuses a grammar with left recursion: in a group of rules that begin with each other (strongly connected components,
+ * by Kosaraju's algorithm), only harmless beginnings are allowed. */
 void refuse_left_recursion(const grammar &g)
 {
     const graph forth = beginnings(g, empty_rules(g)), back = turned_around(forth);

@@ -1,5 +1,6 @@
-/* grammar.h: a grammar in GBNF, compiled: what texts may be. Immutable once it is read; any thread. The language is
- * llama.cpp's. What could grow without bound, or recurse for ever, is refused while it is read. */
+/* grammar.h: a compiled grammar in GBNF, llama.cpp's language. Immutable once it is read; any thread. Grammars come
+ * from clients: whatever could grow without bound, or recurse for ever, is refused while a grammar is read. llama.cpp's
+ * own reader and matcher abort, recurse and grow instead, which would end a process that serves others. */
 #ifndef LLM_GRAMMAR_H
 #define LLM_GRAMMAR_H
 
@@ -10,12 +11,12 @@
 
 struct model;
 
-/* The grammar is faulty or too large; a sentence for who wrote it. */
+/* The grammar is faulty or too large; a sentence for its author. */
 struct grammar_fault : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/* It is well formed, and more than can be kept to. */
+/* The grammar is well formed, but cannot be enforced. */
 struct grammar_beyond : grammar_fault {
     using grammar_fault::grammar_fault;
 };
@@ -33,7 +34,7 @@ struct grammar_element {
         TOKEN,     /* value: its id */
     };
     kind is;
-    bool is_negated; /* any but these */
+    bool is_negated; /* any character or token but these */
     uint32_t value, n;
 
     bool ends_sequence() const
@@ -48,7 +49,8 @@ struct grammar {
     std::vector<uint32_t> rules; /* where each begins in `elements` */
     uint32_t root;
 
-    /* <names of tokens> are looked up in the model's vocabulary, if there is one: else it is only tried. Throws grammar_fault, std::bad_alloc. */
+    /* Compiles a grammar. <Names of tokens> are looked up in the vocabulary of `m`; with NULL they are not, and the
+     * result only shows that the grammar can be read. Throws grammar_fault, std::bad_alloc. */
     static grammar read(const std::string &text, const model *m);
 
     bool matches(const grammar_element &e, uint32_t character) const;

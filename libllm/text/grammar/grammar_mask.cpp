@@ -1,8 +1,16 @@
-/* grammar_mask.cpp: which of all tokens may come next, by a walk through the tree of the vocabulary. */
+/* grammar_mask.cpp: which tokens may come next, by a walk through the tree of the vocabulary. A token is allowed if its
+ * text can be walked to its end. The tree makes each shared beginning one step: where "st" is not allowed, the
+ * thousands of tokens below it are skipped.
+ *
+ * Where much is allowed, that does not help: in a JSON string nearly all 150,000 tokens are, and each of their
+ * characters would be a step. So a branch of the tree is allowed at once if all its characters lead where letters lead
+ * (skip). llama.cpp asks for each token by itself.
+ *
+ * Called by the thread that samples; the mask's cost is part of every pick. */
 
 #include "text/grammar/grammar_walk.h"
 
-/* Those that the grammar names. */
+/* Adds the tokens that the grammar names, or all others for a negated name. */
 void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
 {
     for (const uint32_t id : places[now.at].stacks) {
@@ -21,7 +29,7 @@ void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
     }
 }
 
-/* The characters of ASCII that lead there. */
+/* The characters of ASCII that lead from one place to the other. */
 grammar_walk::run grammar_walk::run_to(place from, place to)
 {
     run r = {to, {0, 0}};
@@ -42,7 +50,7 @@ bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 
 } // namespace
 
-/* Where a letter leads, if all characters of the branch lead there. */
+/* The place where a letter leads, if all characters of the branch lead there; else NONE. */
 grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].letters.to == UNKNOWN) {
@@ -55,7 +63,7 @@ grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie
     return do_all ? r.to : NONE;
 }
 
-/* No character of the branch may come. */
+/* Whether no character of the branch is allowed. */
 bool grammar_walk::leads_nowhere(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].nowhere.to == UNKNOWN) {
@@ -74,8 +82,14 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
     }
 }
 
-/* What is below `top` need not be looked at: its texts are made of characters that go from place to place as letters do, and
- * how long a text is says whether it may come. A character that is cut off takes a step, too. */
+/* Decides about all tokens below `top` without looking at them, if their characters lead from place to place as letters
+ * do: then only the length of a text matters. False: they must be looked at one by one.
+ *
+ * n counts the steps that letters can take. In a JSON string a letter leads back to the same place: n is at once the
+ * length of the longest text, and all tokens are allowed. In a string with at most 3 more characters, letters lead
+ * through 3 places, and then nowhere: tokens of up to 3 characters (n_before of them above `top`) are allowed. If
+ * letters end after n steps but some other character of the branch goes on, length alone does not decide. A character
+ * that is cut off at the end of a token takes a step, too. */
 bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vector<stretch> &found)
 {
     const vocabulary_trie::branch &b = trie->branches[top.branch];
@@ -101,7 +115,7 @@ bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vecto
     return true;
 }
 
-/* As take_byte, for thousands of bytes: most steps have been taken before. */
+/* As take_byte, but most steps, which have been taken before, are a look-up in a table. */
 inline bool grammar_walk::take(point &p, uint8_t byte)
 {
     const place_data &from = places[p.at];
@@ -112,7 +126,8 @@ inline bool grammar_walk::take(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Those that their texts allow, in ascending order. */
+/* Finds the tokens that are allowed by their texts, in ascending order of the tree. path[d] is the point after d bytes:
+ * going back up the tree costs nothing. */
 void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;
@@ -132,7 +147,8 @@ void grammar_walk::find_texts(std::vector<stretch> &found)
     }
 }
 
-/* Where most may come, those are told that may not. */
+/* Sets a bit for each allowed token. If most are allowed, it begins with all and clears the others: the cost is that of
+ * the smaller part. */
 void grammar_walk::find_allowed(uint32_t n_vocab, token_set &allowed)
 {
     allowed.assign(n_vocab, false);

@@ -1,32 +1,34 @@
-/* grammar_text.h: grammars in GBNF, put together. Pure. */
+/* grammar_text.h: changes grammars in GBNF as texts, and joins them. They come from llama.cpp's converters as texts, so
+ * this is done before they are compiled. Pure. */
 #ifndef LLM_GRAMMAR_TEXT_H
 #define LLM_GRAMMAR_TEXT_H
 
 #include <string>
 
-/* All its rules under other names: `prefix` and the old one. */
+/* Puts `prefix` before the names of all rules, so that two grammars can be joined. */
 std::string grammar_renamed(const std::string &grammar, const std::string &prefix);
 
-/* What one or the other allows. */
+/* A grammar of the texts that one or the other allows. */
 std::string grammar_of_either(const std::string &one, const std::string &other);
 
-/* The grammar allows the JSON string `constant`. */
+/* Whether a rule of the grammar has the JSON string `constant`. */
 bool grammar_mentions(const std::string &grammar, const std::string &constant);
 
-/* What `inner` allows takes the place of that string; its rules are renamed. */
+/* Replaces that string by the texts that `inner` allows; inner's rules are renamed. */
 std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner,
                          const std::string &prefix);
 
-/* The rule of this name, if there is one, allows a few blanks and nothing else. */
+/* Makes the rule of this name, if there is one, allow up to 4 blanks and nothing else. */
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name);
 
-/* What repeats in the rule of this name, if there is one, comes once. */
+/* Removes the repetitions (+) in the rule of this name, if there is one: its parts come once. */
 std::string grammar_without_repetition(const std::string &grammar, const std::string &name);
 
-/* Without the marks that some models put around JSON in Markdown. */
+/* Removes the marks ```json and ``` that some models put around JSON. */
 std::string grammar_without_fences(std::string grammar);
 
-/* llama.cpp writes calls that may repeat and may be missing as a repetition of what may be empty, which never ends. */
+/* Replaces llama.cpp's rule for calls that may repeat and may be missing, (tool-call? space)+: it repeats what may be
+ * empty, which never ends. */
 std::string grammar_without_empty_turns(std::string grammar);
 
 #endif

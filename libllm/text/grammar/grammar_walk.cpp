@@ -1,11 +1,12 @@
+/* grammar_walk.cpp: stacks, places and steps; the header explains them. */
 #include "text/grammar/grammar_walk.h"
 
 #include <algorithm>
 
 namespace {
 
-constexpr uint64_t STEP_WORK_MAX = 5'000'000; /* stacks looked at: a fraction of a second */
-constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17;
+constexpr uint64_t STEP_WORK_MAX = 5'000'000;                 /* stacks looked at in one call: a fraction of a second */
+constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond MAX the request fails */
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
 constexpr size_t WAYS_KEPT = 1 << 20;
 constexpr uint32_t CHARACTER_MAX = 0x10ffff;
@@ -40,6 +41,7 @@ void grammar_walk::spend(uint64_t n)
     }
 }
 
+/* The number of the stack with this element on top. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
     const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));
@@ -53,14 +55,15 @@ uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
     return found->second;
 }
 
-/* Behind the element on top. */
+/* The stack after its top element was matched. At the end of a sequence that is the stack below, and no new one: a rule
+ * that ends with itself (a list, a text) would otherwise grow its stack with each item. */
 uint32_t grammar_walk::advanced(uint32_t id)
 {
     const stack s = stacks[id];
     return rules.elements[s.element + 1].ends_sequence() ? s.below : pushed(s.element + 1, s.below);
 }
 
-/* Every way to match the rule, over what comes after it. */
+/* Adds a stack for each alternative of the rule, on top of what follows the rule. */
 void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32_t> &todo)
 {
     for (uint32_t i = rules.rules[rule];; i++) {
@@ -75,7 +78,8 @@ void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32
     }
 }
 
-/* Opens rules until each stack is at a character, a token or its end. */
+/* Opens the rules on top of stacks until each has a character, a token or nothing there. `seen` makes sure that a stack
+ * is opened once: alternatives often meet again, and a repetition of what may be empty comes back to itself. */
 void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &found)
 {
     expansion++;
@@ -95,6 +99,7 @@ void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &fo
     }
 }
 
+/* The number of the place with these stacks, each of which occurs once. NONE if there are none. */
 grammar_walk::place grammar_walk::place_with(std::vector<uint32_t> &found)
 {
     if (found.empty()) {
@@ -126,6 +131,7 @@ grammar_walk::place grammar_walk::start()
     return place_with(found);
 }
 
+/* The place after a character, computed. */
 grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
 {
     std::vector<uint32_t> todo, found;
@@ -140,6 +146,8 @@ grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
     return place_with(found);
 }
 
+/* Divides all characters at the bounds of all sets that are on top of a stack, so that within a way every set agrees.
+ * ASCII is a bound of its own, because its characters have a table. */
 void grammar_walk::find_ways(place from)
 {
     std::vector<uint32_t> lows = {0, ASCII};
@@ -164,6 +172,7 @@ void grammar_walk::find_ways(place from)
     }
 }
 
+/* places[] is looked up again after each step: a step may add places, and move the vector. */
 grammar_walk::place grammar_walk::step_by(place from, size_t number)
 {
     if (places[from].ways[number].to == UNKNOWN) {
@@ -199,6 +208,7 @@ grammar_walk::place grammar_walk::step(place from, uint32_t value)
     return places[from].ascii[value];
 }
 
+/* Whether all characters from low to high lead to this place. */
 bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 {
     const size_t first = way_of(from, low);
@@ -222,13 +232,15 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* A character that has begun may become one that is allowed. */
+/* Whether an incomplete character may become one that is allowed. Otherwise the answer would be stuck: no token could
+ * complete it. */
 bool grammar_walk::may_go_on(const point &p)
 {
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
-/* By its text and, where the grammar asks for tokens, as one. */
+/* The point after a token: the stacks that its text matches, together with those that name it as a token. Both may be
+ * open at once, if a grammar allows any text or a certain token. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;
@@ -284,7 +296,8 @@ bool grammar_walk::is_complete() const
     return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
 }
 
-/* Numbers everything anew, of the place where the walk is. */
+/* Keeps the stacks of the present place only, numbered anew. A walk through a long answer would otherwise keep every
+ * place that it has been at. Called between tokens: numbers from before are invalid afterwards. */
 void grammar_walk::forget_others()
 {
     const std::vector<stack> old = std::move(stacks);

@@ -1,5 +1,5 @@
-/* lark_grammar.cpp: reads a definition from its beginning to its end and writes each rule as it comes. Groups are read by
- * recursion of a bounded depth. */
+/* lark_grammar.cpp: reads a definition from its beginning to its end and writes each rule as it comes. Groups are read
+ * by recursion of a bounded depth. */
 #include "text/grammar/lark_grammar.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace {
 
 constexpr size_t SOURCE_BYTES_MAX = 64 << 10;
 constexpr size_t RULES_MAX = 2048;
-constexpr size_t GROUPS_MAX = 64; /* one in another */
+constexpr size_t GROUPS_MAX = 64; /* nested in each other */
 
-/* What can be imported of Lark's library, in its own language. */
+/* The terminals of Lark's library `common`, in its own language. */
 struct library_terminal {
     const char *name, *body;
 };
@@ -77,7 +77,7 @@ std::vector<uint32_t> characters_of(const std::string &text)
     return out;
 }
 
-/* One definition: rules are added to `rules`, and what they name to `used`. */
+/* Reads one definition: adds its rules to `rules`, and the names that they use to `used`. */
 class lark_reader {
   public:
     std::map<std::string, std::string> rules; /* by name, as GBNF */
@@ -111,7 +111,7 @@ class lark_reader {
         }
     }
 
-    /* All of `text` is the body of a rule. */
+    /* Reads all of `text` as the body of a rule. */
     std::string read_body()
     {
         std::string out = alternatives(0);
@@ -238,7 +238,7 @@ class lark_reader {
 
     void read_rule()
     {
-        while (take("?") || take("!")) { /* about trees */
+        while (take("?") || take("!")) { /* marks for Lark's syntax trees, which change no text */
         }
         const std::string name = read_name();
         if (isdigit(static_cast<unsigned char>(name[0]))) {
@@ -257,7 +257,7 @@ class lark_reader {
         define(name, alternatives(0));
     }
 
-    /* A | may stand on the next line; in groups, anything. */
+    /* Whether another alternative follows. Its | may be on the next line; in groups, everything may be. */
     bool goes_on(size_t depth)
     {
         const size_t before = at;
@@ -451,7 +451,7 @@ class lark_reader {
     }
 };
 
-/* What is imported, and what that is made of. */
+/* Adds the imported terminals, and those of the library that they use. */
 void add_imported(lark_reader *all, regex_of where)
 {
     std::vector<std::pair<std::string, std::string>> todo(all->imported.begin(), all->imported.end());

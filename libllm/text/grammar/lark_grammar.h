@@ -1,4 +1,4 @@
-/* lark_grammar.h: from a grammar as Lark has them to GBNF. Pure. */
+/* lark_grammar.h: translates a grammar of Lark (a parser for Python) into GBNF. Pure. */
 #ifndef LLM_LARK_GRAMMAR_H
 #define LLM_LARK_GRAMMAR_H
 
@@ -6,9 +6,10 @@
 
 #include "text/grammar/regex_grammar.h"
 
-/* What `start` matches. JSON_STRING: as regex_grammar has it, and the quotes around it. Rules, terminals, texts, expressions,
- * ranges, groups, repetitions, aliases, priorities (which change no text) and what `common` has that is imported. Throws
- * grammar_beyond naming what else there is (%ignore, templates, flags), grammar_fault for what is no such grammar. */
+/* A grammar of the texts that `start` matches. JSON_STRING: as in regex_grammar, with the quotes around it. Supported:
+ * rules, terminals, texts, expressions, ranges, groups, repetitions, aliases, priorities (which change no text), and
+ * imports from `common`. Throws grammar_beyond naming anything else (%ignore, templates, flags), grammar_fault if this
+ * is no Lark grammar. */
 std::string lark_grammar(const std::string &definition, regex_of where);
 
 #endif

@@ -1,3 +1,5 @@
+/* regex.cpp: a parser by recursive descent of bounded depth. It refuses what it does not know: an expression that is
+ * understood only in part would allow texts that the client's own check then rejects. */
 #include "text/grammar/regex.h"
 
 #include <algorithm>
@@ -90,7 +92,7 @@ class parser {
         return std::min(value, CHARACTER_LAST);
     }
 
-    /* After the backslash. */
+    /* Reads an escape after its backslash. */
     uint32_t read_escape()
     {
         if (at >= end) {
@@ -212,7 +214,7 @@ class parser {
         return one({{value, value}});
     }
 
-    /* In braces that begin at `at`; false: they are characters. */
+    /* Reads the counts in braces that begin at `at`. False: the braces are ordinary characters, as in ECMA-262. */
     bool read_counts(uint64_t &least, uint64_t &most)
     {
         if (text.compare(at, 2, "{,") == 0) { /* characters for ECMA-262, but 0 for Python */
@@ -247,7 +249,7 @@ class parser {
         if (has('+')) {
             regex_refuse("a possessive repetition");
         }
-        at += has('?'); /* lazy or not, the texts are the same */
+        at += has('?'); /* lazy or not, the same texts match */
         regex_part out;
         out.is = regex_part::REPEATED;
         out.least = least;

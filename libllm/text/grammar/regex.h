@@ -1,5 +1,6 @@
-/* regex.h: reads a regular expression, as ECMA-262 writes them, into a tree: the one reader for expressions that are a whole answer
- * (regex_grammar), a terminal of a Lark grammar, and a schema's `pattern` (schema/regex_automaton). Pure. */
+/* regex.h: reads a regular expression of ECMA-262 into a tree. It is the only reader: for expressions that are a whole
+ * answer (regex_grammar), for terminals of Lark grammars, and for a schema's `pattern` (schema/regex_automaton).
+ * Pure. */
 #ifndef LLM_REGEX_H
 #define LLM_REGEX_H
 
@@ -9,7 +10,7 @@
 
 #include "text/grammar/character_set.h"
 
-/* ^ and $ match these: characters of their own that stand before and after each text. */
+/* ^ and $ are read as these two characters, which are no text's: a text is thought to begin and end with them. */
 constexpr uint32_t REGEX_BEGIN = CHARACTER_LAST + 1, REGEX_END = CHARACTER_LAST + 2;
 constexpr uint64_t REGEX_WITHOUT_END = UINT64_MAX;
 
@@ -20,8 +21,8 @@ struct regex_part {
     uint64_t least = 0, most = 0; /* most: REGEX_WITHOUT_END is any number */
 };
 
-/* Throws grammar_beyond for what no grammar can have (references back, word boundaries, look-around), grammar_fault for what is no
- * expression. */
+/* Throws grammar_beyond for parts that no grammar can enforce (back references, word boundaries, look-around),
+ * grammar_fault if this is no expression. */
 regex_part regex_read(const std::string &expression);
 
 [[noreturn]] void regex_refuse(const std::string &what); /* grammar_beyond */

@@ -8,7 +8,7 @@
 
 namespace {
 
-/* What a JSON string escapes with one letter: the character and the letter. */
+/* Characters that JSON escapes with one letter, each followed by its letter. */
 const char *const ESCAPED_LETTERS = "\nn\tt\rr\bb\ff\"\"\\\\";
 
 std::string shown(uint32_t c)
@@ -18,7 +18,7 @@ std::string shown(uint32_t c)
     return text;
 }
 
-/* In a JSON string. */
+/* A character as a JSON string has it. */
 std::string escaped(uint32_t c)
 {
     const char *letters = ESCAPED_LETTERS;
@@ -44,7 +44,7 @@ std::string set_text(const character_set &set)
     return out + "]";
 }
 
-/* The whole text has to match: ^ where nothing precedes, and $ where nothing follows, say nothing. */
+/* Removes ^ where nothing precedes and $ where nothing follows: the whole text must match anyway. */
 void drop_anchors(regex_part &p, bool is_first, bool is_last)
 {
     const auto is = [](const regex_part &one, uint32_t anchor) {
@@ -80,7 +80,7 @@ std::string joined(const regex_part &p, regex_of where, const char *between)
     return out;
 }
 
-/* One element of GBNF, or several in a row. */
+/* GBNF for a part of the expression: one element, or several in a row. */
 std::string rule_of(const regex_part &p, regex_of where)
 {
     if (p.is == regex_part::SET) {

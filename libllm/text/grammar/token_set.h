@@ -1,4 +1,4 @@
-/* token_set.h: some of a vocabulary's tokens, a bit each. Owned by whoever has it. */
+/* token_set.h: a set of tokens, a bit for each token of the vocabulary. One thread at a time. */
 #ifndef LLM_TOKEN_SET_H
 #define LLM_TOKEN_SET_H
 
@@ -23,7 +23,8 @@ class token_set {
     {
         return (words[static_cast<uint32_t>(token) / PER_WORD] >> static_cast<uint32_t>(token) % PER_WORD & 1) != 0;
     }
-    /* Of the tokens from `number` * PER_WORD on, the least bit first; those beyond the vocabulary mean nothing. */
+    /* The bits of the tokens from `number` * PER_WORD on, the first token in the lowest bit; bits beyond the vocabulary
+     * mean nothing. */
     uint64_t word(uint32_t number) const
     {
         return words[number];

@@ -37,7 +37,8 @@ std::vector<spelled> spelled_tokens(const model *m, std::vector<int32_t> &ends)
     return all;
 }
 
-/* Puts texts into the tree, in ascending order. */
+/* Builds the tree from texts in ascending order, so that only the path down to the last text can still change: entering
+ * a byte adds a node, leaving it adds what is below to its parent. */
 class builder {
   public:
     explicit builder(vocabulary_trie &out) : trie(out)
@@ -75,7 +76,7 @@ class builder {
         vocabulary_trie::branch all;
     };
     vocabulary_trie &trie;
-    std::vector<level> path; /* down to the text before */
+    std::vector<level> path; /* down to the end of the last text */
 
     uint32_t n_tokens() const
     {
@@ -136,7 +137,8 @@ class builder {
         }
     }
 
-    /* From each of its bytes on. */
+    /* Notes the characters of a text for each node on its path, read from that node's byte on: a branch below the first
+     * byte of a character begins in the middle of it, and is no text. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {

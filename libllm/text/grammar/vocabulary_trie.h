@@ -1,5 +1,6 @@
-/* vocabulary_trie.h: the texts of a model's tokens as a tree, in one array: a node's first child follows it. Control tokens
- * and tokens without a text are left out. Immutable; any thread. */
+/* vocabulary_trie.h: the texts of a model's tokens as a tree, for grammar_mask.cpp. The nodes are one array in the
+ * order of a walk: a node's first child follows it, and `after` skips all below it. Control tokens and tokens without a
+ * text are left out. Immutable; any thread. */
 #ifndef LLM_VOCABULARY_TRIE_H
 #define LLM_VOCABULARY_TRIE_H
 
@@ -16,26 +17,27 @@ struct vocabulary_trie {
         uint8_t byte;
         uint16_t depth;        /* bytes down to here */
         uint32_t after;        /* the next node that is not below */
-        uint32_t tokens_begin; /* those that end here: up to the next node's */
-        uint32_t branch;       /* index of branches; 0: none, it is too small */
+        uint32_t tokens_begin; /* the tokens that end here: up to the next node's tokens_begin */
+        uint32_t branch;       /* index of branches; 0: none, with fewer than 8 tokens it would not pay */
     };
-    /* What the texts from a node's own byte on are made of. */
+    /* The characters of all texts from a node's own byte on. */
     struct branch {
-        uint64_t ascii[2];     /* which of these characters there are */
-        uint32_t low, high;    /* of the others, and of what may become of one that is cut off; 0: there are none */
-        uint16_t n_characters; /* of the longest; one that is cut off is one */
-        uint16_t n_before;     /* characters that begin above */
-        bool is_text;          /* each is UTF-8, if a character begins with the node's byte; the last may be cut off */
+        uint64_t ascii[2];     /* the ASCII characters among them */
+        uint32_t low, high;    /* bounds of the others, and of what a cut off one may become; 0: none */
+        uint16_t n_characters; /* of the longest text; a cut off character counts as one */
+        uint16_t n_before;     /* characters that begin above the node */
+        bool is_text;          /* all are UTF-8, but for the last character, which may be cut off */
     };
     std::vector<node> nodes; /* one more at the end, for its tokens_begin */
     std::vector<branch> branches;
     std::vector<int32_t> tokens;
-    std::vector<uint16_t> n_characters; /* that begin in each of `tokens` */
-    token_set all;                      /* the same */
-    std::vector<int32_t> ends;          /* the model's own, which are not in the tree */
+    std::vector<uint16_t> n_characters; /* characters that begin in each of `tokens` */
+    token_set all;                      /* all of `tokens` */
+    std::vector<int32_t> ends;          /* the tokens that end an answer, which are not in the tree */
     uint16_t depth_max = 0;
 
-    /* Made once for each model; the last model's is kept. Takes a few hundred milliseconds for a large vocabulary. */
+    /* The tree of a model. That of the last model is kept, since making one takes a few hundred milliseconds for a
+     * large vocabulary. Any thread; others wait for the one that makes it. */
     static std::shared_ptr<const vocabulary_trie> of(const model *m);
 };
 
