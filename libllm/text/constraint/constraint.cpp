@@ -6,7 +6,7 @@ namespace {
 
 using json = nlohmann::json;
 
-constexpr size_t SEQUENCE_MAX = 256; /* tokens of one sequence about thinking */
+constexpr size_t SEQUENCE_MAX = 256; /* tokens of a sequence that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
 constexpr size_t PRESERVED_MAX = 1024;
@@ -156,7 +156,8 @@ void constraint::begin_walk()
     walk.emplace(rules, vocabulary);
 }
 
-/* A trigger that the grammar does not begin with was none: the answer stays free, and a parser shows it as it is. */
+/* If the grammar does not begin as the trigger does, that was no trigger: the answer stays free, and the parser shows
+ * it as text. */
 bool constraint::holds()
 {
     if (!begun.empty()) {
@@ -204,6 +205,7 @@ int32_t constraint::forced()
     return token;
 }
 
+/* A forced token must not split a character. */
 void constraint::follow_characters(const std::string &text)
 {
     for (const char c : text) {
@@ -216,7 +218,8 @@ void constraint::follow_characters(const std::string &text)
     }
 }
 
-/* The mark that ended thinking may be the beginning of a call, and nothing before it is. */
+/* The mark that ended the reasoning may itself begin a call: models call inside <think> without closing it. So the
+ * triggers see the mark's tokens, and nothing before them, which was reasoning. */
 void constraint::accept_ending()
 {
     triggers.forget();

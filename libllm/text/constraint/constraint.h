@@ -1,6 +1,15 @@
-/* constraint.h: the form that one answer must have, and where in it the answer is: its grammar, what begins it, the tokens
- * whose text belongs to it, and how long it may think. Made from the document that llm_wire.h's `constraint` carries. One for
- * each answer; owned by who samples it. All but read throw grammar_fault and std::bad_alloc. */
+/* constraint.h: the constraint of one answer and its state: the grammar, the triggers that begin it, control tokens
+ * whose text belongs to the answer, and the limit of its reasoning. Made from the document in llm_wire.h's
+ * `constraint`. One for each answer; owned by the thread that samples it. All functions throw grammar_fault and
+ * std::bad_alloc.
+ *
+ *   free ------(a trigger: "lazy" grammars)-----> begun --(the grammar accepts the trigger)--> the grammar holds
+ *    ^                                              |
+ *    `-----------(it does not: it was none)---------'
+ *
+ * A grammar that is not lazy holds from the first token on. While the answer reasons, triggers are not looked for: a
+ * call that is only thought about must not begin one. `begun` is a state of its own, since telling the grammar is slow:
+ * is_slow() then says that the next pick is not for the decode thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
 
@@ -17,16 +26,16 @@
 
 class constraint {
   public:
-    /* Throws grammar_fault for what is no such document, or is beyond the bounds. */
+    /* Throws grammar_fault if this is no such document, or is beyond the bounds. */
     static std::unique_ptr<constraint> read(const model *m, const std::string &document);
 
-    /* Its work is not for a thread that others wait for. */
+    /* Whether the next pick may take long. */
     bool is_slow() const
     {
         return walk.has_value() || !begun.empty() || (is_waiting && triggers.has_patterns());
     }
 
-    /* The grammar holds now: what has triggered it is told to it first. */
+    /* Whether the grammar holds now. Begins it first, if a trigger has been found. */
     bool holds();
     bool allows(int32_t token);
     void find_allowed(token_set &allowed);
@@ -35,7 +44,8 @@ class constraint {
         return walk->is_complete();
     }
 
-    /* What comes next, whatever the model says; -1: what the model says. */
+    /* The token that must come next, whatever the model predicts (the end of a reasoning budget); -1: the model
+     * decides. */
     int32_t forced();
 
     void accept(int32_t token);
@@ -45,7 +55,7 @@ class constraint {
         return thought.is_before_answer();
     }
 
-    /* The text of this control token is a part of the answer's. */
+    /* Whether the text of this control token is part of the answer's text. */
     bool shows(int32_t token) const
     {
         return preserved.count(token) > 0;
@@ -53,15 +63,15 @@ class constraint {
 
   private:
     const model *m;
-    std::shared_ptr<const grammar> rules; /* none: the answer is free */
+    std::shared_ptr<const grammar> rules; /* NULL: the answer is free */
     std::shared_ptr<const vocabulary_trie> vocabulary;
     std::optional<grammar_walk> walk; /* while the grammar holds */
-    bool is_waiting = false;          /* it will hold from a trigger on */
+    bool is_waiting = false;          /* the grammar will hold from a trigger on */
     trigger triggers;
-    std::vector<trigger::piece> begun; /* triggered, and not yet told to the grammar */
+    std::vector<trigger::piece> begun; /* tokens from the trigger on, which the grammar has not been given yet */
     std::unordered_set<int32_t> preserved;
     thinking thought;
-    uint8_t n_missing = 0; /* bytes of the answer's last character */
+    uint8_t n_missing = 0; /* bytes that the answer's last character lacks */
 
     explicit constraint(const model *of) : m(of) {}
     std::string text_of(int32_t token) const;

@@ -12,7 +12,7 @@ namespace {
 using json = schema_json;
 
 constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
-constexpr size_t DEPTH_MAX = 128; /* of any JSON here */
+constexpr size_t DEPTH_MAX = 128; /* levels of JSON: parsing and compiling it recurse */
 constexpr size_t CHOICES_MAX = 4096;
 
 } // namespace
@@ -31,7 +31,7 @@ schema_json constraint_json(const std::string &text, const char *what)
 
 namespace {
 
-/* The document around it holds other things, too. */
+/* Less than the limit of the document, which holds other members, too. */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX - 4096;
 
 std::string grammar_of_schema(const std::string &text, bool is_strict)
@@ -89,6 +89,8 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
 
 } // namespace
 
+/* The grammar is read once here, so that a fault is the request's error and not one in the middle of its answer. A
+ * fault in a grammar that we wrote means that the form cannot be expressed within the bounds: grammar_beyond. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
 {
     if (text.size() > TEXT_BYTES_MAX) {

@@ -1,4 +1,5 @@
-/* constraint_make.h: from the form that a client asks for to the document that constraint.h reads. Any thread. */
+/* constraint_make.h: makes the document that constraint.h reads, of the structured output that a client asks for. Any
+ * thread. */
 #ifndef LLM_CONSTRAINT_MAKE_H
 #define LLM_CONSTRAINT_MAKE_H
 

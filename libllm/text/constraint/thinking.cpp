@@ -4,8 +4,8 @@
 
 namespace {
 
-/* The text ends with some bytes that `mark` begins with, and not with all of it. Blanks in front of a mark are as likely
- * a thought's own, so they do not count. */
+/* Whether the text ends with a beginning of `mark`, but not with all of it. Blanks at the begin of a mark are ignored:
+ * most of them are the reasoning's own. */
 bool ends_amid(const std::string &text, const std::string &mark)
 {
     const size_t from = std::min(mark.find_first_not_of(" \t\r\n"), mark.size());
@@ -46,7 +46,7 @@ std::string thinking::recent_text() const
     return out;
 }
 
-/* A mark begins less than longest_text bytes before the last token. */
+/* Keeps only tokens that a mark may still begin in: less than longest_text bytes before the last token. */
 void thinking::remember(int32_t token, const std::string &text)
 {
     const size_t n_tokens = std::max(start.size(), longest_tokens);
@@ -78,8 +78,9 @@ bool thinking::is_amid_mark() const
     return std::any_of(ends.begin(), ends.end(), [&](const mark &end) { return ends_amid(text, end.text); });
 }
 
-/* A mark that has begun may become whole, and a forced end within it would break the call that it opens. The wait is
- * bounded: a thought may go on with the beginnings of marks for ever. */
+/* Forcing waits for the end of a character, and while the text ends with a part of a mark: that may become a whole one,
+ * and a forced end in the middle would be written into the call that it opens. The wait is bounded by the longest mark,
+ * since reasoning might contain beginnings of marks for ever. */
 int32_t thinking::due() const
 {
     if (!is_inside || max < 0 || n_inside < max || n_forced == forced.size()) {
@@ -94,7 +95,8 @@ int32_t thinking::due() const
     return forced[n_forced];
 }
 
-/* Bytes from the begin of the first mark that the last token completed to the end; 0: it completed none. */
+/* The number of bytes from the begin of the first mark that the last token completed to the end of the text; 0: it
+ * completed none. */
 size_t thinking::ending_bytes() const
 {
     const std::string &last = recent.back().text;
@@ -111,7 +113,7 @@ size_t thinking::ending_bytes() const
     return text.size() - begin;
 }
 
-/* Fills last_ending. */
+/* Whether the last token completed a mark; fills last_ending. */
 bool thinking::find_ending()
 {
     size_t n_tokens = 0, n_bytes = 0;

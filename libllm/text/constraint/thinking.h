@@ -1,6 +1,8 @@
-/* thinking.h: whether an answer is thinking, for how long it has been, and the tokens that end it when it has been for too long.
- * There may be a mark for each tool, so a token costs little that could not complete one. One for each answer; the thread that
- * samples it owns it. */
+/* thinking.h: whether an answer is reasoning, for how many tokens, and the tokens that are forced when it has reached
+ * its budget. Reasoning ends at a mark: the family's closing tag, or text that opens a call of a known tool, since some
+ * models call without closing it. With 256 tools there are so many marks; a token that cannot complete one is
+ * recognized by its last byte and costs nothing (17.4 -> 1.6 us a token). One for each answer; owned by the thread that
+ * samples it. */
 #ifndef LLM_THINKING_H
 #define LLM_THINKING_H
 
@@ -14,34 +16,34 @@
 #include "text/constraint/trigger.h"
 
 struct thinking {
-    /* Ends thinking, as these tokens or as this text in any tokens. A mark may open a call. */
+    /* Ends the reasoning: these tokens, or this text in any tokens. A mark may open a call. */
     struct mark {
         std::vector<int32_t> tokens;
         std::string text;
     };
 
-    std::vector<int32_t> start;  /* opens it; empty: the prompt alone can */
-    std::vector<int32_t> forced; /* what is said at the budget */
-    int64_t max = -1;            /* tokens of one stretch; -1: no budget */
+    std::vector<int32_t> start;  /* tokens that open it; empty: only the prompt can */
+    std::vector<int32_t> forced; /* tokens that are forced when the budget is used up */
+    int64_t max = -1;            /* budget of one stretch of reasoning, in tokens; -1: none */
     bool is_inside = false;
 
-    /* Without any, the model never thinks. */
+    /* Without any mark the answer never reasons. */
     void add_end(mark end);
 
-    /* The token that comes next, whatever the model says; -1: the model's. */
+    /* The token that must come next, whatever the model predicts; -1: the model decides. */
     int32_t due() const;
-    /* A token of the answer; `is_whole`: its text ends with a character. */
+    /* Takes a token of the answer; `is_whole`: its text ends with a complete character. */
     void accept(int32_t token, const std::string &text, bool is_whole);
-    /* The last token was thought, or a blank between that and the answer. */
+    /* Whether the last token is reasoning, or a blank between that and the answer. */
     bool is_before_answer() const
     {
         return is_inside || is_between;
     }
-    /* What is forced cannot be said here: the model goes on. */
+    /* The grammar does not allow the forced token: the budget is dropped. */
     void give_up();
 
-    /* The tokens that hold the mark which the last token completed; the first may begin with other text. Empty: the last
-     * token did not end thinking. */
+    /* The tokens of the mark that the last token completed; the first of them may begin with other text. Empty: the
+     * last token did not end the reasoning. */
     const std::vector<trigger::piece> &ending() const
     {
         return last_ending;
@@ -49,14 +51,14 @@ struct thinking {
 
   private:
     std::vector<mark> ends;
-    size_t longest_tokens = 0, longest_text = 0; /* of a mark */
-    std::unordered_set<int32_t> last_tokens;     /* of marks */
-    bool is_last_byte[256] = {};                 /* of a mark */
+    size_t longest_tokens = 0, longest_text = 0; /* of the longest mark: tokens, bytes */
+    std::unordered_set<int32_t> last_tokens;     /* the last tokens of marks */
+    bool is_last_byte[256] = {};                 /* whether a mark's text ends with this byte */
 
-    std::deque<trigger::piece> recent; /* since thinking began or ended; as many as a mark can have */
+    std::deque<trigger::piece> recent; /* tokens since reasoning began or ended, at most as many as a mark can have */
     size_t n_recent_bytes = 0;
     std::vector<trigger::piece> last_ending;
-    bool has_ended = false;  /* and nothing but blanks has been said since */
+    bool has_ended = false;  /* reasoning has ended, and only blanks came since */
     bool is_between = false; /* the last token was such a blank */
     int64_t n_inside = 0;
     size_t n_forced = 0;

@@ -8,11 +8,11 @@
 
 namespace {
 
-/* Regular expressions are searched in so much of the answer's end: the library that does it recurses, and begins anew with
- * each token. One that has to match the whole answer is not looked for beyond that. */
+/* Bytes of the answer's end that patterns are searched in: std::regex recurses for each character, and begins anew with
+ * each token. A pattern that must match the whole answer is not tried on a longer one. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
-/* Where the first group that matched anything begins, or else the match. */
+/* Where the grammar begins: at the first group that matched something, or else at the match, as in llama.cpp. */
 size_t begin_of(const std::smatch &match)
 {
     for (size_t i = 1; i < match.size(); i++) {
@@ -50,7 +50,7 @@ void trigger::forget()
     is_cut = false;
 }
 
-/* The earliest word that ends behind the first n_before bytes. */
+/* Where the earliest word begins that ends after the first n_before bytes: earlier words were found before. */
 size_t trigger::find_word(size_t n_before) const
 {
     size_t first = std::string::npos;
@@ -88,7 +88,8 @@ void trigger::take_from(size_t at)
     }
 }
 
-/* Whole tokens go from the front, now and then. */
+/* Drops whole tokens from the front, but only once the text has become twice as long as needed, so that moving it costs
+ * little for each token. */
 void trigger::cut()
 {
     const size_t n_kept = std::max(patterns.empty() ? 0 : PATTERN_BYTES_MAX, longest_word);

@@ -1,5 +1,6 @@
-/* trigger.h: finds where in an answer its grammar begins to hold. Looks at each byte a bounded number of times, however long
- * the answer is. One for each answer; owned by who samples it. */
+/* trigger.h: finds the place in an answer from which its grammar holds: a word, a token, or a pattern. It looks at each
+ * byte a bounded number of times, however long the answer is: llama.cpp's search begins anew at the first byte with
+ * each token. One for each answer; owned by the thread that samples it. */
 #ifndef LLM_TRIGGER_H
 #define LLM_TRIGGER_H
 
@@ -10,7 +11,7 @@
 
 class trigger {
   public:
-    /* What the grammar is to be told, a token after the other: of the first one perhaps only the end. */
+    /* A token for the grammar, with its text; of the first one, the text may be only the end. */
     struct piece {
         int32_t token;
         std::string text;
@@ -18,7 +19,7 @@ class trigger {
 
     void add_word(std::string word);
     void add_token(int32_t token);
-    /* Throws std::regex_error. is_whole: it has to match all of the answer so far. */
+    /* Throws std::regex_error. is_whole: the pattern must match all of the answer so far. */
     void add_pattern(const std::string &pattern, bool is_whole);
 
     bool has_patterns() const
@@ -26,13 +27,13 @@ class trigger {
         return !patterns.empty();
     }
 
-    /* The answer's next token. True: the grammar begins, with found(). */
+    /* Takes the answer's next token. True: the grammar begins, with found(). */
     bool accept(int32_t token, const std::string &text);
     const std::vector<piece> &found() const
     {
         return pieces;
     }
-    /* Nothing of what has come counts any more. */
+    /* Forgets all that has come so far. */
     void forget();
 
   private:
@@ -45,9 +46,9 @@ class trigger {
     std::vector<pattern> patterns;
     size_t longest_word = 0;
 
-    std::string text; /* the answer's end */
-    bool is_cut = false;
-    std::vector<std::pair<int32_t, size_t>> ends; /* its tokens, and where they end in `text` */
+    std::string text;                             /* the end of the answer */
+    bool is_cut = false;                          /* its beginning is not in `text` any more */
+    std::vector<std::pair<int32_t, size_t>> ends; /* the tokens of `text`, and where each ends in it */
     std::vector<piece> pieces;
 
     size_t find_word(size_t n_before) const;

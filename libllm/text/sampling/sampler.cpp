@@ -1,8 +1,11 @@
-/* The order is llama-server's: biases, penalties, top_k, top_p, min_p, temperature, draw. Everything works on the plain
- * logits, in passes that compilers turn into vector instructions: with a vocabulary of 150,000 words, a record per word
- * and a sort cost milliseconds per token, and that times the number of streams. What else may be asked for goes through
- * llama.cpp's samplers (sampler_chain.h), and what has a form is checked against it (constraint.h): both are slow, and
- * whoever samples for others may have them done elsewhere (sampler_is_slow). */
+/* The usual samplers in llama-server's order: biases, penalties, top_k, top_p, min_p, temperature, draw. All work on
+ * the plain logits, in vector passes (lanes.h). llama.cpp's way, a record for each of 150,000 tokens and a sort, costs
+ * milliseconds for each token and stream, while all other streams wait. Its other samplers are used as they are
+ * (sampler_chain.h). Those and constraints (constraint.h) are slow, so the caller may run them in other threads
+ * (sampler_is_slow).
+ *
+ * The same seed gives the same tokens, so candidates have a fixed order, and everything is added up in a fixed
+ * order. */
 #include "text/sampling/sampler.h"
 
 #include "text/constraint/constraint.h"
@@ -31,7 +34,8 @@ struct candidate {
     float logit;
 };
 
-/* Vocabularies are large and requests that ignore the end come in crowds: the list of the last model is kept. */
+/* The tokens that end an answer. The list of the last model is kept: looking through a vocabulary for each request that
+ * ignores the end would take too long. Any thread. */
 std::vector<int32_t> end_tokens(const model *m)
 {
     static std::mutex mutex;
@@ -72,8 +76,8 @@ bool comes_first(const candidate &a, const candidate &b)
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
-/* Room for a number of each word, and of each block: one per thread and not per sampler, so that many streams stay in its
- * cache. */
+/* Scratch for a number of each token, and of each block: one for each thread and not for each sampler, so that it stays
+ * in the cache with many streams. */
 float *weights_of_thread(uint32_t n)
 {
     static thread_local std::vector<float> weights;
@@ -92,7 +96,7 @@ float *blocks_of_thread(uint32_t n)
     return blocks.data();
 }
 
-/* Index of the largest number; NaN is no number. -1 when all are ruled out. */
+/* The token with the largest logit; -1: all are excluded. Leaves the largest of each block in blocks_of_thread. */
 int32_t largest(const float *logits, uint32_t n)
 {
     const uint32_t at = largest_at(logits, n, blocks_of_thread(n));
@@ -105,23 +109,23 @@ struct sampler {
     const model *m;
     uint32_t n_vocab;
     llm_sampling sampling;
-    std::vector<logit_bias> biases; /* a bias of -infinity rules a token out */
+    std::vector<logit_bias> biases; /* a bias of -infinity excludes a token */
     token_window seen;
     bool is_penalizing;
-    size_t n_back = 0; /* the latest tokens that it looks back over */
+    size_t n_back = 0; /* tokens that penalties look back over */
     std::mt19937 random;
     std::vector<candidate> candidates;
-    std::vector<std::pair<int32_t, float>> replaced; /* logits before the biases, for when those rule out everything */
+    std::vector<std::pair<int32_t, float>> replaced; /* logits before biases, in case these exclude everything */
 
     std::vector<int32_t> stop_tokens;
     uint32_t min_tokens = 0, n_sampled = 0;
 
     bool needs_chain;
-    std::unique_ptr<sampler_chain> chain; /* made with the first token, of those that came before: */
-    std::vector<int32_t> history;
+    std::unique_ptr<sampler_chain> chain; /* made with the first token; until then */
+    std::vector<int32_t> history;         /* has the tokens that it must be given */
     std::vector<std::string> breakers;
 
-    std::string document; /* until it is read, with the first token */
+    std::string document; /* of the constraint, until it is read with the first token */
     std::unique_ptr<constraint> form;
     token_set allowed;
 
@@ -156,7 +160,7 @@ void rule_out_ends(sampler *s, float *logits)
     }
 }
 
-/* Biases first, so that a token that is ruled out stays so. */
+/* Applies biases first: minus infinity stays so, whatever penalties do. */
 void adjust(sampler *s, float *logits)
 {
     s->replaced.clear();
@@ -179,7 +183,7 @@ void adjust(sampler *s, float *logits)
     }
 }
 
-/* Those of [at, end) that are among the k largest so far, a heap. */
+/* Offers tokens [at, end) to `best`, a heap of the k largest so far. */
 void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, uint32_t end, size_t k)
 {
     for (uint32_t i = at; i < end; i++) {
@@ -197,7 +201,7 @@ void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, u
     }
 }
 
-/* The k largest, sorted. Most blocks have none of them, and are not looked at again after `largest`. */
+/* Finds the k largest, sorted. Blocks without any of them, which is most, are not looked at again after `largest`. */
 void take_top(sampler *s, const float *logits, size_t k)
 {
     std::vector<candidate> &best = s->candidates;
@@ -233,8 +237,9 @@ void take_above(sampler *s, const float *logits, float least)
     offer_above(s, logits, i, s->n_vocab, least);
 }
 
-/* At least the words that top_p keeps, sorted, without sorting the vocabulary: the weight of each stretch of logits
- * tells how far down the threshold lies. Returns the weight of all words. */
+/* Finds at least the tokens that top_p keeps, sorted, without sorting the vocabulary. A histogram of weights over
+ * stretches of an eighth of a logit tells how far down the threshold is; only tokens above it are sorted. Returns the
+ * weight of all tokens. */
 double take_nucleus(sampler *s, const float *logits, float best)
 {
     constexpr size_t N_STRETCHES = 256;
@@ -295,7 +300,7 @@ int32_t draw_candidate(sampler *s, float best)
             return c.token;
         }
     }
-    return s->candidates.front().token; /* rounding */
+    return s->candidates.front().token; /* rounding left a remainder beyond the last one */
 }
 
 int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
@@ -306,7 +311,8 @@ int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
     return drawn < s->n_vocab ? static_cast<int32_t>(drawn) : otherwise;
 }
 
-/* `token` has the largest logit, a finite one. */
+/* Draws a token; `token` has the largest logit, a finite one. The first of top_k, top_p and min_p that is in use finds
+ * the candidates, none of them by sorting the vocabulary; the others narrow these. */
 int32_t draw(sampler *s, const float *logits, int32_t token)
 {
     const llm_sampling &p = s->sampling;
@@ -361,7 +367,7 @@ std::vector<std::string> breakers_of(const sampler_options *o)
     return breakers;
 }
 
-/* What takes its time and can fail, at the first token. */
+/* Work that takes long and can fail; with the first token, where a slow sampler runs in another thread. */
 void prepare(sampler *s)
 {
     if (!s->document.empty()) {
@@ -378,8 +384,7 @@ void prepare(sampler *s)
     }
 }
 
-/* From adjusted logits, which stay as they are; -1: all are ruled out. Looks at all of them once, and again only where it
- * has to: `largest` leaves what each block has. */
+/* Picks a token from adjusted logits, which stay as they are; -1: all are excluded. */
 int32_t choose(sampler *s, const float *logits)
 {
     if (s->chain != nullptr) {
@@ -395,7 +400,7 @@ int32_t choose(sampler *s, const float *logits)
 
 void restore(sampler *s, float *logits)
 {
-    for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards: a token may have two biases */
+    for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards, since a token may have two biases */
         logits[s->replaced[i].first] = s->replaced[i].second;
     }
     s->replaced.clear();
@@ -419,7 +424,8 @@ void drop_forbidden(const sampler *s, float *logits)
     }
 }
 
-/* The grammar is asked about one token; where it forbids that one, about all of them. */
+/* Picks as if there were no grammar, and asks it about that one token: mostly it agrees, and that costs microseconds.
+ * Otherwise it is asked about all tokens, and the pick is repeated among the allowed ones, as in llama.cpp. */
 int32_t choose_allowed(sampler *s, float *logits)
 {
     constraint *form = s->form.get();
@@ -430,7 +436,7 @@ int32_t choose_allowed(sampler *s, float *logits)
     form->find_allowed(s->allowed);
     drop_forbidden(s, logits);
     token = choose(s, logits);
-    if (token < 0) { /* what was ruled out by itself is all there is */
+    if (token < 0) { /* only tokens that biases or min_tokens exclude are allowed */
         restore(s, logits);
         drop_forbidden(s, logits);
         token = choose(s, logits);
@@ -466,7 +472,7 @@ template <typename F> int guarded(const F &work)
         return LLM_OK;
     } catch (const grammar_fault &) {
         return LLM_CONSTRAINT;
-    } catch (...) { /* std::bad_alloc; or a regular expression that takes too much */
+    } catch (...) { /* std::bad_alloc; std::regex_error: a trigger's pattern takes too much */
         return LLM_NO_MEMORY;
     }
 }
@@ -518,7 +524,7 @@ static void accept_one(sampler *s, int32_t token)
         } else if (s->is_penalizing) {
             s->seen.push(token);
         }
-    } catch (...) { /* out of memory: one token goes unpenalized */
+    } catch (...) { /* out of memory: this token is not penalized, which is better than ending the answer */
     }
 }
 

@@ -1,3 +1,6 @@
+/* From the same logits, parameters and seed a chain picks the same tokens as llama.cpp's own (tests compare them). Two
+ * things are ours: the breakers of DRY are tokenized by our model (llama.cpp's way needs its vocabulary, which the
+ * simulated model does not have), and `infill` (sampler_infill.h). */
 #include "text/sampling/sampler_chain.h"
 
 #include "text/sampling/sampler_infill.h"
@@ -9,21 +12,22 @@
 #include <limits>
 #include <new>
 
-/* Of llama.cpp's own headers, for its tests: the breakers are tokens, and no vocabulary of llama.cpp's is needed. */
+/* Declared as in llama.cpp's own headers, where it serves tests: breakers are given as tokens, without a vocabulary. */
 struct llama_sampler *llama_sampler_init_dry_testing(float multiplier, float base, int32_t allowed_length,
                                                      int32_t penalty_last_n,
                                                      const std::vector<std::vector<llama_token>> &breakers);
 
 namespace {
 
-constexpr float TEMPERATURE_MIN = 1e-5f; /* below it the draw is certain (sampler.cpp) */
+constexpr float TEMPERATURE_MIN = 1e-5f; /* below this the draw is certain (sampler.cpp) */
 constexpr float XTC_THRESHOLD_MAX = 0.5f;
-constexpr size_t BREAKER_BYTES_MAX = 40, BREAKER_TOKENS_MAX = 20; /* as llama.cpp cuts them */
+constexpr size_t BREAKER_BYTES_MAX = 40, BREAKER_TOKENS_MAX = 20; /* llama.cpp truncates breakers to these */
 constexpr int32_t MIROSTAT_ESTIMATES = 100;
 constexpr int ORDER_MAX = 16;
 
 using breaker_tokens = std::vector<std::vector<llama_token>>;
 
+/* The order as a list; `samplers` has four bits for each, the first one lowest. 0: the usual order. */
 std::vector<llm_sampler> order_of(uint64_t samplers)
 {
     std::vector<llm_sampler> order;
@@ -52,7 +56,8 @@ std::vector<llama_token> tokens_of(const model *m, const std::string &text)
     return tokens;
 }
 
-/* Every way in which tokens may spell the breaker, the first one's beginning and the last one's end apart. */
+/* Adds every way in which this token may begin a breaker: the token contains it, or the token's end is the breaker's
+ * beginning, and other tokens spell the rest. For "\n\n" and the token "x\n" that is {"x\n", "\n"}. */
 void add_spellings(const model *m, const std::string &breaker, const std::string &piece, llama_token token,
                    breaker_tokens &out)
 {
@@ -114,7 +119,7 @@ llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
     case LLM_SAMPLER_TEMPERATURE:
         return llama_sampler_init_temp_ext(temperature, s.dynatemp_range, s.dynatemp_exponent);
     case LLM_SAMPLER_INFILL: return sampler_infill(m, logits);
-    case LLM_SAMPLER_ADAPTIVE_P: /* draws, and so comes last */
+    case LLM_SAMPLER_ADAPTIVE_P: /* it draws, so the constructor adds it last */
     case LLM_SAMPLER_NONE:
     case LLM_SAMPLER_N: break;
     }
@@ -194,7 +199,7 @@ int32_t sampler_chain::pick(const float *logits, uint32_t n)
     std::vector<llama_token_data> data;
     data.reserve(n);
     for (uint32_t i = 0; i < n; i++) {
-        if (logits[i] > -std::numeric_limits<float>::infinity()) { /* NaN neither */
+        if (logits[i] > -std::numeric_limits<float>::infinity()) { /* false for NaN, too */
             data.push_back({static_cast<llama_token>(i), logits[i], 0.0f});
         }
     }

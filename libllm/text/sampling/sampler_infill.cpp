@@ -1,7 +1,7 @@
 /* llama.cpp's own implementation is not used for three reasons: it compares every candidate with every other one, which
- * takes minutes if no sampler has narrowed the vocabulary down; it crashes at a token of more than 512 bytes; and it ends
- * answers that must not end yet. This one adds up in the same order, but finds the prefixes in a table, and ends only with
- * a token that is still possible. */
+ * takes minutes if no sampler has narrowed the vocabulary down; it crashes at a token of more than 512 bytes; and it
+ * ends answers that must not end yet. This one adds up in the same order, but finds the prefixes in a table, and ends
+ * only with a token that is still possible. */
 #include "text/sampling/sampler_infill.h"
 
 #include <llama.h>
@@ -77,7 +77,8 @@ std::vector<std::string> texts_of(const model *m, candidates all)
     return texts;
 }
 
-/* Maps a text to the candidates that begin with it, in their order. Few prefixes of a token are tokens, so this is small. */
+/* Maps a text to the candidates that begin with it, in their order. Few prefixes of a token are tokens, so this is
+ * small. */
 using extensions = std::unordered_map<std::string_view, std::vector<uint32_t>>;
 
 extensions extensions_of(const std::vector<std::string> &texts)
@@ -100,7 +101,7 @@ extensions extensions_of(const std::vector<std::string> &texts)
     return out;
 }
 
-/* Adds the less probable one to the other. */
+/* Adds the probability of the less likely one to the other, and excludes it. */
 void merge(llama_token_data &begins, llama_token_data &extends)
 {
     llama_token_data &into = extends.p > begins.p ? extends : begins;

@@ -1,5 +1,6 @@
-/* sampler_infill.h: llama.cpp's sampler "infill", for filling in the middle of a text: the probabilities of candidates that
- * begin alike are added up, and the answer ends as soon as an end is likely. Owned by one sampler chain. */
+/* sampler_infill.h: llama.cpp's sampler "infill", for filling in the middle of a text. The probabilities of candidates
+ * that begin with each other are added up, and the answer ends as soon as an end is likely. Owned by one sampler
+ * chain. */
 #ifndef LLM_SAMPLER_INFILL_H
 #define LLM_SAMPLER_INFILL_H
 
