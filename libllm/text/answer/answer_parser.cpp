@@ -17,10 +17,10 @@ namespace {
 
 using part = answer_reading::part;
 
-constexpr size_t SHARE = 32;        /* what is read again has grown by 1 / SHARE */
-constexpr size_t SHORT = 512;       /* bytes of a call that are read again without a thought */
-constexpr size_t CLOSING_MAX = 96;  /* bytes behind a call that may close it */
-constexpr size_t ID_CHARACTERS = 9; /* letters and digits: some templates take no other ids */
+constexpr size_t SHARE = 32;        /* a call is read again after it has grown by 1 / SHARE */
+constexpr size_t SHORT = 512;       /* bytes; a shorter call is not worth shortening */
+constexpr size_t CLOSING_MAX = 96;  /* bytes after a call that may close it */
+constexpr size_t ID_CHARACTERS = 9; /* letters and digits: some templates accept no other ids */
 constexpr size_t ID_BYTES_MAX = 64; /* of an id that a model made up */
 
 struct diff {
@@ -60,7 +60,7 @@ bool begins_with(const std::string &text, const std::string &head)
     return text.compare(0, head.size(), head) == 0;
 }
 
-/* Bytes of the character at text[at]: 0 when more must come, -n when these n bytes are none. */
+/* Bytes of the character at text[at]; 0: more bytes must come; -n: these n bytes are no character. */
 int character_at(const std::string &text, size_t at)
 {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -86,7 +86,7 @@ int character_at(const std::string &text, size_t at)
     return static_cast<int>(n);
 }
 
-/* Of the arguments that the text ends with. What a name is held back with, as the comma before it, may not be forgotten. */
+/* Bytes of the last call's arguments that are held back, as a name with its comma: none may be forgotten. */
 size_t n_held_back(const answer_reading &reading)
 {
     const std::string &arguments = reading.said.tool_calls.back().arguments;
@@ -98,13 +98,13 @@ size_t n_held_back(const answer_reading &reading)
 struct llm_answer_parser {
     answer_syntax syntax;
     std::unique_ptr<const answer_form> form; /* NULL: all is text */
-    std::string incoming;                    /* from `at` on: what has come and is not taken yet */
+    std::string incoming;                    /* from `at` on: text that is not taken yet */
     size_t at = 0;
     bool is_done = false;
 
-    /* Since reading began (anew): the text is base + pending, but for what was forgotten in between. */
+    /* Since reading began (anew): the text is base + pending, without the parts that were forgotten. */
     std::string base;        /* read, and ends with `mode` */
-    common_chat_msg settled; /* what it says */
+    common_chat_msg settled; /* the message in `base` */
     part mode = part::NONE;  /* NONE: base is the opening */
     std::string pending;
     common_chat_msg told;
@@ -113,15 +113,15 @@ struct llm_answer_parser {
     size_t long_at = 0;      /* bytes of base + pending at which a call is shortened */
     bool is_outside = false; /* reading begins with the next marker; until then all is text */
 
-    /* Behind a call that broke its form: what is left of it is not reported. */
+    /* After a call that broke its form: the rest of it is not reported. */
     bool is_in_torn_call = false;
-    bool is_behind_close = false; /* of it: text may follow */
+    bool is_behind_close = false; /* its closing mark has come: text may follow */
     std::string skipped;          /* may become a mark */
 
-    /* Of the answer. */
+    /* Of the whole answer. */
     std::vector<std::string> ids; /* of its calls */
-    size_t n_calls_before = 0;    /* of them, those from before reading began anew */
-    std::string blanks;           /* text that is told if no call follows */
+    size_t n_calls_before = 0;    /* calls from before reading began anew */
+    std::string blanks;           /* text that is reported if no call follows */
     bool is_behind_call = false;
     std::vector<diff> diffs;
     std::string written;
@@ -163,7 +163,7 @@ void llm_answer_parser::tell(const char *kind, const std::string &text, size_t c
     }
 }
 
-/* Blanks between text and a call belong to the form: they are told only with the text behind them, or at the end. */
+/* Blanks between text and a call belong to the form. They are reported with text after them, or at the end. */
 void llm_answer_parser::tell_text(const std::string &text)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -214,7 +214,7 @@ void llm_answer_parser::tell_message(const common_chat_msg &now)
     }
 }
 
-/* A call without arguments has none, unless it may still have got some: the last one, where it is not complete. */
+/* A call without arguments gets {}; the last one, if it is not complete, only {, since some may have been to come. */
 void llm_answer_parser::end_calls(bool is_last_open)
 {
     const size_t n = told.tool_calls.size();
@@ -228,7 +228,7 @@ void llm_answer_parser::end_calls(bool is_last_open)
 
 /* ---- reading ------------------------------------------------------------------------------------------------------- */
 
-/* What the opening says was not generated: the prompt ends with it. */
+/* Nothing in the opening is reported: the prompt ends with it, the model did not generate it. */
 void llm_answer_parser::begin(const std::string &opening)
 {
     base = opening;
@@ -253,7 +253,7 @@ void llm_answer_parser::take(const std::string &character)
         return;
     }
     const bool has_all_calls = syntax.calls_once && !ids.empty();
-    if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* a form skips blanks in front of it */
+    if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* forms skip blanks before them */
         tell_text(character);
         return;
     }
@@ -291,7 +291,7 @@ void llm_answer_parser::examine()
     }
 }
 
-/* The text ends within a call. What the reading of its rest does not depend on is forgotten. */
+/* The text ends within a call. Forgets parts of it, if the parser then says the same of the rest (checked). */
 void llm_answer_parser::shorten(const answer_reading &now)
 {
     const std::string text = base + pending;
@@ -300,7 +300,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     if (n_left == text.size()) {
         return;
     }
-    long_at = 2 * text.size(); /* unless this helps */
+    long_at = 2 * text.size(); /* the next attempt, unless this one helps */
     const std::string tail = text.substr(text.size() - left.n_tail);
     const answer_reading less = form->read(left.head + tail);
     if (!answer_says_less(now, less, left.n_calls) || n_held_back(now) != n_held_back(less)) {
@@ -323,7 +323,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
 }
 
-/* The text ends with content or reasoning. What only made that longer is forgotten. */
+/* The text ends with content or reasoning. Forgets bytes that only made that longer. */
 void llm_answer_parser::settle(const answer_reading &now)
 {
     const bool is_text = now.last == part::TEXT;
@@ -340,7 +340,7 @@ void llm_answer_parser::settle(const answer_reading &now)
     next = 1;
 }
 
-/* How much of what fits is no text: what was said, and what closes it. */
+/* How many of the fitting bytes are no text to report: what was said, and what closes it. */
 size_t llm_answer_parser::n_formal(const answer_reading &now, size_t n_fitting) const
 {
     const size_t n_told = std::min(std::max(now.n_told, base.size()) - base.size(), n_fitting);
@@ -353,7 +353,7 @@ size_t llm_answer_parser::n_formal(const answer_reading &now, size_t n_fitting) 
     return now.said.content.empty() && now.said.tool_calls.empty() ? behind_thinking(n_told) : n_told;
 }
 
-/* What closes reasoning, and opens what comes then. */
+/* Where the marks after reasoning end: what closes it, and what opens the next part. */
 size_t llm_answer_parser::behind_thinking(size_t n_told) const
 {
     size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_told), pending.size());
@@ -367,8 +367,8 @@ size_t llm_answer_parser::behind_thinking(size_t n_told) const
     return std::min(pending.find_first_not_of(" \t\r\n", end), pending.size());
 }
 
-/* The text does not fit the form any more. Finds where, reports what did fit, and goes on behind it: what did not is text,
- * unless a call was being written, which is reported as far as it came. */
+/* The text does not fit the form any more. Finds where (by bisection), reports what fits, and continues after it: the
+ * rest is text, unless a call was being written, which is reported as far as it came. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -395,7 +395,7 @@ void llm_answer_parser::give_up()
         return;
     }
     size_t n_text = fits - n_said;
-    if (n_said == 0 || n_text > 0) { /* a character at least, or it would begin again with the same */
+    if (n_said == 0 || n_text > 0) { /* at least one character, or the same text would be read again for ever */
         n_text += std::max(1, character_at(pending, fits));
         tell_text(pending.substr(n_said, n_text));
     }
@@ -403,7 +403,7 @@ void llm_answer_parser::give_up()
     is_outside = true;
 }
 
-/* What was taken last comes again. */
+/* Puts the text that was taken last back, to be taken again. */
 void llm_answer_parser::go_back(const std::string &rest)
 {
     if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {
@@ -415,7 +415,7 @@ void llm_answer_parser::go_back(const std::string &rest)
     pending.clear();
 }
 
-/* Of a call that broke its form nobody can say where it ends: at what closes calls, or where the next one begins. */
+/* Drops the rest of a call that broke its form. It ends at a mark that closes calls, or where the next call begins. */
 void llm_answer_parser::skip(const std::string &character)
 {
     skipped += character;
@@ -438,7 +438,7 @@ void llm_answer_parser::skip(const std::string &character)
     }
 }
 
-/* Of what would have gone on. */
+/* Whether the rest of an answer that a limit cut off may be text, and not the beginning of a call. */
 bool llm_answer_parser::may_be_text(const std::string &rest) const
 {
     const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;
@@ -447,8 +447,8 @@ bool llm_answer_parser::may_be_text(const std::string &rest) const
     return !syntax.must_call && !is_thinking && form->may_be_text(rest.substr(begin), is_behind_text);
 }
 
-/* The form is not complete here. Behind a call that was told, what there is of it is more of that, what closes it, or the
- * beginning of another one: no text. */
+/* The answer ends before its form is complete. After a reported call, the rest is more of that call, what closes it, or
+ * the beginning of another one: no text. */
 void llm_answer_parser::tell_unfinished(const answer_reading &now, bool is_cut)
 {
     const size_t n = n_formal(now, pending.size());
@@ -458,7 +458,7 @@ void llm_answer_parser::tell_unfinished(const answer_reading &now, bool is_cut)
         return;
     }
     if (is_cut && !may_be_text(rest)) {
-        is_behind_call = true; /* behind its beginning */
+        is_behind_call = true; /* after its beginning */
     } else {
         tell_text(rest);
     }
@@ -533,7 +533,7 @@ void llm_answer_parser::write()
     written = out.dump_safe();
 }
 
-/* ---- the doors ----------------------------------------------------------------------------------------------------- */
+/* ---- the functions of answer_parser.h ------------------------------------------------------------------------------ */
 
 namespace {
 

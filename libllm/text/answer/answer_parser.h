@@ -1,13 +1,25 @@
-/* answer_parser.h: reads an answer while it is generated: text, reasoning, and calls of tools with their arguments. Owned
- * by one answer; one thread at a time.
+/* answer_parser.h: reads an answer while it is generated: text, reasoning, and tool calls with their arguments. Owned
+ * by one answer; one thread at a time. The result depends on the text alone, not on the pieces that it came in.
  *
- * llama.cpp's parser starts at the beginning of the text at each call. Here it sees little of it: once it has said that
- * the end of the text is content (or reasoning), whatever follows is passed through up to a byte that a marker of this
- * template may begin with; and what turns out to be no marker is forgotten. Of a call that
- * is still being written it sees what the reading of the rest depends on, and that again only when it has grown by a
- * share. Where the text stops fitting the form, what has not been told yet is told as text, and
- * reading begins anew behind it; but within a call it is left out up to what closes calls. The arguments of a call are the
- * beginning of a JSON object, and all of it only if the call is whole. What comes out depends on the text alone, not on the pieces it came in. */
+ * llama.cpp knows how each family of templates writes an answer, but its parser reads the text from the beginning each
+ * time. Called for every token, it would take quadratic time: at 150,000 characters of a call, one run took 20 ms. So
+ * it sees as little as possible:
+ *   - Text and reasoning. Once it has said that the end of the text is content, what follows is passed through without
+ *     it, up to a byte that a marker of this template may begin with ("<"). If that turns out to be no marker, it is
+ *     forgotten again.
+ *   - A call that is still being written. It is parsed again only when it has grown by 1/32, and what the reading of
+ *     its rest does not depend on is left out (answer_shortening.h). At most 8 KiB are read for a piece, wherever it
+ *     is.
+ *
+ * Models break their family's form. Where the text stops fitting it, everything before is reported as it was read, the
+ * rest is text, and reading begins anew after it. A call that broke its form is the exception: the rest of it is left
+ * out up to what closes calls, because clients would show it as content, and send it back in the next prompt. The
+ * arguments that are reported are always the beginning of a JSON object, and all of it only if the call is complete.
+ * Example: after
+ *
+ *   <tool_call>{"name": "f", "arguments": {"a": 1, "b
+ *
+ * {"a": 1 is reported: not the comma, nor the name "b, since its value may never come. */
 #ifndef LLM_ANSWER_PARSER_H
 #define LLM_ANSWER_PARSER_H
 
@@ -29,7 +41,7 @@ void answer_parser_close(llm_answer_parser *p);
 /* See llm_answer_parser_again in llm.h. */
 size_t answer_parser_again(const llm_answer_parser *p);
 
-/* Bytes that llama.cpp's parser has read, all its runs together: what an answer cost. */
+/* Bytes that llama.cpp's parser has read in all its runs: the cost of an answer, for tests. */
 uint64_t answer_parser_work(const llm_answer_parser *p);
 
 #ifdef __cplusplus

@@ -11,10 +11,11 @@
 
 namespace {
 
-/* llama.cpp's parser recurses for each level of what a model writes. Beyond NESTING_SAFE it gets a stack of its own. */
+/* llama.cpp's parser recurses for each level of JSON that a model writes. Beyond
+ * NESTING_SAFE levels it runs on a stack of its own, beyond NESTING_MAX it does not run. */
 constexpr size_t NESTING_MAX = 1000, NESTING_SAFE = 64;
 
-/* Brackets that are open at once at most; what stands in strings counts, since every form has its own. */
+/* The most brackets that are open at once. Brackets in strings count, too, since every form has its own strings. */
 size_t nesting_of(const std::string &text)
 {
     size_t depth = 0, most = 0;
@@ -43,7 +44,7 @@ void collect_markers(const common_json &node, bool *begins)
     }
 }
 
-/* Those that end text. */
+/* The markers that end text. */
 std::vector<std::string> markers_behind_text(const common_json &parser)
 {
     std::vector<std::string> out;
@@ -61,7 +62,7 @@ std::vector<std::string> markers_behind_text(const common_json &parser)
     return out;
 }
 
-/* Arguments that are one object may be spelled as Python spells them, as llama.cpp has it for single values. */
+/* Accepts arguments that are one object as Python writes it (True, None, 'x'), as llama.cpp does for single values. */
 class native_mapper : public common_chat_peg_mapper {
   public:
     using common_chat_peg_mapper::common_chat_peg_mapper;
@@ -93,7 +94,8 @@ bool is_of_call(const std::string &tag)
     return tag.rfind("tool", 0) == 0;
 }
 
-/* Arguments with a mark before each are many values: the middle of their text may not be left out. */
+/* Whether the middle of this node's text may be left out when a long call is read again. Arguments that are marked one
+ * by one are not one value: cutting from one into a later one lost an argument. */
 bool is_value(const common_peg_ast_node &node)
 {
     const bool is_object = !node.text.empty() && node.text.front() == '{';
@@ -102,7 +104,8 @@ bool is_value(const common_peg_ast_node &node)
            node.tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
 }
 
-/* Outer values are visited before those within. */
+/* Notes calls, values and lists. Outer values are visited before those within them, so that the innermost one
+ * counts. */
 void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &node, size_t n_bytes, answer_reading *out)
 {
     if (node.tag == common_chat_peg_builder::TOOL_OPEN) {
@@ -117,7 +120,7 @@ void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &nod
     }
 }
 
-/* Which part the last byte belongs to, and how far what was said goes. A call is said once it has a name. */
+/* Finds the part that the last byte belongs to, and the end of what was said. A call counts once it has a name. */
 void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes, answer_reading *out)
 {
     bool is_named = false;

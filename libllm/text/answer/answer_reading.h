@@ -1,4 +1,4 @@
-/* answer_reading.h: one run of llama.cpp's parser over one text, and what came out. Private to the answer parser. */
+/* answer_reading.h: one run of llama.cpp's parser over one text, and its result. Private to the answer parser. */
 #ifndef LLM_ANSWER_READING_H
 #define LLM_ANSWER_READING_H
 
@@ -10,15 +10,16 @@
 
 #include "text/answer/call_parser.h"
 
-/* What libllm has to know to read an answer; as bytes it is llm_prompt.syntax. */
+/* The facts that are needed to read an answer. Written as bytes they are llm_prompt.syntax, which the request
+ * carries. */
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
-    std::string opening;   /* how the prompt ends: the form begins with it */
-    std::string reopening; /* the same without thinking: where reading begins anew */
+    std::string opening;   /* the end of the prompt, with which the form begins */
+    std::string reopening; /* the same without reasoning, for reading anew in the middle of an answer */
     std::string thinking_end;
     bool calls_once = false;
-    bool must_call = false; /* the answer is kept to that: there is no text in it */
-    std::string parser;     /* llama.cpp's */
+    bool must_call = false; /* a call is enforced: the answer has no text */
+    std::string parser;     /* llama.cpp's, as parser_text.h writes it */
 
     std::string written() const;
     static answer_syntax read(const std::string &given); /* throws */
@@ -27,26 +28,26 @@ struct answer_syntax {
 struct answer_reading {
     enum part { NONE, TEXT, REASONING, CALL };
 
-    bool fits = false;    /* so far: more may be missing */
-    common_chat_msg said; /* when it fits */
-    part last = NONE;     /* what goes on to the last byte */
-    size_t n_told = 0;    /* bytes up to the end of the last thing that is in `said` */
+    bool fits = false;    /* the text may be the beginning of an answer of this form */
+    common_chat_msg said; /* if it fits: the message so far */
+    part last = NONE;     /* the part that continues to the last byte */
+    size_t n_told = 0;    /* bytes up to the end of the last part that is in `said` */
 
-    /* When `last` is CALL: where the first and the last call open, and the value in the latter's arguments that goes on
-     * to the last byte. */
+    /* If `last` is CALL: where the first and the last call begin, and the value in the last one's arguments that
+     * continues to the last byte. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
-    bool is_value_verbatim = false; /* it is a text up to what closes it */
+    bool is_value_verbatim = false; /* the value is text as it stands, up to its closing mark */
     struct list {
-        size_t first, last; /* where these elements begin */
+        size_t first, last; /* where the first and the last element begin */
     };
-    std::vector<list> lists; /* that are marked element by element and go on to the last byte; outer ones first */
+    std::vector<list> lists; /* lists with a mark for each element that continue to the last byte; outer ones first */
 };
 
-/* What a text begins with. */
+/* The mark that a text begins with. */
 struct answer_mark {
     enum kind { NONE, UNSURE, BEGIN, CLOSING, OPENING };
 
-    kind what; /* UNSURE: it may become a mark; BEGIN: calls begin with it, of which reading can begin anew */
+    kind what; /* UNSURE: it may become a mark; BEGIN: calls begin with it, so that reading can begin anew there */
     size_t n_bytes;
 };
 
@@ -54,14 +55,16 @@ class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
-    /* Throws std::bad_alloc only. Texts nested too deeply do not fit, nor does a second call where one is the most. */
+    /* Throws std::bad_alloc only. Texts that nest too deeply do not fit, nor does a second call if only one is
+     * allowed. */
     answer_reading read(const std::string &text) const;
 
-    bool is_whole(const std::string &text) const; /* nothing is missing */
-    /* Whether an answer that a limit cut may end with `begun` as text. A sign or two of a marker are more often text. */
+    bool is_whole(const std::string &text) const; /* a complete answer */
+    /* Whether an answer that a limit cut off may end with `begun` as text. Three bytes of a marker ("<to") are held
+     * back as its beginning; one or two are text more often. */
     bool may_be_text(const std::string &begun, bool is_behind_text) const;
     answer_mark mark_at(const std::string &text) const;
-    bool ends_with_closing_mark(const std::string &text) const; /* but for blanks */
+    bool ends_with_closing_mark(const std::string &text) const; /* blanks after it are ignored */
     bool may_begin_marker(char c) const
     {
         return begins_marker[static_cast<unsigned char>(c)];
@@ -76,7 +79,7 @@ class answer_form {
     bool calls_once;
     common_peg_arena arena;
     bool begins_marker[256] = {};
-    std::vector<std::string> markers; /* that end text; without blanks behind them */
+    std::vector<std::string> markers; /* that end text; without blanks at their ends */
     call_marks marks;
 };
 

@@ -5,7 +5,7 @@
 
 namespace {
 
-constexpr size_t HEAD = 32, TAIL = 96; /* bytes of a long text that stay: more than any marker that closes one */
+constexpr size_t HEAD = 32, TAIL = 96; /* bytes of a long text that stay; TAIL is longer than any closing marker */
 constexpr char MARKED_QUOTE[] = "<|\"|>";
 
 struct span {
@@ -22,7 +22,7 @@ bool is_within_character(char c)
     return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
 }
 
-/* Follows the containers and strings of a value that is not complete yet. */
+/* Follows the containers and strings of a value that is not complete, and finds parts that may be left out. */
 class containers {
   public:
     containers(const std::string &value_text, size_t begin, bool is_marked)
@@ -33,7 +33,7 @@ class containers {
         }
     }
 
-    /* In order; none touches another. */
+    /* The parts that may be left out, in order; none touches another. */
     std::vector<span> superfluous() const
     {
         std::vector<span> out;
@@ -50,8 +50,8 @@ class containers {
 
   private:
     struct level {
-        size_t first, current; /* where the elements begin, and the one that is being written */
-        bool has_begun;        /* it has */
+        size_t first, current; /* where the first element begins, and the one that is being written */
+        bool has_begun;        /* the latter has at least one byte */
     };
 
     void follow()
@@ -87,7 +87,7 @@ class containers {
         }
     }
 
-    /* An escape, a character or the end. In front of each may be cut. */
+    /* Moves over an escape, a character or the end of the string; a cut may be before each of them. */
     void follow_string()
     {
         if (at >= string_begin + HEAD && cut_begin == 0) {

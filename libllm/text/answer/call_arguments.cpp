@@ -78,7 +78,7 @@ class object_scanner {
   private:
     enum class place { BEGIN, FIRST_NAME, NAME, COLON, FIRST_VALUE, VALUE, BEHIND_VALUE };
 
-    /* False: what follows is not there yet, or is not JSON. */
+    /* One part of the JSON. False: the next part has not come yet, or is not JSON. */
     bool step(char c)
     {
         switch (now) {
@@ -113,7 +113,7 @@ class object_scanner {
         if (closers.back() != c) {
             return false;
         }
-        if (now == place::NAME || now == place::VALUE) { /* behind a comma */
+        if (now == place::NAME || now == place::VALUE) { /* after a comma, which is dropped */
             out.resize(n_sure);
         }
         closers.pop_back();
@@ -145,7 +145,7 @@ class object_scanner {
         return true;
     }
 
-    /* A name is sure with the value behind it, another string character by character. */
+    /* A name becomes certain with the value after it, any other string character by character. */
     bool string(bool is_name)
     {
         put('"', now);
@@ -178,7 +178,7 @@ class object_scanner {
         out += digits[c & 15];
     }
 
-    /* As it is, but for what JSON wants escaped. */
+    /* Copies a character; those that JSON requires to be escaped are. */
     void character(unsigned char c)
     {
         if (c >= ' ') {
@@ -204,7 +204,8 @@ class object_scanner {
         return found;
     }
 
-    /* False: it is not there to its end. Those that only other languages have become what they mean there. */
+    /* Copies an escape. One that only other languages have (\x41, \') becomes the character that it means there. False:
+     * the escape is not complete yet. */
     bool escape()
     {
         if (at + 1 == text.size()) {
@@ -238,7 +239,7 @@ class object_scanner {
         return true;
     }
 
-    /* Half of a character becomes U+FFFD: strict decoders refuse it. */
+    /* Half of a surrogate pair becomes U+FFFD: strict decoders refuse it. */
     bool unicode_escape()
     {
         constexpr size_t LENGTH = 6;
@@ -275,7 +276,7 @@ class object_scanner {
     const std::string &text;
     size_t at = 0;
     std::string out;
-    size_t n_sure = 0; /* bytes of `out` to which nothing that follows can do anything */
+    size_t n_sure = 0; /* bytes of `out` that no further text can change */
     std::string closers;
     place now = place::BEGIN;
     bool is_whole = false;

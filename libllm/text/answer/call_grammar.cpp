@@ -13,7 +13,9 @@ namespace {
 
 using tags = common_chat_peg_builder;
 
-/* n arguments in any order take 2^n rules of about 120 bytes each: one for each set of arguments that are still missing. */
+/* n arguments in any order take 2^n rules of about 120 bytes each: one for each set of arguments that are still
+ * missing. With one rule for each order they would take n!. Beyond UNORDERED_MAX the required ones come in the order of
+ * the schema, and the optional ones anywhere between them, each any number of times. */
 constexpr size_t UNORDERED_MAX = 6, ORDERS_MAX = 1024;
 
 /* For names of arguments whose own grammar would be too large. */
@@ -25,7 +27,8 @@ size_t n_declared(const tool_schemas::separate &tool)
                                              [](const schema_argument &one) { return !one.name.empty(); }));
 }
 
-/* The rules of one tool's arguments. */
+/* Makes the rules of one tool's arguments. Arguments are *counted* (each may come once, and rest() knows which are
+ * missing) or *repeated* (any number of times): required ones are counted, the others only if the tool has few. */
 class argument_rules {
   public:
     argument_rules(parser_graph *graph, tool_schemas *compiled, size_t number_of_call, size_t unordered_max)
@@ -67,11 +70,11 @@ class argument_rules {
     std::string prefix;
     size_t n_unordered, n_rules = 0;
     bool are_marked = false, has_blanks = false;
-    bool keeps_all = false;                    /* optional arguments are counted, too: each comes once */
+    bool keeps_all = false;                    /* optional arguments are counted, too */
     bool is_ordered = false;                   /* counted arguments come in the order of the schema */
     std::vector<size_t> counted, repeated;     /* nodes of arguments */
-    size_t any_repeated = 0;                   /* a rule of its own: each rest() would repeat all of them */
-    std::vector<bool> is_required;             /* of those that are counted */
+    size_t any_repeated = 0;                   /* one rule for all: in each rest() they grew quadratically */
+    std::vector<bool> is_required;             /* for each counted argument */
     std::map<std::vector<bool>, size_t> rests; /* by the counted arguments that are still missing */
 
     bool has_blanks_outside(size_t call) const
@@ -104,7 +107,7 @@ class argument_rules {
         return g.grammar(tool_schemas::element_of(rule));
     }
 
-    /* As JSON writes it. Texts may stand between single quotes, too, as templates write those of earlier calls. */
+    /* A value as JSON writes it. Texts may be in single quotes, too: templates write earlier calls that way. */
     size_t python_value(const schema_argument &one)
     {
         std::vector<size_t> ways = {element(one.element)};
@@ -148,7 +151,8 @@ class argument_rules {
         return one.texts.has_value() ? schemas.bare(*one.texts, close) : std::nullopt;
     }
 
-    /* The argument in each of the ways that its schema allows. */
+    /* The argument in each way that its schema allows. Without quotes a text ends at the closing mark, so JSON and text
+     * cannot be told apart by their first byte: where any text is allowed, JSON is covered by it. */
     std::vector<size_t> written(const std::vector<argument_way> &ways, const schema_argument &one)
     {
         std::vector<size_t> all;
@@ -190,7 +194,8 @@ class argument_rules {
         return g.sequence(parts);
     }
 
-    /* What may follow while these arguments are missing. */
+    /* The rule for what may follow while the arguments `left` are missing. Each set has one rule, whatever order led to
+     * it. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
         const auto found = rests.find(left);

@@ -1,6 +1,7 @@
-/* call_grammar.h: the grammar of calls that write each argument between marks of its own. llama.cpp's grammar has required
- * arguments in the order of the schema, any text for a string, and no argument that the schema does not declare. This one has our
- * rules of the schema, and arguments in any order as long as that is affordable. Pure. */
+/* call_grammar.h: the grammar of calls that write each argument between marks of its own (Qwen3-Coder, GLM, MiniMax,
+ * DeepSeek V3.2). llama.cpp's grammar for these wants required arguments in the order of the schema, allows any text
+ * for a string, and no argument that the schema does not declare. This one enforces the schema (enum, pattern, lengths)
+ * and allows any order, as long as the rules for that stay few. Pure. */
 #ifndef LLM_CALL_GRAMMAR_H
 #define LLM_CALL_GRAMMAR_H
 
@@ -10,8 +11,8 @@
 
 #include "text/answer/tool_schema.h"
 
-/* The grammar of an answer whose calls have arguments of `schemas`; "": the calls of this family have no arguments with marks. It is
- * complete with schemas.put(). */
+/* The grammar of an answer whose calls have arguments of `schemas`, to be completed by schemas.put(). "": the calls of
+ * this family have no arguments with marks. */
 std::string call_grammar(const common_chat_params &form, tool_schemas *schemas);
 
 #endif

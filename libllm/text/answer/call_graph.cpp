@@ -82,7 +82,8 @@ std::string common_head(const std::string &one, const std::string &other)
         0, static_cast<size_t>(std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin()));
 }
 
-/* MiniMax M3 writes the name into the mark that closes an argument, too. A text cannot contain what opens or closes any. */
+/* MiniMax M3 writes the name into the mark that closes an argument, too. A text ends where the common beginning of
+ * opening and closing marks comes, so it cannot contain that. */
 void close_with_name(parser_graph *graph, const std::string &close, size_t at, size_t n_name, size_t name,
                      const std::string &open, argument_way *out)
 {
@@ -92,7 +93,7 @@ void close_with_name(parser_graph *graph, const std::string &close, size_t at, s
                     graph->literal(close.substr(at + n_name))};
 }
 
-/* The node whose tag is the name's in the parts of an argument; its child becomes `name`. Returns the text before it. */
+/* Replaces the name in the parts of an argument by the node `name`. Returns the text before it. */
 std::string rename(parser_graph *graph, const std::vector<size_t> &opening, size_t name)
 {
     std::string before;
@@ -108,7 +109,7 @@ std::string rename(parser_graph *graph, const std::vector<size_t> &opening, size
     return before;
 }
 
-/* Copies the opening, which says `what` in the place of `other`. Returns false if it says neither. */
+/* Copies the opening and writes `what` for `other` in the copy. Returns false if it contains neither. */
 bool say(parser_graph *graph, argument_way *way, const std::string &what, const std::string &other)
 {
     const size_t n = graph->size();
@@ -127,7 +128,7 @@ bool say(parser_graph *graph, argument_way *way, const std::string &what, const 
     return is_said;
 }
 
-/* DeepSeek's models say of each argument whether it is text. */
+/* DeepSeek's models write for each argument whether it is text, so that there are two ways. */
 std::vector<argument_way> told_apart(parser_graph *graph, const argument_way &one)
 {
     const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";

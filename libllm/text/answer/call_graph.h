@@ -1,4 +1,4 @@
-/* call_graph.h: the parts of calls in llama.cpp's parser of an answer. Pure. */
+/* call_graph.h: finds the parts of calls in llama.cpp's parser of an answer. Pure. */
 #ifndef LLM_CALL_GRAPH_H
 #define LLM_CALL_GRAPH_H
 
@@ -10,8 +10,9 @@
 
 std::string without_blanks(const std::string &text); /* at both ends */
 
-/* Sequences from what opens a call to what closes it. Some of llama.cpp's forms have no tag around their calls. `opens` and `closes`
- * are graph.reaching() of TOOL_OPEN and TOOL_CLOSE. */
+/* The sequences that are one call, from what opens it to what closes it. They are found by these two, since some of
+ * llama.cpp's forms have no tag around their calls. `opens` and `closes` are graph.reaching() of TOOL_OPEN and
+ * TOOL_CLOSE. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes);
 
@@ -21,13 +22,14 @@ std::string call_literal(const parser_graph &graph, size_t from, const char *tag
 /* The text that closes an argument; "": nothing does, or one of several texts. */
 std::string argument_close(const parser_graph &graph, size_t argument);
 
-/* The parts of a call's arguments, each a node with the tag TOOL_ARG, all have text that closes them. */
+/* Whether all of a call's arguments (nodes with the tag TOOL_ARG) have text that closes them. */
 bool are_arguments_marked(const parser_graph &graph, const std::vector<size_t> &arguments);
 
 /* The parts of an argument before its value. None: the parser does not write the argument as a sequence. */
 std::vector<size_t> argument_opening(const parser_graph &graph, size_t argument);
 
-/* The name of a parameter that stands for all that a tool does not declare, and its name if these can only be texts. */
+/* The name of a placeholder for all parameters that a tool does not declare, and its name if these can only be texts.
+ * llama.cpp's form for it shows how the family writes a parameter of any name. */
 constexpr char ANY_ARGUMENT_NAME[] = "4ny0f7h30fh3r5", ANY_TEXT_NAME[] = "4ny0f7h30fh3r573x75";
 
 /* One way to write an argument. */
@@ -44,7 +46,7 @@ std::vector<argument_way> argument_ways(parser_graph *graph, size_t argument);
 /* The same for an argument of any name, in the place of `sample`. `name`: the node of any name. */
 std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, size_t name);
 
-/* The part that holds all arguments of a call becomes `with`. */
+/* Replaces the part that holds all arguments of a call by `with`. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with);
 
 #endif

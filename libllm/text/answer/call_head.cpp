@@ -27,7 +27,8 @@ common_json call_with(const common_json &arguments)
     return out;
 }
 
-/* A conversation that ends with a call; "": the template does not take one. Some templates want the arguments as JSON text. */
+/* A conversation that ends with a call; "": the template accepts none. Some templates want the arguments as JSON
+ * text. */
 std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params)
 {
     const common_json text = common_json::make(std::string("{\"a\": \"b\"}"));
@@ -40,7 +41,7 @@ std::string rendered(const common_chat_template &tmpl, autoparser::generation_pa
             return common_chat_template_direct_apply(tmpl, params);
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) { /* the other form, or none */
+        } catch (const std::exception &) { /* the other form is tried, or none is accepted */
         }
     }
     return "";
@@ -51,7 +52,7 @@ bool is_of_name(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
 }
 
-/* Marks that open a group of calls stand before the one that triggers. */
+/* Moves the begin before marks that open a group of calls, which stand before the one that triggers the grammar. */
 size_t begin_with_marks(const std::string &text, size_t begin, const std::vector<std::string> &marks)
 {
     for (bool is_longer = true; is_longer;) {
@@ -69,7 +70,7 @@ size_t begin_with_marks(const std::string &text, size_t begin, const std::vector
     return begin;
 }
 
-/* Those of the form, but for marks of thinking and of turns. */
+/* The marks that open calls in this form, without those of reasoning and of turns. */
 std::vector<std::string> marks_of_calls(const common_chat_params &form)
 {
     std::vector<std::string> out =

@@ -1,5 +1,6 @@
-/* call_head.h: how a template begins a call. A model that calls before it has closed its thinking is understood by this text: a
- * mention of the mark alone is a thought. Pure. */
+/* call_head.h: the text with which a template begins a call, up to the tool's name. Some models (GLM 4.7, Qwen3,
+ * MiniMax M2) call inside <think> and never close it; the call is recognized there by this text with the name of an
+ * offered tool. The mark alone is not enough: a model may think about its tags. Pure. */
 #ifndef LLM_CALL_HEAD_H
 #define LLM_CALL_HEAD_H
 
@@ -10,7 +11,7 @@
 #include <vector>
 
 struct call_head {
-    std::string before, after; /* the name of the tool; after: one character. Empty: it is not known */
+    std::string before, after; /* text before the tool's name, and one character after it. Empty: not known */
 
     bool is_known() const
     {
@@ -18,7 +19,8 @@ struct call_head {
     }
 };
 
-/* `form`: what llama.cpp makes of the template for tools that a model may call. `params` has what the template is rendered with. */
+/* Renders a conversation with a call and looks around its name. `form`: llama.cpp's for tools that a model may call.
+ * `params`: what the template is rendered with. */
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form);
 

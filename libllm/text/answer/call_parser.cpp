@@ -15,7 +15,7 @@ const char *const BLANKS = " \t\r\n";
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
 
-/* What JSON and Python have alike, in the spelling of either. */
+/* Parsers of values in JSON's or Python's spelling. */
 class values {
   public:
     explicit values(parser_graph &graph) : g(graph)
@@ -76,6 +76,8 @@ class values {
 
 /* ---- arguments ----------------------------------------------------------------------------------------------------- */
 
+/* Widens the arguments of a call. There are three kinds: one JSON object, Python's list of arguments, and arguments
+ * with marks of their own. */
 class widening {
   public:
     /* has_own_values: the family's values are neither JSON nor Python. */
@@ -88,8 +90,7 @@ class widening {
             widen_object(tool);
             return;
         }
-        if (!are_arguments_marked(
-                g, arguments)) { /* Python's arguments, with commas between them; that there are none is not foreseen */
+        if (!are_arguments_marked(g, arguments)) { /* Python's; llama.cpp does not allow a call without any */
             for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
                 g.at(one)["child"] = g.optional(g.at(one).at("child").get<size_t>());
             }
@@ -116,7 +117,7 @@ class widening {
     }
 
   private:
-    /* Arguments that are one object. */
+    /* For arguments that are one object. */
     void widen_object(size_t tool)
     {
         const bool may_have_id =
@@ -132,7 +133,7 @@ class widening {
         }
     }
 
-    /* Apriel's templates write it behind the arguments of earlier calls, which models imitate. */
+    /* Apriel's templates write the id after the arguments of earlier calls, and the model imitates that. */
     size_t id()
     {
         const size_t space = g.blanks(), quote = g.literal("\""), text = g.characters("\"\"\\\\", true, 1);
@@ -140,7 +141,7 @@ class widening {
                            g.tag(tags::TOOL_ID, text), quote});
     }
 
-    /* A value and what closes it. */
+    /* A value with what closes it. */
     size_t value_before(const std::string &close)
     {
         const std::string bare = without_blanks(close);
@@ -161,7 +162,8 @@ class widening {
         return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
     }
 
-    /* Values that are not only texts. Where a choice of llama.cpp's decides between both, it stays. */
+    /* Lets a value that is not always text be JSON, Python, or else any text. A choice of llama.cpp's between both is
+     * left as it is. */
     void widen_value(size_t argument)
     {
         const std::string close = argument_close(g, argument);
@@ -212,7 +214,7 @@ class widening {
 
 /* ---- thinking ------------------------------------------------------------------------------------------------------ */
 
-/* The part is a mark that ends thinking. */
+/* Whether the part is a mark that ends reasoning. */
 bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std::string> &ends)
 {
     const std::vector<std::string> literals = graph.literals(part);
@@ -221,7 +223,7 @@ bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std
     });
 }
 
-/* A sequence with reasoning and the mark that ends it: the begin of a call ends it, too. */
+/* In a sequence of reasoning and the mark that ends it, lets the begin of a call end it, too. */
 void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)
 {
     std::vector<size_t> parts = graph->is(sequence, "sequence") ? graph->children(sequence) : std::vector<size_t>();
@@ -240,7 +242,7 @@ void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::ve
     if (mark == parts.end()) {
         return;
     }
-    if (!graph->is(*mark, "repetition")) { /* one that may be missing needs nothing in its place */
+    if (!graph->is(*mark, "repetition")) { /* an optional mark may be missing anyway */
         std::vector<size_t> calls;
         for (const std::string &head : heads) {
             calls.push_back(graph->literal(head));
@@ -266,7 +268,7 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
     }
 }
 
-/* Behind calls, before them, and in what opens and closes them. */
+/* Collects the marks after calls, before them, and in what opens and closes them. */
 call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
 {
     call_marks out;
@@ -312,7 +314,7 @@ std::string call_parser_for_reading(common_chat_format format, const std::string
     const std::vector<bool> opens = graph.reaching(tags::TOOL_OPEN), closes = graph.reaching(tags::TOOL_CLOSE);
     const call_marks marks = marks_of(graph, opens, closes);
     if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4) {
-        const std::vector<size_t> calls = call_nodes(graph, opens, closes); /* before anything is added to the graph */
+        const std::vector<size_t> calls = call_nodes(graph, opens, closes); /* `opens` knows no nodes that are added */
         widening wide(graph, format == COMMON_CHAT_FORMAT_PEG_MINIMAX_M3);
         for (const size_t call : calls) {
             wide.widen(call);

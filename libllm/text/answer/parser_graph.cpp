@@ -187,7 +187,7 @@ size_t parser_graph::rule(const std::string &name, size_t child)
 size_t parser_graph::copy(size_t id)
 {
     common_json node = at(id);
-    if (is(id, "rule") || is(id, "ref")) { /* the same rule may be used anywhere */
+    if (is(id, "rule") || is(id, "ref")) { /* rules may be shared, and refer to themselves */
         return id;
     }
     if (node.contains("children")) {

@@ -1,4 +1,5 @@
-/* parser_graph.h: llama.cpp's parser of an answer, as the graph that its JSON describes. Owned by one caller. */
+/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed: it has no functions for that itself.
+ * Owned by one caller. */
 #ifndef LLM_PARSER_GRAPH_H
 #define LLM_PARSER_GRAPH_H
 
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/* A node is the object of its JSON; nodes refer to each other by number, and may do so in circles. */
+/* A node is a JSON object. Nodes refer to each other by number, and may do so in circles. */
 class parser_graph {
   public:
     explicit parser_graph(const common_json &parser); /* throws */
@@ -30,12 +31,13 @@ class parser_graph {
     bool is_tagged(size_t id, const char *tag) const;
     std::vector<size_t> children(size_t id) const;
 
-    /* Visits each node that can be reached from `from` (itself included) once, in the order of the text. `enter` says whether to go
-     * deeper. */
+    /* Visits each node that can be reached from `from` (itself included) once, in the order of the text. `enter` says
+     * whether to go deeper. */
     void visit(size_t from, const std::function<bool(size_t)> &enter) const;
-    /* The nodes with this tag, of those that can be reached from `from` (itself included); none within another one. */
+    /* The nodes with this tag that can be reached from `from` (itself included), but not through another one of
+     * them. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
-    /* Of each node: whether one with this tag can be reached from it. */
+    /* For each node: whether a node with this tag can be reached from it. */
     std::vector<bool> reaching(const char *tag) const;
     /* The texts of literals that can be reached from `from`. */
     std::vector<std::string> literals(size_t from) const;
@@ -48,14 +50,16 @@ class parser_graph {
     size_t optional(size_t child);
     size_t any_number_of(size_t child);
     size_t unless(size_t child);
-    /* At least `min` characters of these, or of all others: pairs of the first and the last one of a range. */
+    /* At least `min` characters of these, or of all others. `pairs` has the first and the last character of each
+     * range. */
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
     /* Any text up to and with the first `close`. For grammars only. */
     size_t text_with(const std::string &close);
-    /* What a grammar has there, whatever is parsed: `element` is one element of GBNF. */
+    /* A part for grammars only, which is parsed as nothing: `element` is one element of GBNF. */
     size_t grammar(const std::string &element);
-    /* A rule of the grammar under a name of its own. Its child may be set later, so that rules can refer to each other. */
+    /* A rule of the grammar under a name of its own. Its child may be set later, so that rules can refer to each
+     * other. */
     size_t rule(const std::string &name, size_t child);
     /* A copy of the node and of all below it. */
     size_t copy(size_t id);

@@ -222,8 +222,8 @@ std::string parser_written(const common_peg_arena &arena)
     return out.dump();
 }
 
-/* A builder adds parsers to an arena, with another function for each kind. So it adds empty ones, which are replaced by those that
- * were written. A grammar is made from an arena whose rules have names: these follow, and become copies. */
+/* A builder adds parsers to an arena, with another function for each kind. So it adds empty ones, which are replaced by
+ * those that were written. A grammar is made from an arena whose rules have names: these follow, and become copies. */
 common_peg_arena parser_read(const common_json &text, bool has_rules)
 {
     const common_json &parsers = text.at("parsers");

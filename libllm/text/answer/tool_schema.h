@@ -1,6 +1,6 @@
-/* tool_schema.h: the tools that llama.cpp makes a form of calls from. Their parameters are places: schemas so simple that every
- * family's form is made of them, and that its grammar shows as literals. Our grammar of the arguments takes their place there, so that
- * llama.cpp never sees a client's schema. Pure. */
+/* tool_schema.h: the tools that llama.cpp makes a form of calls from. Their parameters are places: schemas so simple
+ * that every family's form is made of them, and that its grammar shows as literals. Our grammar of the arguments takes
+ * their place there, so that llama.cpp never sees a client's schema. Pure. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 
@@ -23,8 +23,8 @@ enum class tool_schema_detail {
 
 class tool_schemas {
   public:
-    /* marks_items: the template writes each item of a list between marks of its own, so that the form of calls must know
-     * which parameters are lists. */
+    /* marks_items: the template writes each item of a list between marks of its own, so that the form of calls must
+     * know which parameters are lists. */
     tool_schemas(tool_schema_detail how_much, bool marks_items);
 
     /* `tool` is of OpenAI's form. is_whole: its arguments may have one place. */
@@ -48,7 +48,8 @@ class tool_schemas {
         return detail == tool_schema_detail::NAMES;
     }
 
-    /* Elements of the grammar that `put` completes. The other three are schema_arguments' bare_names, bare_texts and quoted_texts. */
+    /* Elements of the grammar that `put` completes. The other three are schema_arguments' bare_names, bare_texts and
+     * quoted_texts. */
     static std::string element_of(const std::string &rule);
     std::optional<std::string> names(const automaton &texts);
     std::optional<std::string> bare(const automaton &texts, const std::string &close);
