@@ -494,7 +494,7 @@ async def test_a_call_that_was_cut_is_a_call_as_far_as_it_came(daemon: Daemon, e
 async def test_a_call_that_is_no_object_at_its_own_end_is_text(daemon: Daemon) -> None:
     parts = (ToolCallPiece(0, 0, '{"x":', "c1", "f"), END)
     whole = json.loads(OllamaChatWriter(daemon.state).whole(parts))
-    assert whole["message"] == {"role": "assistant", "content": '{"x":'}
+    assert whole["message"] == {"role": "assistant", "content": 'f({"x":)'}
 
 
 async def test_a_line_is_whole_however_a_model_writes_arguments(daemon: Daemon) -> None:
@@ -509,7 +509,7 @@ async def test_a_line_is_whole_however_a_model_writes_arguments(daemon: Daemon) 
 async def test_arguments_that_cannot_be_told_as_such_are_text(daemon: Daemon, arguments: str) -> None:
     parts = (ToolCallPiece(0, 0, arguments, "c1", "f"), END)
     first, last = told(OllamaChatWriter(daemon.state), parts)
-    assert first["message"] == {"role": "assistant", "content": arguments} and last["done"]
+    assert first["message"] == {"role": "assistant", "content": f"f({arguments})"} and last["done"]
 
 
 async def test_thoughts_of_a_generated_text(daemon: Daemon) -> None:

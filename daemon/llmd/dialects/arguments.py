@@ -20,6 +20,11 @@ def object_of(arguments: str, *, is_cut: bool) -> bytes | None:
     return found if found is not None or not is_cut else _cleaned(_whole_members(arguments)) or b"{}"
 
 
+def text_of(name: str, arguments: str) -> str:
+    """Returns the text that replaces a call whose arguments are not an object, with the name of the tool."""
+    return f"{name}({arguments})"
+
+
 def _cleaned(arguments: str) -> bytes | None:
     try:
         cleaned = ARGUMENTS.clean(arguments.encode())

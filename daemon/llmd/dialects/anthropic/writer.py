@@ -15,7 +15,7 @@ from ...http import framing
 from ...http.context import State
 from ...http.envelope import Envelope
 from ...http.framing import Framing
-from ..arguments import object_of
+from ..arguments import object_of, text_of
 from .wire import (
     AnswerBlock,
     MessageAnswer,
@@ -101,7 +101,7 @@ def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> AnswerBlock:
     try:
         found = msgspec.json.decode(object_of(arguments, is_cut=is_cut) or b"", type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
-        return TextBlock(f"{name}({arguments})")
+        return TextBlock(text_of(name, arguments))
     return ToolUseBlock(call_id(first), name, found)
 
 

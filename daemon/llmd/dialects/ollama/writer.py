@@ -15,7 +15,7 @@ from ...core.parts import End, EndReason, Failed, LogProbabilities, Part, Reason
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import Envelope
-from ..arguments import object_of
+from ..arguments import object_of, text_of
 from ..probabilities import chosen_tokens
 from . import wire
 
@@ -67,7 +67,7 @@ class _Calls:
         self._open, self._arguments = None, []
         on_one_line = object_of(arguments, is_cut=is_cut)
         if on_one_line is None:
-            return [arguments.strip()]
+            return [text_of(piece.name or "", arguments.strip())]
         function = wire.ToolCallFunction(piece.call, piece.name or "", msgspec.Raw(on_one_line))
         return [wire.ToolCallMade(function, piece.id or "call_" + secrets.token_hex(12))]
 
