@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import socket
 import sqlite3
 import struct
@@ -98,6 +99,17 @@ async def test_what_cannot_be_removed_keeps_its_answers(tmp_path: Path, monkeypa
         assert daemon.state.saved_answers.read(0, "label") is not None
 
 
+async def left_in(daemon: Daemon, method: str, path: str, begun: asyncio.Event) -> None:
+    """Sends a request, and resets its connection once it has begun."""
+    with socket.create_connection(("127.0.0.1", int(daemon.url.rpartition(":")[2]))) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        body = '{"name":"label"}'
+        client.sendall(
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        await begun.wait()
+
+
 async def test_a_client_that_goes_while_it_saves_or_loads_leaves_nothing_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,18 +136,47 @@ async def test_a_client_that_goes_while_it_saves_or_loads_leaves_nothing_out(
         for path in ("/v1/sessions/a/save", "/v1/sessions/b/load"):
             begun.clear()
             may_end.clear()
-            with socket.create_connection(("127.0.0.1", int(daemon.url.rpartition(":")[2]))) as client:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes with a reset
-                client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n".encode())
-                client.sendall(b'{"name":"label"}')
-                async with asyncio.timeout(SETTLE_S):
-                    await begun.wait()
+            async with asyncio.timeout(SETTLE_S):
+                await left_in(daemon, "POST", path, begun)
             for _ in range(10):  # then the daemon knows that it has gone
                 assert (await daemon.ask("GET", "/health")).status == 200
             may_end.set()
             async with asyncio.timeout(SETTLE_S):
                 while not is_there(path):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/v1/sessions/a/save"), ("POST", "/v1/sessions/b/load"), ("DELETE", "/v1/saved/label")],
+)
+async def test_what_fails_after_its_client_has_gone_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str, path: str
+) -> None:
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        await Conversation(daemon, "a").ask("what is to be kept")
+        begun, may_end, has_failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def fail_slowly(*_: Any) -> Reply:
+            begun.set()
+            await may_end.wait()
+            has_failed.set()
+            raise sqlite3.OperationalError("disk I/O error")
+
+        monkeypatch.setattr(daemon.state.engine, "ask", fail_slowly)
+        async with asyncio.timeout(SETTLE_S):
+            await left_in(daemon, method, path, begun)
+        for _ in range(10):  # then the daemon knows that it has gone
+            assert (await daemon.ask("GET", "/health")).status == 200
+        may_end.set()
+        async with asyncio.timeout(SETTLE_S):
+            await has_failed.wait()
+        gc.collect()  # then a task whose error nobody took says so
+        await asyncio.sleep(0)
+        [record] = [
+            record for record in caplog.records if record.exc_info and "disk I/O error" in str(record.exc_info[1])
+        ]
+    assert (record.name, record.getMessage()) == ("llmd.http", "a command failed after its client had gone")
 
 
 async def test_owners_see_their_own(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from aiohttp import web
 
@@ -18,6 +21,8 @@ from .session_verbs import exists, name_for
 from .sessions import again, check, failure, may_see, meant, owner_asked
 from .wire import LoadRequest, Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
 
+log = logging.getLogger("llmd.http")
+
 
 async def save_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, SaveRequest)
@@ -32,7 +37,7 @@ async def save_session(request: web.Request) -> web.Response:
             await saved_answers.write(owner, label, saved)
         return reply
 
-    reply = await asyncio.shield(whole())  # a client that goes leaves no session without its answers
+    reply = await _completed(whole())
     if reply.status == Status.NOT_FOUND:
         raise _nothing_to_save(state, owner, name)
     if reply.status == Status.SAVED_FULL:
@@ -64,7 +69,7 @@ async def load_session(request: web.Request) -> web.Response:
                 state.answers.restore(owner, name, saved)
         return reply
 
-    reply = await asyncio.shield(whole())
+    reply = await _completed(whole())
     _check_label(label, reply)
     return respond(again(state, owner, name))
 
@@ -92,9 +97,26 @@ async def delete_saved(request: web.Request) -> web.Response:
             await saved_answers.write(owner, label, None)
         return reply
 
-    reply = await asyncio.shield(whole())  # a client that goes leaves no answers without their session
+    reply = await _completed(whole())
     _check_label(label, reply)
     return respond(SavedDeleted(label))
+
+
+async def _completed(work: Coroutine[Any, Any, Reply]) -> Reply:
+    """Runs the work to its end even if its client goes: a session and its answers are saved, loaded and removed
+    together. An error that no client is left to get is logged."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_log_error)
+        raise
+
+
+def _log_error(task: asyncio.Task[Reply]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.warning("a command failed after its client had gone", exc_info=error)
 
 
 def _nothing_to_save(state: State, owner: int, name: str) -> ApiError:
