@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 
 from llmd.core import limits
+from llmd.http import peer_user
 from llmd.http.peer_user import PeerUsers
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, chat
@@ -28,9 +29,17 @@ NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make sockets of other users")
 
 
-@pytest.fixture
-def users() -> Iterator[PeerUsers]:
+def without_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a kernel without its module tcp_diag: it knows no connection."""
+    monkeypatch.setattr(peer_user._Netlink, "user_of", lambda *_: None)
+
+
+@pytest.fixture(params=["netlink", "tables"])
+def users(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PeerUsers]:
+    if request.param == "tables":
+        without_netlink(monkeypatch)
     found = PeerUsers()
+    assert isinstance(found._source, peer_user._Netlink if request.param == "netlink" else peer_user._Tables)
     yield found
     found.close()
 
@@ -94,11 +103,13 @@ def test_a_kernel_that_knows_no_user_is_named_once(
 ) -> None:
     """Without its module tcp_diag."""
     PeerUsers().close()
+    without_netlink(monkeypatch)
+    PeerUsers().close()
     assert not caplog.records
-    monkeypatch.setattr(PeerUsers, "_ask", lambda *_: None)
+    monkeypatch.setattr(peer_user._Tables, "user_of", lambda *_: None)
     PeerUsers().close()
     [record] = caplog.records
-    assert "does not report which user connects (it may lack tcp_diag)" in record.getMessage()
+    assert "does not report which user connects (it may lack tcp_diag; /proc/net/tcp" in record.getMessage()
 
 
 @needs_root
@@ -215,7 +226,7 @@ def test_a_client_of_another_network_namespace_is_not_known(users: PeerUsers, so
 def test_thousands_of_connections(users: PeerUsers, sockets: ExitStack) -> None:
     """Each by itself, whoever else is connected, and whatever waits to be closed."""
     listening = listener(sockets, "127.0.0.1")
-    for round_ in range(20):
+    for round_ in range(20 if isinstance(users._source, peer_user._Netlink) else 1):
         taken = []
         with ExitStack() as these:
             for number in range(100):
@@ -238,8 +249,28 @@ def test_a_kernel_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, sockets: E
 
     monkeypatch.setattr(socket, "socket", refuse)
     users = PeerUsers()
+    assert users.user_of(taken) == os.geteuid()
+    users.close()
+
+    def refuse_tables(_: peer_user._Tables) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(peer_user._Tables, "__init__", refuse_tables)
+    users = PeerUsers()
     assert users.user_of(taken) is None
     users.close()
+
+
+def test_a_table_that_is_too_long_names_nobody(
+    users: PeerUsers, sockets: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listening = listener(sockets, "127.0.0.1")
+    client(sockets, listening.getsockname())
+    taken = accepted(sockets, listening)
+    assert users.user_of(taken) == os.geteuid()
+    monkeypatch.setattr(peer_user, "_TABLE_BYTES_MAX", 100)
+    is_netlink = isinstance(users._source, peer_user._Netlink)
+    assert users.user_of(taken) == (os.geteuid() if is_netlink else None)
 
 
 # --- which addresses -------------------------------------------------------------------------------------------------
