@@ -28,8 +28,7 @@ def message_of(text: str) -> PlainMessage:
 
 
 def resident_answer(served: Served, prepared: Prepared, generation: Generation) -> Answer | None:
-    """The answer with its tokens, behind those of the past. Called when the generation ends, before its session can be
-    used again."""
+    """The answer with its tokens, after those of the past. Called when the event of the generation's end arrives."""
     text = generation.said()
     if not text:
         return None
@@ -75,6 +74,10 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
 def _generated(page: Page, generation: Generation) -> Iterator[bytes]:
     """The resident tokens after the prompt that the client can have seen; nothing when others have replaced them. Of
     requests without a session those of others, too, with the same prompt: another answer's begin like this one at best.
+
+    The decode thread may already run the next request in this session. That is safe: `Page.tokens` returns one
+    consistent copy, and `answer_of` keeps only tokens that spell the text that was delivered. TEXT events could carry
+    the tokens, but not those of a stop string that is a part of the answer.
     """
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None
