@@ -1,3 +1,7 @@
+/* Renders a chat request: reads it, finds the form of its answer, renders it, takes the part that is wanted, tokenizes
+ * that, and finds boundaries (token counts at which a later request is likely to continue, where checkpoints are worth
+ * taking). A template may refuse a conversation, or not show where an answer ends; then it is rendered again with
+ * repairs (converse_somehow). */
 #include "text/chat/chat.h"
 
 #include <common/chat.h>
@@ -28,8 +32,8 @@
 
 namespace {
 
-/* Boundaries before user messages, counted from the last one back: a client goes on after the last message, or edits or
- * regenerates one of the latest. Each costs a rendering of what precedes it. */
+/* Boundaries before user messages, at most, from the last one back: a client continues after the last message, or edits
+ * or regenerates one of the latest. Each costs a rendering of the conversation before it. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
 
 std::string text_of(const model *m, int32_t token) /* -1: none */
@@ -43,7 +47,7 @@ struct chat {
     const model *m;
     control_words words;
     bool adds_bos;
-    chat_programs programs; /* no usual one: `refusal` says why */
+    chat_programs programs; /* without a usual one: `refusal` says why */
     std::string refusal;
 
     explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)) {}
@@ -77,13 +81,13 @@ void compile(chat *c)
         c->programs.with_tools = with_tools == nullptr ? nullptr : program_of(c->m, with_tools);
     } catch (const std::bad_alloc &) {
         throw;
-    } catch (const std::exception &) { /* as in llama.cpp, the usual one serves then */
+    } catch (const std::exception &) { /* as in llama.cpp, the usual template is used then */
     }
 }
 
 /* ---- boundaries ---------------------------------------------------------------------------------------------------- */
 
-/* How many messages the head has that many conversations share. */
+/* The number of messages in the head: system messages, which many conversations share. */
 size_t head_messages(const common_json &messages)
 {
     size_t head = 0;
@@ -93,8 +97,8 @@ size_t head_messages(const common_json &messages)
     return head;
 }
 
-/* How many messages to render for each boundary, ascending: the head that many conversations share, then the starts of
- * the latest user messages. The end of the history is the caller's. */
+/* The number of messages before each boundary, ascending: the head, then the starts of the latest user messages. The
+ * caller adds the end of the history. */
 std::vector<size_t> message_counts(const common_json &messages, size_t head)
 {
     std::vector<size_t> out;
@@ -110,14 +114,14 @@ std::vector<size_t> message_counts(const common_json &messages, size_t head)
     return out;
 }
 
-/* A conversation as text and tokens. */
+/* A conversation as text and tokens, and its parts. */
 struct conversation {
     chat_request request;
     std::shared_ptr<const chat_form> form; /* of its answer */
     chat_text rendered;
-    chat_tail tail; /* the part that is wanted: all, or what follows an answer */
+    chat_tail tail; /* the part that is wanted: all, or the part after an answer whose tokens are known */
     chat_tokens tokens;
-    size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
+    size_t n_history_bytes = 0; /* bytes before the generation prompt; 0: unknown */
 };
 
 chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &text)
@@ -125,8 +129,9 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
     return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
 }
 
-/* Tokens of the wanted part before the first n bytes of the rendered text, or -1 when there are none, or the cut would go
- * through one. */
+/* The number of tokens of the wanted part in the first n bytes of the rendered text; -1: these are not in the wanted
+ * part, or would end within a token. Byte counts cannot be turned into token counts otherwise: "new" and "line" may be
+ * one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -154,14 +159,14 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* How many bytes of the whole a shorter conversation renders to; 0 when it renders to something else: templates may
- * treat earlier turns by what comes later, or refuse a conversation that ends there. */
+/* The number of bytes of the whole that its first messages render to; 0: they render to something else. Templates may
+ * write earlier turns differently by what comes later, or refuse a conversation that ends there. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
     try {
         std::string head = chat_program_render(r, n_messages, false).text;
         const std::string &eos =
-            r.request->program->tmpl->eos_token(); /* some templates close what asks for no answer */
+            r.request->program->tmpl->eos_token(); /* some templates close a conversation that asks for no answer */
         if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
             head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
             head.resize(head.size() - eos.size());
@@ -183,15 +188,16 @@ void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
     }
 }
 
-/* Token counts of the whole; n_head and n_history are 0 where the template does not say. */
+/* Token counts within the prompt; n_head and n_history are 0 if they are unknown. */
 struct marks {
     int32_t n_head = 0;
     int32_t n_history = 0;
     std::vector<int32_t> boundaries;
 };
 
-/* Tokens before the text of the user's first message. Templates that refuse a conversation without one do not tell where
- * the system's words end, and some put the tools behind them; but what stands before another question tells it. */
+/* The number of tokens before the text of the user's first message. The head cannot always be rendered alone: some
+ * templates refuse a conversation without a question, or put the tools after the system's words. So another question (a
+ * sentinel) is rendered: the text before it is the head. */
 int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
     try {
@@ -217,7 +223,7 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
     }
 }
 
-/* A shorter conversation counts only if it is a prefix of the whole, in text and in tokens. */
+/* Finds the boundaries. A shorter conversation gives one only if it is a prefix of the whole, in text and in tokens. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
@@ -256,8 +262,8 @@ std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &requ
     return chat_answer_form(c->m, c->words, program, request.wish);
 }
 
-/* has_tools: the template writes the tools again behind the answer, where they are known. failed: where the answer ends is
- * not told by a rendering with this form of it. */
+/* Renders the conversation once. has_tools: the template writes the tools after the answer, where the model knows them
+ * already. failed: a rendering with this form of the answer does not show where it ends. */
 attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
     const chat_request &request = out->request;
@@ -286,7 +292,8 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
     return chat_tail_keeps_spelling(c->m, out->tail, out->tokens) ? attempt::done : attempt::failed;
 }
 
-/* A template that failed on a request with arguments that are no JSON mostly did so because of them. */
+/* If a template fails on a request with arguments that are no JSON, these are the likely cause, so the error names
+ * them. */
 [[noreturn]] void rethrow(const std::exception &e, const chat_request &request)
 {
     if (request.unread_arguments.empty()) {
@@ -296,8 +303,8 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
-/* Another form of the answer to go on after, and at last none: then all is rendered, rather than refused. False: that was
- * it. */
+/* Tries the next form of the answer to continue after (calls, text, none). With none everything is rendered: that costs
+ * a longer prefill, but no refusal. False: there is no further form. */
 bool has_next_form(const chat_request &request, chat_repair *repair)
 {
     const chat_answer form = request.form;
@@ -306,7 +313,7 @@ bool has_next_form(const chat_request &request, chat_repair *repair)
     return form != chat_answer::none;
 }
 
-/* What is left to do about a request that the template refused. False: nothing. */
+/* Chooses the next repair of a request that the template refused. False: none is left. */
 bool repair_more(const chat_request &request, chat_repair *repair)
 {
     if (request.has_odd_ids) {
@@ -321,7 +328,8 @@ bool repair_more(const chat_request &request, chat_repair *repair)
     return has_next_form(request, repair);
 }
 
-/* What follows an answer with calls follows it as a text, too: results may ask for their calls. */
+/* Whether the same text follows the answer when it is written as calls and as text. Results may refer to their
+ * calls. */
 bool ends_alike(const std::string &as_calls, const conversation &as_text)
 {
     const size_t n = as_text.rendered.text.size() - as_text.tail.begin;
@@ -329,9 +337,11 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
            as_calls.compare(as_calls.size() - n, n, as_text.rendered.text, as_text.tail.begin, n) == 0;
 }
 
+/* Renders the conversation, with more and more repairs until the template accepts it. Each repair loses something (an
+ * id, a place of the tools), so they are tried one by one, and only after a refusal. */
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
-    std::optional<std::string> as_calls; /* where it could not be told where the answer ends */
+    std::optional<std::string> as_calls; /* rendered with calls, if that did not show where the answer ends */
     for (chat_repair repair;;) {
         conversation out;
         out.request = chat_request_read(c->m, given, c->programs, markers, repair);
@@ -355,7 +365,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
             throw;
         } catch (const chat_limit &) {
             throw;
-        } catch (const std::invalid_argument &e) { /* there is no such form of answers */
+        } catch (const std::invalid_argument &e) { /* no such form of answers is supported */
             throw chat_invalid(e.what());
         } catch (const std::exception &e) {
             if (!repair_more(out.request, &repair)) {
@@ -411,8 +421,8 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
             stops_bytes.n};
 }
 
-/* ---- the doors ----------------------------------------------------------------------------------------------------- *
- * Both work on a stack of their own, and nothing is thrown out of them. */
+/* ---- the functions of chat.h --------------------------------------------------------------------------------------- *
+ * They work on a stack of their own, and no exception leaves them. */
 
 struct outcome {
     int status = LLM_OK;
@@ -428,7 +438,8 @@ struct outcome {
     }
 };
 
-/* What a failure means. Runs inside a handler, so that memory that runs out here is caught by the one around it. */
+/* Turns an exception into a status and a sentence. It runs inside a handler, so that running out of memory here is
+ * caught by the handler around that. */
 void explain(outcome *out)
 {
     try {

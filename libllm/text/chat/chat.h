@@ -1,5 +1,6 @@
-/* chat.h: the door to llama.cpp's chat templates. Renders messages to tokens such that only the template's own text
- * can become control tokens. Immutable after opening: any thread may render. */
+/* chat.h: the interface to chat templates. Renders messages to tokens such that only the template's own text can become
+ * control tokens: a message that contains "<|im_end|>" must not end the user's turn. Immutable after opening: any
+ * thread may render. */
 #ifndef LLM_CHAT_H
 #define LLM_CHAT_H
 
@@ -14,8 +15,9 @@ extern "C" {
 
 typedef struct chat chat;
 
-/* Compiles the model's template (m->ops->chat_template). A model without one gives LLM_OK and a chat whose render
- * answers LLM_TEMPLATE. A template that does not compile: the same, with its message. */
+/* Compiles the model's template (m->ops->chat_template). Without a template, or with one that does not compile, the
+ * result is LLM_OK and a chat whose chat_render returns LLM_TEMPLATE with a message: such a model can still serve plain
+ * completions. */
 int chat_open(const model *m, chat **out, char *error, size_t error_bytes);
 void chat_close(chat *c); /* NULL is allowed */
 

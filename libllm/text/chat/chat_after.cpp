@@ -14,8 +14,8 @@ bool is_of_template(const chat_text &t, size_t begin, size_t end)
                        t.blocked.begin() + static_cast<ptrdiff_t>(end), [](char b) { return b == 0; });
 }
 
-/* The first n sentinels by their numbers; nothing unless each is there exactly once. `last` is the end of the next one's
- * last place; 0: it is nowhere. */
+/* The places of sentinels 0 to n - 1; nothing unless each occurs exactly once. `last`: the end of the last occurrence
+ * of sentinel n; 0: there is none. */
 std::optional<std::vector<range>> find_marks(const std::string &text, const control_markers &markers, size_t n,
                                              size_t *last)
 {
@@ -39,7 +39,7 @@ std::optional<std::vector<range>> find_marks(const std::string &text, const cont
     return n_found == n ? std::optional(found) : std::nullopt;
 }
 
-/* Where the template itself writes the next word that ends a turn; NONE: nowhere. */
+/* Where the template itself writes the next control word that ends a turn; NONE: nowhere. */
 size_t next_end(const model *m, const control_words &words, const chat_text &t, size_t from)
 {
     for (size_t at = from; at < t.text.size();) {
@@ -53,8 +53,9 @@ size_t next_end(const model *m, const control_words &words, const chat_text &t, 
     return chat_tail::NONE;
 }
 
-/* Behind the arguments' sentinel, a template may close what it has opened and write no other message's text: what came
- * from the request is the end of the arguments, as JSON, and the call's id, which is one word. */
+/* Whether the text after the sentinel in the arguments only closes the call. The bytes of it that came from the request
+ * may be the end of the arguments as JSON ("}) and the call's id, which is one word; anything else is another message's
+ * text. */
 bool closes_a_call(const chat_text &t, size_t begin, size_t end)
 {
     std::string given;
@@ -78,8 +79,8 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
            std::string_view(said).substr(said.size() - text.size()) == text;
 }
 
-/* Where the answer ends whose sentinel is `mark`. A text ends with it, but for words that the model writes, too, like one
- * that closes a block. */
+/* Where the answer with the sentinel `mark` ends. A text ends there, unless words follow that the model has generated,
+ * too, like one that closes a block. */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

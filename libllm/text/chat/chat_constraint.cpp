@@ -15,7 +15,8 @@ common_json ids_of(const model *m, const control_words &words, const std::string
     return out;
 }
 
-/* The control tokens in what a parser looks for: others are text anyway. */
+/* The control tokens in texts that the parser looks for: their text must be part of the answer. Other tokens are text
+ * anyway. */
 common_json preserved_tokens(const control_words &words, const chat_form &form)
 {
     std::vector<std::string> texts = form.preserved;
@@ -41,7 +42,7 @@ common_json preserved_tokens(const control_words &words, const chat_form &form)
     return out;
 }
 
-/* A word that is one control token is looked for as that: it costs nothing while the model writes others. */
+/* A trigger word that is one control token is looked for as that token, which costs nothing for each other token. */
 common_json trigger_of(const control_words &words, const common_grammar_trigger &trigger)
 {
     const int32_t token =

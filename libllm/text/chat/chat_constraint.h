@@ -1,5 +1,5 @@
-/* chat_constraint.h: what the sampler has to know about an answer, as a JSON document (llm_prompt.constraint). Private to the
- * chat door. Pure. */
+/* chat_constraint.h: what the sampler must know about an answer, as a JSON document (llm_prompt.constraint, read by
+ * constraint/constraint.h). Private to the chat folder. Pure. */
 #ifndef LLM_CHAT_CONSTRAINT_H
 #define LLM_CHAT_CONSTRAINT_H
 
@@ -13,7 +13,7 @@
 /* The tokens of the form's marks. Made once for each form, since it may have a mark for each tool. */
 common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
 
-/* `opening`: how the prompt ends. Returns "" where nothing has to be known. */
+/* `opening`: the end of the prompt. "": the sampler needs to know nothing. */
 std::string chat_constraint(const chat_form &form, const std::string &opening, const chat_request &request);
 
 #endif

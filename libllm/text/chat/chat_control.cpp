@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr char DELETE = '\x7f'; /* survives JSON encoding, case changes and trimming */
+constexpr char DELETE = '\x7f'; /* JSON encoding, case changes and trimming leave it unchanged */
 constexpr size_t SECRET_DIGITS = 16;
 
 void append_tokens(const model *m, std::string_view text, bool parse_special, std::vector<int32_t> *out)
@@ -29,7 +29,7 @@ void append_tokens(const model *m, std::string_view text, bool parse_special, st
     out->resize(before + static_cast<size_t>(n));
 }
 
-/* Digits, since filters that change the case leave them alone. */
+/* A random number, in digits, since filters that change the case leave them unchanged. */
 std::string secret_number()
 {
     uint64_t random;
@@ -47,7 +47,7 @@ struct range {
     size_t begin, end;
 };
 
-/* Words that become control tokens, and words that must not. */
+/* The words of a text that become control tokens, and those that must not. */
 struct found_words {
     std::vector<range> allowed; /* ascending, without overlap */
     std::vector<range> refused; /* ascending by begin */
@@ -79,7 +79,7 @@ found_words find_words(const control_words &words, const chat_text &r)
     return out;
 }
 
-/* Matches the control tokens among `tokens` with the words they came from. False if they do not correspond. */
+/* Matches the control tokens among `tokens` with the words that they came from. False: they do not correspond. */
 bool find_cuts(const control_words &words, const std::string &text, const std::vector<range> &allowed, size_t n_skipped,
                chat_tokens *out)
 {
@@ -119,7 +119,8 @@ control_words::control_words(const model *m)
     std::stable_sort(words.begin(), words.end(), [](const word &a, const word &b) { return a.text < b.text; });
 }
 
-/* Words [low, high) begin with the `depth` bytes at `at`; keeps those that go on with the next byte. False: none. */
+/* Words [low, high) begin with the `depth` bytes at `at`. Keeps those that continue with the next byte. False: none
+ * does. */
 bool control_words::narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const
 {
     if (at + depth >= text.size()) {
@@ -171,7 +172,9 @@ int32_t control_words::token_of(std::string_view text) const
 
 control_markers::control_markers(const control_words &words_, std::string_view request) : words(words_)
 {
-    /* However often it is decoded (arguments of a call are JSON inside JSON), a DELETE begins as itself or with \u. */
+    /* A client may spell our marker. However often the text is decoded (arguments of a call are JSON inside JSON), a
+     * DELETE begins as itself or as \u; if neither occurs, no number is needed. Searching for a number that does not
+     * occur took time quadratic in the request, and could be deceived by digits that were escaped. */
     const bool may_have_delete =
         request.find(DELETE) != std::string_view::npos || request.find("\\u") != std::string_view::npos;
     const std::string number = may_have_delete ? secret_number() : "0";
@@ -197,7 +200,7 @@ std::string control_markers::wrap(std::string_view text) const
     out.append(text.substr(copied));
     const size_t tail = std::min(words.bytes_max(), text.size() - copied);
     for (size_t at = text.size() - tail; at < text.size(); at++) {
-        if (words.is_begun_at(text, at)) { /* what follows in the prompt must not complete it */
+        if (words.is_begun_at(text, at)) { /* text that follows in the prompt must not complete the word */
             return out.append(cut);
         }
     }
@@ -233,11 +236,11 @@ void control_markers::unwrap(chat_text *rendered) const
     }
     out.text.append(text, copied);
     out.blocked.append(rendered->blocked, copied);
-    for (const size_t at : opened) { /* the word that stood between the markers, if it is still there */
+    for (const size_t at : opened) { /* the word between the markers, if it is still there */
         const size_t n = words.longest_at(out.text, at);
         std::fill_n(out.blocked.begin() + static_cast<ptrdiff_t>(at), n, '\1');
     }
-    for (const size_t at : closed) { /* and every word that reaches a closing marker or a cut, or over it */
+    for (const size_t at : closed) { /* and every word that reaches up to a closing marker or a cut, or beyond it */
         const size_t first = at - std::min(at, words.bytes_max());
         for (size_t begin = first; begin < at; begin++) {
             if (begin + words.longest_at(out.text, begin) >= at) {
@@ -269,9 +272,10 @@ bool chat_adds_bos(const model *m)
     return n > 0 && tokens[0] == m->ops->bos(m);
 }
 
-/* Stretches of text between control tokens are tokenized by the model's own rules. Only a stretch in which a message
- * spells out a control word needs care: it is tokenized alone, as text. All others keep together, so that the tokens of
- * a conversation do not depend on what a later message contains. */
+/* Text between control tokens is tokenized by the model's own rules. Only a stretch in which a message spells a control
+ * word is special: it is tokenized by itself, as text. All others are tokenized together, so that the tokens of a
+ * conversation do not depend on the contents of a later message: a session's tokens would no longer be a prefix of its
+ * next prompt. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered)
 {
     const found_words found = find_words(words, rendered);

@@ -28,7 +28,7 @@ bool has_text(const common_json &message, const char *name)
     return message.contains(name) && message.at(name).is_string();
 }
 
-/* ---- where reasoning stands ---------------------------------------------------------------------------------------- */
+/* ---- the place of reasoning ---------------------------------------------------------------------------------------- */
 
 void reasoning_as_thinking(common_json &messages, const common_json & /*variables*/)
 {
@@ -39,7 +39,7 @@ void reasoning_as_thinking(common_json &messages, const common_json & /*variable
     }
 }
 
-/* gpt-oss writes one text before a call: the reasoning, if there is any. */
+/* gpt-oss's template writes one text before a call: the reasoning, if there is any. */
 void reasoning_as_text_of_calls(common_json &messages, const common_json &variables)
 {
     reasoning_as_thinking(messages, variables);
@@ -78,7 +78,7 @@ void reasoning_as_part(common_json &messages, const common_json & /*variables*/)
     }
 }
 
-/* K2 Horizon's template takes no answer without reasoning. */
+/* K2 Horizon's template refuses an answer without reasoning. */
 void reasoning_everywhere(common_json &messages, const common_json & /*variables*/)
 {
     for (common_json &message : messages) {
@@ -90,7 +90,7 @@ void reasoning_everywhere(common_json &messages, const common_json & /*variables
 
 /* ---- languages ----------------------------------------------------------------------------------------------------- */
 
-/* TranslateGemma translates what the user says from and to the languages that variables of the template name. */
+/* TranslateGemma's template wants the languages with each text of the user; they are variables of the template. */
 void texts_with_languages(common_json &messages, const common_json &variables)
 {
     for (common_json &message : messages) {
@@ -106,7 +106,7 @@ void texts_with_languages(common_json &messages, const common_json &variables)
     }
 }
 
-/* ---- where results stand ------------------------------------------------------------------------------------------- */
+/* ---- the place of results ------------------------------------------------------------------------------------------ */
 
 std::map<std::string, size_t> places_of_calls(const common_json &answer)
 {
@@ -121,8 +121,8 @@ std::map<std::string, size_t> places_of_calls(const common_json &answer)
     return out;
 }
 
-/* DeepSeek V4 writes results without the ids of their calls, in one turn with what the user says: their order tells which
- * call they belong to. */
+/* DeepSeek V4's template writes results without the ids of their calls, in one turn with the user's text: only their
+ * order says which call a result belongs to. So they are put into the order of the calls. */
 void results_as_called(common_json &messages, const common_json & /*variables*/)
 {
     std::map<std::string, size_t> places;
@@ -174,7 +174,8 @@ bool has_content(const common_json &message)
     return content.is_string() ? !content.get<std::string>().empty() : content.is_array() && !content.empty();
 }
 
-/* Gemma 4's first templates know no role "tool": results, and the words after them, belong to the message that called. */
+/* Gemma 4's first templates have no role "tool": results, and the text after them, are put into the message that
+ * called. */
 void results_in_calls(common_json &messages, const common_json & /*variables*/)
 {
     common_json out = common_json::array();
@@ -207,9 +208,9 @@ void results_in_calls(common_json &messages, const common_json & /*variables*/)
     messages = out;
 }
 
-/* ---- how the text ends --------------------------------------------------------------------------------------------- */
+/* ---- the end of the text ------------------------------------------------------------------------------------------- */
 
-/* The template's own words, not a message's. */
+/* Whether the text ends with these words of the template's own; those of a message do not count. */
 bool ends_with(const chat_text &t, const std::string &words)
 {
     const size_t n = words.size();
@@ -223,8 +224,8 @@ void append(const std::string &words, chat_text *out)
     out->blocked.append(words.size(), '\0');
 }
 
-/* Gemma 4's turns stay open after a result. Its templates close them after text, a call and its result all the same, and do
- * not open the next one. */
+/* In Gemma 4's format a turn stays open after a result. After text, a call and its result its templates close the turn,
+ * and do not open the next one. */
 const char *const GEMMA4_END = "<turn|>\n", *const GEMMA4_BEGIN = "<|turn>model\n";
 
 void open_turn(bool asks, chat_text *rendered)
@@ -240,7 +241,8 @@ size_t n_of_open_turn(const std::string &opening, const chat_text &rendered)
     return ends_with(rendered, GEMMA4_END) || opening.compare(0, begin.size(), begin) != 0 ? 0 : begin.size();
 }
 
-/* gpt-oss's template writes the last answer as training data; among other messages the same answer ends with <|end|>. */
+/* gpt-oss's template ends the last answer as in training data, with <|return|>; before other messages the same answer
+ * ends with <|end|>. Without this change no later prompt would begin with these tokens. */
 void end_as_in_history(bool asks, chat_text *rendered)
 {
     const std::string last = "<|return|>";
@@ -252,7 +254,7 @@ void end_as_in_history(bool asks, chat_text *rendered)
 }
 
 /* ---- families ------------------------------------------------------------------------------------------------------ *
- * In the order of common_chat_template_detect_params_init, with its conditions; LLM-jp is as gpt-oss. */
+ * In the order of common_chat_template_detect_params_init, with its conditions. LLM-jp is changed as gpt-oss. */
 
 bool is_ministral(const std::string &source)
 {

@@ -23,13 +23,13 @@ const char *const CHAT_FORM_CONTENT = "c0nt3nt0f7h3m355ag3", *const CHAT_FORM_RE
 
 namespace {
 
-/* Stands for the grammar of the text in llama.cpp's grammar of the answer. */
+/* A placeholder for the grammar of the text in llama.cpp's grammar of the answer. */
 const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
 
-/* MiniMax M3 writes the items of lists between marks that begin like this. */
+/* MiniMax M3 writes the items of lists between marks with this beginning. */
 const char *const ITEM_MARK = "]<]minimax[>[";
 
-/* How calls look where the template does not say it; chat_request.cpp tells the model. */
+/* The form of calls for templates that have none; chat_request.cpp describes it to the model. */
 const char *const CALL_BEGIN = "<tool_call>", *const CALL_END = "</tool_call>";
 
 common_json message_of(const char *role, const char *content)
@@ -57,7 +57,7 @@ void continue_last(const chat_wish &wish, autoparser::generation_params *out)
     out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
 }
 
-/* The form does not depend on the conversation, so there is a short one. */
+/* The form does not depend on the conversation, so a short one is rendered. */
 autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
 {
     autoparser::generation_params out;
@@ -82,7 +82,7 @@ autoparser::generation_params params_of(const common_chat_template &tmpl, const 
     return out;
 }
 
-/* Stands for the grammar of an argument. */
+/* A placeholder for the grammar of an argument. */
 std::string argument_mark(size_t i)
 {
     return "f0rm0f4n4rgum3n7-" + std::to_string(i);
@@ -118,7 +118,7 @@ common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
     return out;
 }
 
-/* Calls whose arguments are no JSON strings take any text there. */
+/* Puts the arguments' grammars into their places. Families whose arguments are no JSON strings allow any text there. */
 std::string with_arguments(std::string grammar, const chat_wish &wish)
 {
     for (size_t i = 0; i < wish.arguments.size(); i++) {
@@ -129,8 +129,8 @@ std::string with_arguments(std::string grammar, const chat_wish &wish)
     return grammar;
 }
 
-/* A template that refuses a short conversation may take the one that is asked for: then the form is known, but not what
- * opens it. */
+/* A template that refuses the short conversation may accept the request's own: then the form is known, but not its
+ * opening. */
 common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
                              const autoparser::generation_params &params)
 {
@@ -165,8 +165,8 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     return out;
 }
 
-/* gpt-oss and LLM-jp may name the format of an answer, whether a client asked for one or not:
- * <|channel|>final <|constrain|>json<|message|>. llama.cpp reads the name only with response_format, and then no calls. */
+/* gpt-oss and LLM-jp may name the format of an answer, even if the client asked for none: <|channel|>final
+ * <|constrain|>json<|message|>. llama.cpp reads the name only with response_format, and then no calls. */
 std::string with_named_format(const std::string &parser)
 {
     const std::string channel = "<|channel|>", final = "final", message = "<|message|>";
@@ -195,7 +195,8 @@ std::string with_named_format(const std::string &parser)
     return graph.json().dump();
 }
 
-/* Where a mark of llama.cpp's opens any call, that ends thinking already. */
+/* The texts that begin a call in the middle of reasoning, one for each tool. None are needed if a mark that opens every
+ * call ends the reasoning in llama.cpp's form. */
 std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
                                         const call_head &head)
 {
@@ -235,15 +236,15 @@ void describe(const common_chat_params &params, const std::vector<std::string> &
     }
 }
 
-/* How the prompt ends before it opens any thinking. */
+/* The end of the prompt before it opens reasoning. */
 std::string without_thinking(const std::string &opening, const std::string &thinking_start)
 {
     const size_t at = thinking_start.empty() ? std::string::npos : opening.find(thinking_start);
     return opening.substr(0, at);
 }
 
-/* llama.cpp's forms of answers that must call allow any text before the call, without end; and some allow it behind one,
- * where it may be anything but a call. Its grammars name rules after the numbers of its parsers. */
+/* If a call is required, llama.cpp's forms still allow any text before it, without end, and some after it: the model
+ * might never call. So text becomes blanks. llama.cpp's grammars name rules after the numbers of its parsers. */
 std::string without_text(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -256,7 +257,7 @@ std::string without_text(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* Some of llama.cpp's forms repeat calls whether several are wanted or not. Their rules are the ones that trigger. */
+/* Some of llama.cpp's forms repeat calls even if only one is allowed. The rules to change are those that trigger. */
 std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -280,7 +281,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_wish &wi
     return must_call ? out : grammar_without_empty_turns(out);
 }
 
-/* Of an answer without calls: thinking, then text of that grammar. */
+/* The grammar of an answer without calls: reasoning, then text of the client's grammar. */
 std::string plain_grammar(const chat_form &form, const autoparser::autoparser &found, bool has_calls)
 {
     const autoparser::analyze_content &content = found.content;
@@ -300,7 +301,7 @@ std::string plain_grammar(const chat_form &form, const autoparser::autoparser &f
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Of an answer without calls whose text has the given grammar. Some families know no form for such answers. */
+/* The same, by llama.cpp's parser for this family if it has a form for such answers. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -322,7 +323,7 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
 
 namespace {
 
-/* Calls as many models were taught them, for templates that say nothing about them. */
+/* Calls as many models were trained on them, for templates that say nothing about calls. */
 void use_own_calls(autoparser::autoparser *found)
 {
     found->jinja_caps.supports_tool_calls = true;
@@ -334,7 +335,8 @@ void use_own_calls(autoparser::autoparser *found)
     found->preserved_tokens.push_back(CALL_END);
 }
 
-/* The analysis of templates with name[CALL_ID]...[ARGS]{...} takes the last marker for a part of the name, too. */
+/* In templates with name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis takes the last marker for a part of the name,
+ * too. */
 void count_markers_once(autoparser::autoparser *found)
 {
     std::string &suffix = found->tools.function.name_suffix;
@@ -343,8 +345,8 @@ void count_markers_once(autoparser::autoparser *found)
     }
 }
 
-/* The analysis of templates that begin every message with the mark of its role takes the mark of an answer, with which the
- * prompt ends, for a part of the answer. */
+/* In templates that begin every message with the mark of its role, llama.cpp's analysis takes the mark of an answer,
+ * with which the prompt ends, for a part of the answer. */
 void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
                         autoparser::autoparser *found)
 {
@@ -366,7 +368,7 @@ void offer_tool(autoparser::generation_params *params)
     params->tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
 }
 
-/* Nothing is known of it where the template refuses a short conversation with a call. */
+/* The head stays unknown if the template refuses a short conversation with a call. */
 call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &analysis,
                         autoparser::generation_params params)
 {
@@ -382,8 +384,8 @@ call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &a
 
 enum class own_parser { NONE, WORKS, FAILS };
 
-/* Whether llama.cpp has a parser of its own for this family, and that can make out the template: there are some that refuse
- * a conversation without tools. */
+/* Whether llama.cpp has a parser for this family alone, and can render the template with it. Some templates refuse a
+ * conversation without tools, so it is tried with a tool, too. */
 own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generation_params params)
 {
     for (const bool has_tools : {false, true}) {
@@ -395,7 +397,7 @@ own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generatio
             return is_there ? own_parser::WORKS : own_parser::NONE;
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) { /* what the template says is not asked for yet */
+        } catch (const std::exception &) { /* the template refused; its message does not matter here */
         }
     }
     return own_parser::FAILS;
@@ -409,7 +411,7 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
     return out;
 }
 
-/* Where the template refuses the short conversations that llama.cpp compares, nothing is known of it. */
+/* llama.cpp compares renderings of short conversations. If the template refuses these, nothing is known of it. */
 void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
                             autoparser::autoparser *out)
 {
@@ -440,7 +442,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
         return out;
     }
-    if (own == own_parser::FAILS) { /* families that nothing else can make out */
+    if (own == own_parser::FAILS) { /* families that the comparison cannot analyze either */
         out.found = nothing_known(tmpl);
     } else {
         analyse_by_differences(tmpl, params_of(tmpl, nothing), &out.found);
@@ -458,7 +460,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 
 namespace {
 
-/* Some of llama.cpp's grammars let a model spell out the token that ends its answer, which would become text. */
+/* Some of llama.cpp's grammars let a model spell the token that ends its answer in letters, which would be text. */
 std::string without_end(std::string grammar, const std::string &eos)
 {
     const std::string option = " \"" + eos + "\"?";
@@ -473,7 +475,8 @@ bool is_whole(tool_schema_detail detail)
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
 }
 
-/* detail: what of their tools' schemas the grammar keeps calls to. nullopt: this family writes arguments as a whole, or does not. */
+/* One attempt to make a form. detail: how much of the tools' schemas the grammar enforces. nullopt: the detail does not
+ * suit this family, which writes arguments as a whole (or does not). */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail)
 {
@@ -524,10 +527,10 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
     return out;
 }
 
-/* The sampler takes it, as a part of a document. */
+/* Whether the sampler accepts the grammar, as a part of a document. */
 bool is_usable_grammar(const model *m, const chat_form &form)
 {
-    constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document holds other things, too */
+    constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document has other members, too */
     return common_json::make(form.grammar).dump_safe().size() <= BYTES_MAX && chat_form_begins(m, form, form.opening);
 }
 
@@ -566,7 +569,7 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
         }
     }
     if (!out.grammar.empty() && !is_usable_grammar(m, out)) {
-        out.grammar.clear(); /* what a model calls by itself is read all the same */
+        out.grammar.clear(); /* calls that the model makes by itself are still read */
         out.is_lazy = false;
         out.triggers.clear();
     }

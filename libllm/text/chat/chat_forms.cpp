@@ -1,3 +1,4 @@
+/* The cache of forms (chat_form.h): the least recently used one goes first. */
 #include <algorithm>
 
 #include "text/chat/chat_form.h"

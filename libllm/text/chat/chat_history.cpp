@@ -44,7 +44,7 @@ bool chat_read_json(const std::string &text, common_json *out)
 
 namespace {
 
-constexpr size_t ID_CHARACTERS = 9; /* what the templates of Mistral insist on */
+constexpr size_t ID_CHARACTERS = 9; /* Mistral's templates refuse other ids */
 
 bool is_plain_id(const std::string &id)
 {
@@ -178,7 +178,7 @@ common_json with_calls_in_turns(const common_json &messages)
 common_json with_written_calls(const common_json &messages)
 {
     common_json out = common_json::array();
-    bool is_after_result = false; /* results of one turn, and what the user says to them, are one message */
+    bool is_after_result = false; /* the results of one turn and the user's text after them become one message */
     for (const common_json &message : messages) {
         const bool is_result = message.at("role") == "tool" || message.at("role") == "function";
         std::string text = chat_text_of(message.value("content", common_json()));

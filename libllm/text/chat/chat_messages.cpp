@@ -18,7 +18,7 @@ common_json as_parts(const std::string &text)
 void fit_content(common_json &messages, const chat_template_caps &caps)
 {
     for (common_json &message : messages) {
-        common_json &content = message["content"]; /* calls without words get an empty text */
+        common_json &content = message["content"]; /* added as an empty text, if a message has only calls */
         if (content.is_null()) {
             content = "";
         }
@@ -30,7 +30,7 @@ void fit_content(common_json &messages, const chat_template_caps &caps)
     }
 }
 
-/* No arguments at all are none to name. */
+/* Reads arguments as an object; an empty text is an empty object. */
 bool read_arguments(const std::string &text, common_json *out)
 {
     if (text.empty()) {
@@ -40,7 +40,7 @@ bool read_arguments(const std::string &text, common_json *out)
     return chat_read_json(text, out) && out->is_object();
 }
 
-/* Where this template takes objects. Returns the first that cannot be read, or "". */
+/* For templates that want arguments as objects. Returns the first arguments that cannot be read as one, or "". */
 std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;
@@ -67,7 +67,7 @@ std::string fit_arguments(common_json &messages, bool encloses)
     return unread;
 }
 
-/* A template that knows no system role gets the system's text in front of the first message after it. */
+/* For a template without a system role: puts the system's text before the first message after it. */
 void fit_system(common_json &messages, const chat_template_caps &caps)
 {
     if (caps.supports_system_role || messages.empty() || messages.front().at("role") != "system") {
@@ -99,7 +99,7 @@ void trim(common_chat_msg *message)
     }
 }
 
-/* As llama.cpp gives them to templates. */
+/* The messages as llama.cpp gives them to templates. */
 common_json usual(const common_json &messages, bool trims)
 {
     common_json out = common_json::array();

@@ -1,4 +1,4 @@
-/* chat_messages.h: a conversation as one template takes it. Private to the chat door. Pure. */
+/* chat_messages.h: a conversation in the shape that one template accepts. Private to the chat folder. Pure. */
 #ifndef LLM_CHAT_MESSAGES_H
 #define LLM_CHAT_MESSAGES_H
 
@@ -6,10 +6,10 @@
 
 #include <string>
 
-/* Messages in OpenAI's form, in the form that this template takes: text or typed content, arguments of calls as objects or
- * strings, a system role or none, and what its family needs besides (chat_family.h). Arguments that are no JSON object stay
- * a string, or with `encloses_arguments` become the member of one; `unread_arguments`: the first such, or "". Throws what
- * llama.cpp throws about malformed messages. */
+/* Turns messages of OpenAI's form into the shape of this template: text or typed content, arguments of calls as objects
+ * or strings, a system role or none, and the changes of its family (chat_family.h). Arguments that are no JSON object
+ * stay a string; with `encloses_arguments` they become a member of an object. `unread_arguments`: the first of them, or
+ * "". Throws what llama.cpp throws about malformed messages. */
 common_json chat_messages_fit(const common_json &messages, const common_chat_template &tmpl,
                               const common_json &variables, bool encloses_arguments, std::string *unread_arguments);
 

@@ -22,8 +22,9 @@ void set_dates(common_json *variables, std::time_t now)
     (*variables)["datetime"] = text;
 }
 
-/* Templates spell out control words with the role in the middle ("<|" + role + "|>"). The well-known roles are words of
- * this library and not of the client, whoever wrote them. */
+/* Some templates build control words around the role ("<|" + role + "|>"). With a role that is marked as the client's
+ * text they would not become control tokens. The well-known roles are trusted instead: a client cannot put anything
+ * else into them. */
 void trust_roles(jinja::context &context)
 {
     for (const jinja::value &message : context.get_val("messages")->as_array()) {
@@ -50,7 +51,7 @@ void fill_context(jinja::context &context, const chat_rendering &r, size_t n_mes
     for (const auto &[name, value] : r.request->kwargs.items()) {
         variables[name] = value;
         if (name == "reasoning_effort" && !r.request->kwargs.contains("reasoning_strength")) {
-            variables["reasoning_strength"] = value; /* as some templates call it */
+            variables["reasoning_strength"] = value; /* the name that some templates use */
         }
     }
     context.current_time = r.now;

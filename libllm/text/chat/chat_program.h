@@ -1,5 +1,5 @@
-/* chat_program.h: a compiled template, what is known of it, and how it renders a request. Immutable but for the cache of forms:
- * any thread may render. Private to the chat door. */
+/* chat_program.h: a compiled template, its analysis, and how it renders a request. Immutable except for the cache of
+ * forms: any thread may render. Private to the chat folder. */
 #ifndef LLM_CHAT_PROGRAM_H
 #define LLM_CHAT_PROGRAM_H
 
@@ -21,7 +21,7 @@ struct chat_program {
     const chat_family *family;
     chat_analysis analysis;
     mutable chat_forms forms;
-    bool has_clock; /* the template asks for the time: the C library's functions are not safe for several threads */
+    bool has_clock; /* the template uses the time: the C library's functions are not safe for several threads */
     mutable std::mutex clock;
 
     std::unique_lock<std::mutex> hold_clock() const; /* while the template runs */
@@ -31,7 +31,7 @@ struct chat_program {
 std::unique_ptr<const chat_program> chat_program_open(const std::string &source, const std::string &bos,
                                                       const std::string &eos);
 
-/* A model's templates: some have a second one, for conversations with tools. */
+/* A model's templates: some models have a second one, for conversations with tools. */
 struct chat_programs {
     std::unique_ptr<const chat_program> usual, with_tools; /* NULL: there is none */
 
@@ -41,14 +41,15 @@ struct chat_programs {
     }
 };
 
-/* All renderings of one request see the same time. */
+/* One request's rendering. All renderings of a request see the same time: they are compared with each other. */
 struct chat_rendering {
     const chat_request *request;
     const control_markers *markers;
     std::time_t now;
 };
 
-/* Its first n messages. `asks`: with a generation prompt. Needs a chat_budget; throws chat_limit, or what jinja throws. */
+/* Renders the first n messages. `asks`: with a generation prompt. Needs a chat_budget; throws chat_limit, or what jinja
+ * throws. */
 chat_text chat_program_render(const chat_rendering &r, size_t n_messages, bool asks);
 
 #endif

@@ -12,9 +12,9 @@
 
 namespace {
 
-constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies them */
+constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies all variables */
 
-/* What a template's variables may not be called: the request or the model decides these. */
+/* Names that a request may not give to its variables: these are set from other members, or by the model. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
 const char *const MEMBERS[] = {"messages",
                                "tools",
@@ -56,7 +56,8 @@ common_json parse(const std::string &given)
     return request;
 }
 
-/* Clients send members they leave open as null; for a template, absent and null are different things. */
+/* Removes null members. Clients send null for members that they leave open, but for a template absent and null are
+ * different. */
 common_json without_nulls(const common_json &messages)
 {
     common_json out = common_json::array();
@@ -75,7 +76,7 @@ common_json without_nulls(const common_json &messages)
     return out;
 }
 
-/* Every string, and every name in an object, as the template may see it. */
+/* Wraps control words in every string and every name of an object (chat_control.h). */
 common_json wrapped(const common_json &value, const control_markers &markers)
 {
     if (value.is_string()) {
@@ -114,7 +115,7 @@ std::vector<int32_t> read_tokens(const common_json &after)
     return out;
 }
 
-/* A message that is continued has no tokens of a whole answer. */
+/* Reads `after`. It is ignored for a message that is continued: that has no tokens of a complete answer. */
 std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
     const char *name = "after";
@@ -139,8 +140,8 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-/* The answer as it is given to the template: only where it ends will be looked at, and what later messages may ask of it,
- * names and ids of its calls. */
+/* The answer as it is given to the template. Only the place of its end matters, and what later messages refer to: names
+ * and ids of its calls. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
@@ -160,7 +161,7 @@ common_json marked_answer(const common_json &answer, chat_answer form, const std
     return out;
 }
 
-/* Before the blanks that end a text: templates and families trim them. */
+/* Puts the mark before the blanks at the end of a text, which templates and families trim. */
 std::string with_mark(const std::string &text, const std::string &mark)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -168,8 +169,8 @@ std::string with_mark(const std::string &text, const std::string &mark)
     return text.substr(0, at) + mark + text.substr(at);
 }
 
-/* Marks behind the texts that a template might put somewhere else than behind the answer, or leave out. Not behind results
- * that become part of the answer: there they are looked at as JSON. */
+/* Adds marks to texts that a template might move before the answer, or leave out. Results that become part of the
+ * answer have no marks: their family reads them as JSON. */
 void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
 {
     for (size_t i = from; i < messages.size(); i++) {
@@ -201,7 +202,7 @@ common_json with_marks(const common_json &messages, const control_markers &marke
     return out;
 }
 
-/* The mark behind all others tells where the template puts the tools. */
+/* Puts the last mark into the tools, to find where the template writes them. */
 void mark_tools(common_json &tools, const control_markers &markers, size_t n_marks)
 {
     common_json &function = tools[tools.size() - 1]["function"];
@@ -262,7 +263,7 @@ common_json read_kwargs(const common_json &request)
     return request.at(name);
 }
 
-/* ---- what the answer is to be -------------------------------------------------------------------------------------- */
+/* ---- wishes about the answer --------------------------------------------------------------------------------------- */
 
 bool is_known(const common_json &tools, const std::string &name)
 {
@@ -311,8 +312,8 @@ std::string read_grammar(const model *m, const common_json &request)
     }
 }
 
-/* Of tools that take a text of a form of its own: {argument, kind, text}, kind as constraint_grammar has it. What is beyond a
- * grammar is not enforced. */
+/* Reads the grammars of tools that take one text: {argument, kind, text}, kind as in constraint_grammar. A grammar that
+ * is beyond what can be enforced is ignored. */
 std::vector<chat_argument> read_arguments(const model *m, const common_json &request)
 {
     std::vector<chat_argument> out;
@@ -353,7 +354,7 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     return out;
 }
 
-/* Takes the message to be continued from the others. */
+/* Removes the message to be continued from the others. */
 void take_begun(common_json &messages, chat_request *out)
 {
     const common_json last = messages.back();
@@ -368,7 +369,8 @@ void take_begun(common_json &messages, chat_request *out)
     messages.erase(messages.size() - 1);
 }
 
-/* The system's messages and a question: what stands before its text is what many conversations share. */
+/* The system's messages and a question whose text is a sentinel: the rendering before it is the head that many
+ * conversations share. */
 common_json front_of(const common_json &messages, const control_markers &markers)
 {
     common_json out = common_json::array();
@@ -398,7 +400,7 @@ chat_answer form_of(const common_json &request, const std::optional<chat_after> 
     return wanted == chat_answer::calls && !calls ? chat_answer::text : wanted;
 }
 
-/* Calls, and the tools to tell of, where the template has no form for them. */
+/* Writes calls and the list of tools into the messages, if the template has no form for them. */
 common_json written(const common_json &messages, const common_json &tools, const chat_analysis &analysis)
 {
     common_json out = analysis.knows_calls ? messages : with_written_calls(messages);
@@ -408,7 +410,7 @@ common_json written(const common_json &messages, const common_json &tools, const
     return out;
 }
 
-/* Tools as the template may see them. */
+/* The tools in the shape for the template. */
 common_json shown_tools(const common_json &tools, const chat_request &request, const control_markers &markers,
                         bool keeps_tools)
 {
@@ -423,7 +425,7 @@ common_json shown_tools(const common_json &tools, const chat_request &request, c
     return wrapped(out, markers);
 }
 
-/* Of the template. */
+/* The variables of the template. */
 common_json variables(const common_json &request, const chat_wish &wish, const chat_family &family)
 {
     common_json out = wish.kwargs, schema;

@@ -7,7 +7,7 @@
 
 namespace {
 
-/* A request of a few messages takes some hundred steps, one of a megabyte some hundred thousand. */
+/* A request of a few messages takes some hundreds of steps, one of a megabyte some hundred thousands. */
 constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000'000;
 constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
 constexpr uint32_t LINKS_MAX = 20'000;
@@ -15,8 +15,9 @@ constexpr uint32_t DEPTH_MAX = 256; /* of values: requests nest half as deep */
 constexpr uint64_t CPU_SECONDS_MAX = 60;
 constexpr uint64_t CLOCK_EVERY = 256; /* steps between two looks at the clock */
 
-/* The stack is for two things: the template's own recursion, which is stopped at half of it, and destructors of chains of
- * values and nodes, which nobody can stop: LINKS_MAX and the limits of chat_compile.cpp keep them short enough. */
+/* The stack serves two things: the template's own recursion, which is stopped at half of it, and destructors of chains
+ * of values and nodes, which cannot be stopped. LINKS_MAX and the limits of chat_compile.cpp keep those short
+ * enough. */
 constexpr size_t STACK_BYTES = 32 << 20, RECURSION_BYTES = 16 << 20;
 
 constexpr uint64_t PART_BYTES = sizeof(jinja::string_part), VALUE_BYTES = sizeof(jinja::value_int_t) + 16;

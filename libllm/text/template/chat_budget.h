@@ -1,5 +1,11 @@
-/* chat_budget.h: what one request's renderings may cost, all of them together. A model's template is a program that came with
- * a file from somewhere: it may loop for ever, recurse, or build texts without end. Owned by the thread that renders. */
+/* chat_budget.h: the limits of one request's renderings, all of them together. A chat template is a program that came
+ * with a model file from somewhere: it may loop for ever, recurse without end, or build texts of gigabytes. The engine
+ * that runs it (llama.cpp's jinja) has no limits. So every node of a template pays for what it does (chat_guard.h):
+ *   steps       about a microsecond each; the thread's processor time is looked at, too
+ *   bytes       of all texts and values that it makes, freed or not: that is never less than what is alive
+ *   links       lists that are put into lists: their destructors recurse, and nobody can stop a destructor
+ *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion ends half-way down
+ * Owned by the thread that renders. */
 #ifndef LLM_CHAT_BUDGET_H
 #define LLM_CHAT_BUDGET_H
 
@@ -9,13 +15,14 @@
 #include <cstdint>
 #include <functional>
 
-/* The template went beyond a limit; what() is a sentence about it. Of jinja's own kind, so that every level of the template
- * lets it through as it is. */
+/* The template went beyond a limit; what() is a sentence about it. It is of jinja's own kind, so that every level of
+ * the template passes it on unchanged. */
 struct chat_limit : jinja::rethrown_exception {
     using jinja::rethrown_exception::rethrown_exception;
 };
 
-/* How large a value becomes when it is written out: what is shared counts each time. */
+/* The size of a value when it is written out: parts that are shared count each time. [x, x] of [x, x] of ... takes
+ * little memory, and 2^n parts as text. */
 struct value_weight {
     uint64_t n_bytes = 0;
     uint64_t n_nodes = 0;
@@ -24,7 +31,7 @@ struct value_weight {
 
 class chat_budget {
   public:
-    /* Of this thread, as long as it lives. A longer request may cost more. */
+    /* Becomes the budget of this thread as long as it lives. A longer request may cost more. */
     explicit chat_budget(size_t request_bytes);
     ~chat_budget();
     chat_budget(const chat_budget &) = delete;
@@ -32,17 +39,18 @@ class chat_budget {
 
     static chat_budget &current();
 
-    /* All throw chat_limit when there is no more, and from then on always. */
-    void enter();                   /* one node of the template */
+    /* All throw chat_limit when the budget is used up, and from then on always. */
+    void enter();                   /* pays for entering one node of the template */
     void spend(uint64_t steps);     /* a step is about a microsecond */
-    void produce(uint64_t n_bytes); /* freed or not: what is alive is never more */
-    void link();                    /* a list or object is put into another one */
+    void produce(uint64_t n_bytes); /* pays for bytes that are made */
+    void link();                    /* pays for putting a list or object into another one */
     [[noreturn]] void refuse(const char *why);
 
-    /* Spends one step for each part. `forbidden` must not be a part (NULL: anything may). */
+    /* Computes the size of a value, and pays for it: one step for each part. `forbidden` must not be a part (NULL: none
+     * is forbidden): a list that contains itself would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
-    /* The sentence; NULL: no limit was. */
+    /* The sentence about the limit that was exceeded; NULL: none was. */
     const char *exceeded_by() const
     {
         return exceeded;
@@ -54,12 +62,13 @@ class chat_budget {
     uint64_t steps = 0, steps_max;
     uint64_t bytes = 0, bytes_max;
     uint32_t links = 0;
-    const char *stack_low;          /* of this thread; the stack grows down to here */
-    const char *exceeded = nullptr; /* the sentence */
+    const char *stack_low;          /* the address down to which this thread's stack may grow */
+    const char *exceeded = nullptr; /* see exceeded_by */
 };
 
-/* Calls `work` on a stack that is deep enough for what the limits allow, and waits for it. `work` must not throw. False: there
- * is no memory for one. */
+/* Calls `work` in a thread whose stack (32 MiB) is deep enough for all that the limits allow, and waits for it: nothing
+ * is known of the stack of a caller, which may be a Python thread. `work` must not throw. False: there is no memory for
+ * one. */
 bool chat_call_with_stack(const std::function<void()> &work);
 
 #endif

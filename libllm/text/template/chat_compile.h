@@ -1,4 +1,4 @@
-/* chat_compile.h: from a template's source to a program that pays for what it does. */
+/* chat_compile.h: compiles a template's source into a program that pays for what it does (chat_budget.h). */
 #ifndef LLM_CHAT_COMPILE_H
 #define LLM_CHAT_COMPILE_H
 
@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 
-/* Needs a chat_budget, for trying out what the template can do, and the stack of chat_call_with_stack. Throws chat_limit, or
- * what jinja throws. */
+/* Needs a chat_budget, since the template is run to find out its abilities, and the stack of chat_call_with_stack.
+ * Throws chat_limit, or what jinja throws. */
 std::unique_ptr<const common_chat_template> chat_compile(const std::string &source, const std::string &bos,
                                                          const std::string &eos);
 
-/* What the template itself said with raise_exception, or the first thing that went wrong, without the trace. */
+/* The template's own message (raise_exception), or the first error, without the trace. */
 std::string chat_reason(const std::exception &e);
 
 #endif

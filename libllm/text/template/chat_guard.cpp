@@ -14,18 +14,19 @@ using jinja::statement_ptr;
 using jinja::statements;
 using jinja::value;
 
-constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* scopes and the loop variable */
+constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* of a turn of a loop: its scope and variable */
 
-/* What a node's result is used for. */
+/* The use of a node's result decides what it costs. */
 enum class use {
-    PART,     /* of an expression, which looks at it itself */
-    WRITTEN,  /* as text, or hashed: all the way down */
-    ITERATED, /* by a loop */
+    PART,     /* part of an expression, whose operation pays for it */
+    WRITTEN,  /* written as text, or hashed: with all that it contains */
+    ITERATED, /* gone through by a loop */
 };
 
 void guard(statement_ptr &node, use how);
 
-/* An operand that has been evaluated already. */
+/* A node for an operand that has been evaluated already: evaluating it twice might have effects, and would cost
+ * twice. */
 struct held final : jinja::expression {
     explicit held(value v_) : v(std::move(v_)) {}
     std::string type() const override
@@ -47,7 +48,8 @@ statement_ptr hold(const value &v, size_t pos)
 }
 
 /* ---- running -------------------------------------------------------------------------------------------------------- *
- * Nodes that hand values to an operation evaluate them here, have the operation paid for, and then run it as it is. */
+ * A node that hands values to an operation evaluates them here, pays for the operation, and then runs llama.cpp's own
+ * code on a copy of the node whose operands are held values. */
 
 template <typename T> value run(const T &node, context &ctx)
 {
@@ -207,7 +209,7 @@ value run(const jinja::set_statement &node, context &ctx)
     return jinja::mk_val<jinja::value_undefined>();
 }
 
-/* Chains of lists in lists are stopped where they are made. */
+/* Chains of lists in lists are bounded here, where they are made: their destructor cannot be. */
 template <typename T> value run_literal(const T &node, context &ctx)
 {
     value out = node.T::execute_impl(ctx);
@@ -432,7 +434,7 @@ template <typename... T> void guard_as_one_of(statement_ptr &node, use how)
     (guard_as<T>(node, how) || ...);
 }
 
-/* What is left as it is (numbers, comments, break) costs nothing worth counting. */
+/* Nodes of other kinds (numbers, comments, break) stay as they are: they cost nothing worth counting. */
 void guard(statement_ptr &node, use how)
 {
     guard_as_one_of<jinja::if_statement, jinja::for_statement, jinja::set_statement, jinja::macro_statement,

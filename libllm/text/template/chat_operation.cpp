@@ -55,7 +55,7 @@ uint64_t size(const value &v)
     return v == nullptr ? 0 : v->val_arr.size() + v->val_obj.size();
 }
 
-/* As jinja finds it: by name, or at its place behind the input; NULL: not given. */
+/* An argument as jinja finds it: by name, or at its place after the input; NULL: there is none. */
 value argument(const values &all, const std::string &key, size_t place)
 {
     for (const value &one : all) {
@@ -86,7 +86,7 @@ uint64_t count(const std::string &text, const std::string &part)
     return n;
 }
 
-/* Both move the rest of the text for every place they find. */
+/* split and replace move the rest of the text for every place that they find: quadratic in the worst case. */
 void of_split(const value &input, const values &arguments)
 {
     const value by = argument(arguments, "", 0);
@@ -190,7 +190,7 @@ order order_of(const value &v)
                                                                           : order::NONE;
 }
 
-/* An order that contradicts itself makes std::sort read beyond the list. */
+/* An order that contradicts itself (NaN, values of different kinds) makes std::sort read beyond the list. */
 void check_order(const values &items)
 {
     for (const value &item : items) {
@@ -235,7 +235,7 @@ void check_divisor(const value &divisor)
     }
 }
 
-/* Applies a test to every item, and passes it the last argument. */
+/* select and its kin apply a test to every item, and pass it the last argument. */
 void of_select(const value &input, const values &arguments)
 {
     for (const value &one : arguments) {
@@ -248,7 +248,7 @@ void of_select(const value &input, const values &arguments)
     spend_copies(size(input), weight.n_bytes);
 }
 
-/* Those that look at a list, and not into what it holds. */
+/* Operations that look at a list, but not into its items. */
 void of_list(const value &input, const values &)
 {
     budget().spend(size(input) / 4);
@@ -278,7 +278,7 @@ void of_append(const value &input, const values &arguments)
     }
 }
 
-/* Repeated keys are searched for in the whole. */
+/* dict() searches all keys for each key. */
 void of_dict(const values &arguments)
 {
     for (const value &one : arguments) {
@@ -289,7 +289,7 @@ void of_dict(const values &arguments)
 
 using operation = void (*)(const value &, const values &);
 
-/* By what they are applied to; the others read their input once, and are weighed. */
+/* Costs of operations, by the kind of their input. All others read their input once, and pay for its size. */
 const std::map<std::string, operation> ON_TEXTS = {
     {"split", of_split}, {"rsplit", of_split}, {"replace", of_replace}, {"indent", of_indent}, {"strip", of_strip},
     {"trim", of_strip},  {"lstrip", of_strip}, {"rstrip", of_strip},    {"tojson", of_tojson},
