@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,8 +23,9 @@ Json = dict[str, Any]
 Left = tuple[str, bool] | None
 """Name and pin of a timeline, where a segment tells them."""
 
-ANSWER_S_MAX = 60.0
-START_S_MAX = 60.0
+ANSWER_S_MAX = 600.0
+START_S_MAX = 600.0
+"""So long, for a storm may run beside other work with the lowest priority."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,7 @@ class Daemon:
     log: Path
     state: Path
     segments: set[Path] = field(default_factory=set)
+    born_s: float = field(default_factory=time.time)
 
     async def ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
         """Raises DaemonEnded when no whole answer came."""
@@ -118,10 +121,35 @@ class Daemon:
             left |= {view.id: (view.name, view.is_pinned == 1) for view in views if view.n_tokens or view.id in found}
         return left
 
+    def ids(self) -> list[int]:
+        """Of the branches in entries that have a name."""
+        return [view.id for segment in self.segments for view in Page.open(f"/{segment.name}").sessions() if view.name]
+
+    def strays(self) -> list[str]:
+        """Files that no session explains, once the daemon has started: crash after crash they would fill the disk."""
+        return strays_in(self.state, self.born_s)
+
     def lose_memory(self) -> None:
         """As a machine without power does."""
         for segment in self.segments:
             segment.unlink(missing_ok=True)
+
+
+def strays_in(state: Path, since_s: float) -> list[str]:
+    """States without a session, refused files, and files whose writing ended before that time."""
+    files = [file for file in state.rglob("*") if file.is_file()]
+    sessions = {file.with_suffix("") for file in files if file.suffix == ".llmd-session"}
+    found = []
+    for file in files:
+        if file.suffix == ".llmd-state" and file.with_suffix("") not in sessions:
+            found.append(f"{file} has no session")
+        elif file.suffix in (".refused", ".refused-state"):
+            found.append(f"{file}: a crash has damaged a file")
+        elif file.suffix in (".writing", ".writing-state"):
+            with contextlib.suppress(FileNotFoundError):
+                if file.stat().st_mtime < since_s:
+                    found.append(f"{file} was left by an earlier life")
+    return found
 
 
 def _segments_of(pid: int) -> set[Path]:

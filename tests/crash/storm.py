@@ -324,6 +324,7 @@ class Storm:
         _, listed = await daemon.ask("GET", "/v1/sessions")
         _, saved = await daemon.ask("GET", "/v1/saved")
         self._check_left(daemon)
+        self._check_files(daemon, len(saved["data"]))
         assert listed["places"]["dormant"] == 0, listed["places"]
         broken = self.promises.broken_by(listed["data"])
         broken += self.promises.broken_by_saved({one["name"]: one["tokens"] for one in saved["data"]})
@@ -345,6 +346,16 @@ class Storm:
             if left[one] not in (None, found[one]):
                 self.wrong.append(f"{left[one]} has become {found[one]}")
         self.did["timelines found again"] += len(found)
+
+    def _check_files(self, daemon: Daemon, n_saved: int) -> None:
+        """Neither files nor entries become more from life to life."""
+        self.wrong += daemon.strays()
+        n_files = sum(1 for _ in daemon.state.glob("*/saved/*.llmd-session"))
+        if n_files != n_saved:
+            self.wrong.append(f"{n_files} files of saved sessions instead of {n_saved}")
+        twice = [one for one, n in Counter(daemon.ids()).items() if n > 1]
+        self.wrong += [f"the branch {one:016x} has several entries" for one in twice]
+        self.did["files checked"] += 1
 
     async def _look_at(self, daemon: Daemon, label: str, saved: Label) -> None:
         """What lies there is what was saved, and an answer that goes on with it is that of a cold start."""
