@@ -73,16 +73,38 @@ def bomb() -> Send:
 
 
 SLOW_FLOAT = b"1.7976931348623157e308"
-INTEGERS = ("max_tokens", "seed", "top_k", "n", "n_predict", "min_tokens", "top_logprobs", "thinking_budget")
+INTEGERS = (
+    "max_tokens", "max_completion_tokens", "n_predict", "n", "seed", "top_k", "min_tokens", "min_keep", "mirostat",
+    "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n", "thinking_budget", "thinking_budget_tokens",
+    "n_probs", "top_logprobs",
+)  # fmt: skip
 
 
 def combined(n_floats: int, n_objects: int) -> Send:
     """All that takes long to decode, in one body."""
-    integers = b"".join(b',"%b":1.0' % name.encode() for name in INTEGERS)
     values = [SLOW_FLOAT] * n_floats + [b'{"k%d":"v%d"}' % (n, n) for n in range(n_objects)]
     call = b'{"function":{"name":"f","arguments":{"a":[%b]}}}' % b",".join(values)
     messages = b'{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[%b]}' % call
-    return body(b'{"messages":[%b]%b}' % (messages, integers))
+    return body(b'{"messages":[%b]%b}' % (messages, as_floats()))
+
+
+def as_floats() -> bytes:
+    """Members that are integers, each written as a float."""
+    return b"".join(b',"%b":1.0' % name.encode() for name in INTEGERS)
+
+
+def variables(n_floats: int) -> Send:
+    """A legal body: variables of a template may hold anything."""
+    floats = b",".join([SLOW_FLOAT] * n_floats)
+    head = b'{"messages":[{"role":"user","content":"hi"}],"logprobs":true,"chat_template_kwargs":{"a":[%b]}' % floats
+    return body(head + as_floats() + b"}")
+
+
+def unknown(n: int) -> Send:
+    """Ollama ignores what it does not know, and llmd logs its names."""
+    return body(
+        json.dumps({"messages": [], **{f"k{n}": 1.5 if n < 1000 else n for n in range(n)}}).encode(), "/api/chat"
+    )
 
 
 def biased(n_ids: int, n_biases: int) -> Send:
@@ -202,6 +224,8 @@ INPUTS: dict[str, Callable[[int], Send]] = {
     "4,000,000 ids to detokenize": lambda _: body(json.dumps({"tokens": [1] * 4_000_000}).encode(), "/detokenize"),
     "floats that are slow to read, 25 kB, and integers written as floats": lambda _: combined(1070, 0),
     "the same, and all values, objects and names that may be": lambda _: combined(1070, 30_000),
+    "such floats in variables of the template, and such integers": lambda _: variables(1070),
+    "60,000 fields that Ollama does not know": lambda _: unknown(60_000),
     "1,020 biases that are slow to read": lambda _: biased(1, 1020),
     "the same, and as many token ids as there may be values": lambda _: biased(80_000, 1020),
     "many floats in the arguments of 64 calls": lambda _: calls(64),
