@@ -19,12 +19,13 @@ from tests.clients.agents import AGENTS
 from tests.clients.installing import installed
 from tests.clients.loop import Verdict, run
 
-_HEAD = f"{'client':19} {'turn':>4} {'prompt':>7} {'reused':>7} {'prefilled':>9} {'new':>6}  reason"
+_HEAD = f"{'client':19} {'context':>7} {'turn':>4} {'prompt':>7} {'reused':>7} {'prefilled':>9} {'new':>6}  reason"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./build.sh test-clients", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("name", nargs="*", help=f"of {', '.join(AGENTS)}; none: all of them")
+    parser.add_argument("--ctx-size", type=int, metavar="N", help="tokens of the context, instead of each client's own")
     parser.add_argument("--keep", action="store_true", help="leave each client's home and llmd's log in the directory")
     wanted = parser.parse_args()
     names = wanted.name or list(AGENTS)
@@ -33,26 +34,28 @@ def main() -> int:
     cache = Path(os.environ.get("LLMD_CACHE_DIR") or Path.home() / ".cache" / "llmd") / "clients"
     directory = Path(tempfile.mkdtemp(prefix="llmd-clients-"))
     print(_HEAD, flush=True)
-    verdicts = [_tried(name, cache, directory / name) for name in names]
+    sizes = [wanted.ctx_size] if wanted.ctx_size else []
+    tries = [(name, n_ctx) for name in names for n_ctx in sizes or AGENTS[name].contexts]
+    verdicts = [_tried(name, n_ctx, cache, directory / f"{name}-{n_ctx}") for name, n_ctx in tries]
     if wanted.keep:
         print(f"test-clients: kept in {directory}")
     else:
         shutil.rmtree(directory, ignore_errors=True)
     n_failed = sum(bool(verdict.faults) for verdict in verdicts)
-    print(f"test-clients: {len(verdicts) - n_failed} of {len(verdicts)} clients passed")
+    print(f"test-clients: {len(verdicts) - n_failed} of {len(verdicts)} loops passed")
     return 1 if n_failed else 0
 
 
-def _tried(name: str, cache: Path, directory: Path) -> Verdict:
+def _tried(name: str, n_ctx: int, cache: Path, directory: Path) -> Verdict:
     agent = AGENTS[name]
-    verdict = run(agent, installed(agent.source, cache), directory)
+    verdict = run(agent, installed(agent.source, cache), directory, n_ctx)
     for number, turn in enumerate(verdict.turns, start=1):
         print(
-            f"{name:19} {number:4} {turn.n_prompt:7} {turn.n_reused:7} {turn.n_prefilled:9} {turn.n_new:6}"
+            f"{name:19} {n_ctx:7} {number:4} {turn.n_prompt:7} {turn.n_reused:7} {turn.n_prefilled:9} {turn.n_new:6}"
             f"  {turn.reason}"
         )
     for fault in verdict.faults:
-        print(f"{name:19} FAILED: {fault}")
+        print(f"{name:19} {n_ctx:7} FAILED: {fault}")
     sys.stdout.flush()
     return verdict
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.clients.agents import N_CTX, Agent
+from tests.clients.agents import Agent
 from tests.clients.installing import with_programs
 from tests.clients.readme import Lines, lines_of
 
@@ -25,6 +25,10 @@ LAST_WORD = "The job is done."
 STEPS = (("begin-here", "echo one-$((20+1))"), ("one-21", "echo two-$((30+4))"), ("two-34", "echo three-$((50+6))"))
 """What the model sees, and what it runs then; no command holds what it prints."""
 END = "three-56"
+PROMPT_AGAIN = "Now do it once more, begin-again, and tell me when it is done."
+LAST_WORD_AGAIN = "It is done once more."
+STEPS_AGAIN = (("begin-again", "echo more-$((60+7))"),)
+END_AGAIN = "more-67"
 BESIDE = 32
 """Tokens that a turn may prefill beyond what is new."""
 AGENT_S_MAX = 240
@@ -51,36 +55,40 @@ class Verdict:
     faults: list[str]
 
 
-def run(agent: Agent, programs: Sequence[Path], directory: Path) -> Verdict:
+def run(agent: Agent, programs: Sequence[Path], directory: Path, n_ctx: int) -> Verdict:
     home, work = directory / "home", directory / "home" / "work"
     work.mkdir(parents=True)
     script = directory / "script"
     script.write_text(script_of(agent))
     log = directory / "llmd.log"
-    with daemon(script, directory, log) as url:
-        lines = lines_of(agent.row, url, N_CTX) if agent.row else Lines()
+    with daemon(script, directory, log, n_ctx) as url:
+        lines = lines_of(agent.row, url, n_ctx) if agent.row else Lines()
         for path, contents in lines.files.items():
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_text(contents)
-        status, output = _agent_ran(agent, programs, home, url, {**lines.environment, **agent.environment(url)})
+        environment = {**lines.environment, **agent.environment(url)}
+        ended = [_agent_ran(agent, agent.arguments, PROMPT, programs, home, url, environment)]
+        if agent.again and ended[0][0] == 0:
+            ended.append(_agent_ran(agent, agent.again, PROMPT_AGAIN, programs, home, url, environment))
     turns = turns_of(log)
-    return Verdict(turns, list(_faults(agent, status, output, turns)))
+    return Verdict(turns, list(_faults(agent, ended, turns)))
 
 
 def script_of(agent: Agent) -> str:
     """What the simulated model says."""
     entries = []
-    for n, (seen, command) in enumerate(STEPS, start=1):
-        entries.append(f"? {seen}\n<think>\nThis is step {n}.\n</think>\n\n{agent.says(command)}\n")
-    entries.append(f"? {END}\n<think>\nNothing is left.\n</think>\n\n{LAST_WORD}\n")
+    for steps, end, last_word in ((STEPS, END, LAST_WORD), (STEPS_AGAIN, END_AGAIN, LAST_WORD_AGAIN)):
+        for n, (seen, command) in enumerate(steps, start=1):
+            entries.append(f"? {seen}\n<think>\nThis is step {n}.\n</think>\n\n{agent.says(command)}\n")
+        entries.append(f"? {end}\n<think>\nNothing is left.\n</think>\n\n{last_word}\n")
     return "".join(entries)
 
 
 @contextmanager
-def daemon(script: Path, directory: Path, log: Path) -> Iterator[str]:
+def daemon(script: Path, directory: Path, log: Path, n_ctx: int) -> Iterator[str]:
     """Its address."""
-    model = f"sim:hybrid,ctx={N_CTX},script={script}"
-    options = ("--ctx-size", str(N_CTX), "--chat-template-file", str(TEMPLATE), "--log-format", "json")
+    model = f"sim:hybrid,ctx={n_ctx},script={script}"
+    options = ("--ctx-size", str(n_ctx), "--chat-template-file", str(TEMPLATE), "--log-format", "json")
     where = ("--port", "0", "--socket", str(directory / "llmd.sock"), "--state-dir", str(directory / "state"))
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -108,18 +116,23 @@ def _lines(log: Path) -> list[dict[str, Any]]:
 
 
 def _agent_ran(
-    agent: Agent, programs: Sequence[Path], home: Path, url: str, environment: Mapping[str, str]
+    agent: Agent,
+    arguments: Sequence[str],
+    prompt: str,
+    programs: Sequence[Path],
+    home: Path,
+    url: str,
+    environment: Mapping[str, str],
 ) -> tuple[int, str]:
     """`programs`: where they are, its own first. Its exit status, -1 when it did not end, and what it printed."""
     known = with_programs(*programs)
     plain = {name: known[name] for name in ("PATH", "LANG", "TERM", "TMPDIR") if name in known}
-    stands_for = {"PROMPT": PROMPT, "URL": url}
-    arguments = [stands_for.get(argument, argument) for argument in agent.arguments]
+    stands_for = {"PROMPT": prompt, "URL": url}
     program = shutil.which(agent.program, path=known["PATH"])
     assert program is not None, f"there is no program {agent.program}"
     try:
         done = subprocess.run(
-            [program, *arguments],
+            [program, *(stands_for.get(argument, argument) for argument in arguments)],
             cwd=home / "work",
             env={**plain, "HOME": str(home), "NODE_PATH": str(programs[0].parent), **environment},
             stdin=subprocess.DEVNULL,
@@ -147,14 +160,17 @@ def turns_of(log: Path) -> list[Turn]:
     return turns
 
 
-def _faults(agent: Agent, status: int, output: str, turns: list[Turn]) -> Iterator[str]:
-    tail = output[-1500:]
-    if status != 0:
-        yield f"it ended with status {status}: {tail}" if status != -1 else f"it did not end: {tail}"
-    elif LAST_WORD not in output:
-        yield f"it did not show the last answer: {tail}"
-    if len(turns) < len(STEPS) + 1:
-        yield f"{len(turns)} turns instead of {len(STEPS) + 1}"
+def _faults(agent: Agent, ended: Sequence[tuple[int, str]], turns: list[Turn]) -> Iterator[str]:
+    """`ended`: exit status and output of each run."""
+    for (status, output), last_word in zip(ended, (LAST_WORD, LAST_WORD_AGAIN), strict=False):
+        tail = output[-1500:]
+        if status != 0:
+            yield f"it ended with status {status}: {tail}" if status != -1 else f"it did not end: {tail}"
+        elif last_word not in output:
+            yield f"it did not show the last answer: {tail}"
+    n_turns = len(STEPS) + 1 + (len(STEPS_AGAIN) + 1 if agent.again else 0)
+    if len(turns) < n_turns:
+        yield f"{len(turns)} turns instead of {n_turns}"
     for number, turn in enumerate(turns[1:], start=2):
         if agent.n_kept is not None:
             if turn.n_reused < agent.n_kept:
