@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 
+from tests.crash.daemon import strays_in
 from tests.crash.promises import Label, Promises, broken_by_loaded
 from tests.crash.storm import Storm
 
@@ -37,3 +39,12 @@ def test_of_what_made_way_before_it_was_seen_only_the_length_is_known() -> None:
     assert Promises(saved={"label": saved}).broken_by_saved({"label": 1}) == []
     assert Promises(saved={"label": saved}).broken_by_saved({"label": 2}) != []
     assert Promises(saved={"label": saved}).broken_by_saved({}) != []
+
+
+def test_files_that_no_session_explains_are_found(tmp_path: Path) -> None:
+    names = ("1.llmd-session", "1.llmd-state", "2.llmd-state", "3.refused", "4.refused-state", "5.writing", "6.writing")
+    for name in names:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (100, 100) if name.startswith("5") else (300, 300))
+    found = strays_in(tmp_path, since_s=200)
+    assert sorted(Path(stray.split()[0].rstrip(":")).name[0] for stray in found) == ["2", "3", "4", "5"]
