@@ -16,7 +16,8 @@ const schema_json &any_object()
     return schema;
 }
 
-/* The types that values of the node may have. */
+/* Returns the types that values of the node may have. What is no text is not told apart in lists of values, since the
+ * callers ask only for texts. */
 uint8_t types_of(expansion &meaning, const node &n)
 {
     uint8_t all = n.empty() ? json_type::ANY : json_type::NOTHING;
@@ -34,7 +35,8 @@ uint8_t types_of(expansion &meaning, const node &n)
     return all;
 }
 
-/* The names that the shapes know, in their order. No mark can hold an empty one, and schema_argument has "" for others. */
+/* Returns the names that the shapes know, in their order. An empty name is left out: no mark of a template can hold it,
+ * and an empty schema_argument::name stands for the undeclared names. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
@@ -80,6 +82,10 @@ class argument_compiler {
         : meaning(of_schema), values(to), out(all_rules), budget(spent)
     {}
 
+    /* Returns the argument of this name: its value meets what one of the shapes says of it, and it is required if all
+     * of them require it. With {"anyOf": [{"properties": {"a": A}}, {"properties": {"b": B}}]} the second way allows
+     * any `a`, since objects are open; a model that writes `a` means A, so that ways which do not declare the name are
+     * left out where one does. */
     schema_argument declared(const std::vector<shape> &shapes, const std::string &name)
     {
         schema_argument one;
@@ -143,6 +149,8 @@ class argument_compiler {
         }
     }
 
+    /* Notes which texts the argument may be, and the rule of its values that are no texts, for templates that write
+     * texts without quotes. If the texts take too much work, it may be any text. */
     void find_texts(const std::vector<node> &ways, schema_argument *one)
     {
         automaton all;
@@ -169,8 +177,10 @@ class argument_compiler {
 
 } // namespace
 
-/* One after another, as long as the grammar is too large: `compile` is called with fewer levels each time. It may take half of the
- * work that is left, so that there is some for the next attempt, and for the next tool. */
+/* Calls `compile` with fewer levels each time, as long as the grammar is too large. Each attempt may take half of the
+ * work that is left, so that some is left for the next attempt and for the next tool: a tool with a hard schema would
+ * otherwise leave all tools behind it open. The rules of an attempt that failed are forgotten, since they refer to
+ * rules that nothing defines. */
 template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
 {
     for (const size_t n_levels : LEVELS) {
@@ -222,7 +232,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
         std::vector<schema_argument> all;
         argument_compiler compiler(meaning, values, out, part);
         const std::vector<std::string> names = names_of(shapes);
-        if (names.size() > NAMES_MAX) {
+        if (names.size() > NAMES_MAX) { /* 300 took 14 s, 256 take 0.4 s; 20,000 ended the process by its stack */
             throw grammar_beyond("more than " + std::to_string(NAMES_MAX) + " names");
         }
         for (const std::string &name : names) {
@@ -278,7 +288,7 @@ std::optional<std::string> schema_arguments::quoted_texts(const automaton &texts
 
 std::optional<std::string> schema_arguments::bare_texts(const automaton &texts, const std::string &close)
 {
-    constexpr size_t STATES_MAX = 512; /* about 40 bytes of grammar each */
+    constexpr size_t STATES_MAX = 512; /* a state is about 40 bytes of grammar */
     const rules::mark before = out.now();
     try {
         const automaton all = automaton_of(automaton_operation::BOTH, texts, automaton_of_text_before(close), budget);

@@ -12,7 +12,7 @@
 namespace {
 
 constexpr uint32_t NOWHERE = UINT32_MAX;
-constexpr size_t WAYS_MAX = 1 << 16;
+constexpr size_t WAYS_MAX = 1 << 16; /* of one product: a state may have a way for each range of either side */
 
 std::vector<uint32_t> characters_of(const std::string &text)
 {
@@ -45,7 +45,8 @@ void add_way(std::vector<automaton::way> &ways, automaton::way next)
     }
 }
 
-/* The states that lead to each state, one for each of their ways. In one array, since a list for each takes longer to make. */
+/* The states that lead to each state, one for each of their ways. In one array, since a list for each takes longer to
+ * make. */
 class predecessors {
   public:
     explicit predecessors(const automaton &a) : begins(a.states.size() + 2, 0)
@@ -103,9 +104,12 @@ std::vector<bool> living(const automaton &a)
     return lives;
 }
 
-/* Classes of equal states: those that end alike and lead to equal ones. Classes are split until no state of one leads where another
- * does not. After a split only the states that lead to its smaller parts are looked at again, so that a chain of n states takes
- * n log n steps. */
+/* Classes of equal states: those that end alike and lead to equal ones (Hopcroft). At first there are two classes, the
+ * ends and the others; a class is split by where its states lead until no state of it leads where another does not.
+ * After a split only the states that lead to its smaller parts are looked at again: those that lead to the largest part
+ * lead to the same class as before. A state is then looked at log n times for each of its ways. Looking at all states
+ * again after every split, which is simpler, takes n * n steps for a chain of n states, as every length and every
+ * repetition is one. */
 class partition {
   public:
     partition(const automaton &of_states, work_budget &spent)
@@ -202,7 +206,8 @@ class partition {
         parts.push_back({begin, signatures.size() - begin, {state}});
     }
 
-    /* The parts of a class of which some states lead elsewhere now, by signature; the others, if there are any, still lead alike. */
+    /* The parts of a class of which some states lead elsewhere now, by signature; the others, if there are any, still
+     * lead alike. */
     std::vector<part> parts_of(uint32_t number, const uint32_t *changed, const uint32_t *end)
     {
         std::vector<part> parts;
@@ -273,7 +278,9 @@ class partition {
     }
 };
 
-/* Steps through both at once. A part that has no way goes on nowhere. */
+/* The product steps through both automata at once: its states are pairs, and only pairs that are reached are made. A
+ * side that has no way for a character goes on in NOWHERE, since FIRST_ONLY and EITHER accept texts that one side has
+ * given up. */
 class product {
   public:
     product(automaton_operation what, const automaton &first, const automaton &second, work_budget &spent)
@@ -413,8 +420,8 @@ automaton automaton_of_any()
 
 namespace {
 
-/* The texts as a tree. Equal states stay apart, since rules finds equal ones again when they are written. Linear in the document,
- * so it is counted and never refused: open objects exclude declared names even where no work is left. */
+/* The texts as a tree. Equal states stay apart, since rules finds equal ones again when they are written. Linear in the
+ * document, so it is counted and never refused: open objects exclude declared names even where no work is left. */
 automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;

@@ -15,7 +15,7 @@ std::string compiled(const schema_json &document, schema_policy policy, size_t m
     expansion meaning(refs, policy, patterns, budget);
     rules out(most_bytes, budget);
     const std::string root = writer(meaning, patterns, out, n_levels, budget).value(node_of({{&document}}));
-    if (budget.is_spent()) { /* the last values were not looked at any more */
+    if (budget.is_spent()) { /* is_valid took the last values for valid without looking at them */
         meaning.give_up(document, work_budget::beyond());
     }
     if (root.empty() && policy == schema_policy::STRICT) {
@@ -32,7 +32,7 @@ std::string schema_grammar(const schema_json &document, schema_policy policy, si
         return compiled(document, policy, most_bytes, LEVELS_MAX, budget);
     }
     for (const size_t n_levels : FEWER_LEVELS) {
-        work_budget part(budget.left() / 4 * 3); /* so that something is left for the next attempt */
+        work_budget part(budget.left() / 4 * 3); /* a quarter stays for the next attempt, with fewer levels */
         try {
             std::string grammar = compiled(document, policy, most_bytes, n_levels, part);
             (void)budget.take(part.steps());

@@ -1,5 +1,11 @@
-/* expand.cpp: from conditions to shapes. Conditions that hold at once are merged into one state; where a schema leaves a choice, the
- * state is copied for each alternative, after all that holds anyhow, so that most alternatives contradict it at once. */
+/* expand.cpp: from conditions to shapes. Conditions that hold at once are merged into one state; where a schema leaves
+ * a choice, the state is copied for each alternative.
+ *
+ * The danger is the product: ten anyOf of four alternatives each, beside each other, have a million shapes. Choices are
+ * therefore put off until all that holds anyhow is merged, so that most alternatives contradict it at once and leave no
+ * shape. In {"properties": {"kind": ...}, "oneOf": [...]} an alternative of another type ends where it is begun. What
+ * is still too many (SHAPES_MAX, the budget) is refused, or all choices of the node are left open and what holds anyhow
+ * stays enforced. */
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +17,7 @@ namespace {
 
 constexpr size_t SHAPES_MAX = 256;      /* of one node */
 constexpr size_t CONDITIONS_MAX = 4096; /* of one state */
-constexpr size_t NOTHING_DEPTH = 4;
+constexpr size_t NOTHING_DEPTH = 4;     /* levels that are looked at to tell two alternatives of oneOf apart */
 
 struct too_many_ways : grammar_beyond {
     using grammar_beyond::grammar_beyond;
@@ -124,7 +130,13 @@ const std::vector<shape> &expansion::shapes_of(const node &n)
     return known.emplace(n, std::move(out)).first->second;
 }
 
-/* has_choices: else they are left open. */
+/* Merges all pending conditions, then follows the first choice that is left, alternative by alternative, and appends a
+ * shape for each way to the end; a way that contradicts itself ends without one. `has_choices`: else all choices are
+ * left open.
+ *
+ * A condition that was met before is skipped, since a schema may refer to itself: without `met`, {"allOf": [{"$ref":
+ * "#"}]} would never end. A condition and its opposite contradict each other, which ends alternatives before their
+ * keywords are compared. */
 void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
 {
     if (has_choices && !budget.take(work_budget::MERGED_STATE)) {
@@ -181,7 +193,8 @@ bool expansion::apply(state &s, const condition &c)
 
 namespace {
 
-/* False: no value is of these types. */
+/* Narrows the types to those of the keyword. An unknown name changes nothing and clears *is_known. "integer" is NUMBER
+ * with a mark; in ["integer", "number"] the mark says nothing. */
 void apply_types(shape &s, const schema_json &type, bool *is_known)
 {
     uint8_t allowed = json_type::NOTHING;
@@ -240,7 +253,7 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* validity with the others is looked at when they are written */
+            s.s.values = std::move(values); /* the shorter list: is_valid tests its values later */
         }
     };
     if (schema.contains("const")) {
@@ -345,7 +358,10 @@ void expansion::apply_objects(state &s, const schema_json &schema)
     apply_dependencies(s, schema);
 }
 
-/* Where the member is, others have to be, or the object meets a schema. */
+/* Where the member is, others have to be, or the object meets a schema: that is a choice between an object without the
+ * member and one that meets what depends on it. No schema of the document says "without this member", so that the
+ * condition is the keyword itself with the index of the member: negated, the member is absent; as it is, those that
+ * depend on it are required (negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -354,7 +370,6 @@ void expansion::apply_dependencies(state &s, const schema_json &schema)
         }
         uint32_t index = 0;
         for (auto it = schema[keyword].begin(); it != schema[keyword].end(); ++it, index++) {
-            /* the keyword negated, with that index, stands for "the member is not there" */
             std::vector<node> choice = {{{&schema, true, keyword, index}}};
             if (it->is_array()) {
                 choice.push_back({{&schema, false, keyword, index}});
@@ -398,7 +413,10 @@ void expansion::apply_choices(state &s, const schema_json &schema)
     }
 }
 
-/* One alternative, and none of those that it may overlap with. */
+/* oneOf: one alternative, and none of those that it may overlap with. Taking it for anyOf would admit values that two
+ * alternatives admit, which are invalid. Negating every other alternative would be right but is seldom possible
+ * (keywords::NOT_NEGATED) and multiplies the shapes; most alternatives exclude each other by a type or a constant,
+ * which is_nothing sees. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

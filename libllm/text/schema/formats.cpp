@@ -7,7 +7,8 @@
 
 namespace {
 
-/* With the days that each month has, in leap years too. */
+/* Digits of a second and of a duration end after nine, since a model that has lost its way writes digits for ever. The
+ * date knows the days of each month, in leap years too. */
 const std::string YEAR_MONTH_DAY =
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";
@@ -43,6 +44,7 @@ std::string ipv6()
     return all;
 }
 
+/* A scheme, and what follows it. What stands in brackets is not tested to be an address (IPv6). */
 std::string address(const std::string &safe)
 {
     return "[A-Za-z][A-Za-z0-9+.-]*:(?://(?:(?:" + safe + ")|\\[[0-9A-Fa-f:.]+\\])*|(?:" + safe + ")*)(?:#(?:" + safe +

@@ -1,4 +1,4 @@
-/* formats.h: the values of `format` that are enforced. Any thread. */
+/* formats.h: the values of `format` that are enforced. Any thread may call it; a lock guards what is kept. */
 #ifndef LLM_SCHEMA_FORMATS_H
 #define LLM_SCHEMA_FORMATS_H
 
@@ -7,7 +7,8 @@
 
 #include "text/schema/automaton.h"
 
-/* Returns NULL for a format that is not enforced. Making one takes milliseconds, so the process keeps each. */
+/* Returns NULL for a format that is not enforced, which JSON schema lets validators ignore. Making an automaton takes
+ * milliseconds, so the process keeps each one. */
 std::shared_ptr<const automaton> format_automaton(const std::string &name);
 
 #endif

@@ -1,4 +1,6 @@
-/* json_depth.h: how deeply a stranger's JSON nests, found out before anything that recurses parses it. */
+/* json_depth.h: how deeply a stranger's JSON nests, found out before anything that recurses parses it: parsers and
+ * compilers of JSON take some stack for each level, and a text of a hundred thousand `[` would end the process. What is
+ * no JSON gets some number; the parser refuses it afterwards. */
 #ifndef LLM_JSON_DEPTH_H
 #define LLM_JSON_DEPTH_H
 

@@ -1,4 +1,6 @@
-/* keywords.h: names of a JSON schema's keywords that conditions refer to by their address. */
+/* keywords.h: names of a JSON schema's keywords. A condition (shape.h) refers to a keyword by its address, so that
+ * conditions are compared and sorted without comparing texts: one keyword has one address, which is why the names are
+ * inline variables. */
 #ifndef LLM_SCHEMA_KEYWORDS_H
 #define LLM_SCHEMA_KEYWORDS_H
 
@@ -8,7 +10,7 @@ inline constexpr const char *DEPENDENT_REQUIRED = "dependentRequired", *DEPENDEN
                             *DEPENDENCIES = "dependencies", *PROPERTIES = "properties", *REQUIRED = "required",
                             *ALL_OF = "allOf";
 
-/* Each of these is negated by itself: one violated keyword violates the schema. */
+/* Each of these is negated by itself, since one violated keyword violates the schema. */
 inline constexpr const char *SINGLE[] = {
     "type",      "enum",      "const",    "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum",
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",

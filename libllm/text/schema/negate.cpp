@@ -1,5 +1,7 @@
-/* negate.cpp: conditions that must not hold, as `not`, `oneOf` and `if` need them. A schema does not hold where one of its keywords
- * does not. What cannot be negated is left open, or refused. */
+/* negate.cpp: conditions that must not hold, as `not`, `oneOf` and `if` need them. A schema does not hold where one of
+ * its keywords does not, so that the negation of n keywords is a choice of n alternatives. A keyword says nothing of
+ * values of other types, and its negation therefore says the type, too: not {"minimum": 3} is a number below 3, and no
+ * text. What cannot be negated is left open, or refused. */
 #include <algorithm>
 #include <cstring>
 
@@ -8,15 +10,16 @@
 
 namespace {
 
-constexpr size_t NEGATED_PARTS_MAX = 64;
+constexpr size_t NEGATED_PARTS_MAX = 64; /* alternatives of one negation */
 
 bool is_named(const char *keyword, const char *name)
 {
     return strcmp(keyword, name) == 0;
 }
 
-/* The schema has the keyword, with a value of a type that the keyword takes. One with another value is ignored: it holds for every
- * value, so that its negation holds for none. */
+/* Returns whether the schema has the keyword with a value of a type that the keyword takes. A keyword with another
+ * value is ignored: it holds for every value, so that its negation holds for none. Negated as if it had a value,
+ * {"minimum": {...}} wrote the text of the object as the digits of a number. */
 bool says_something(const schema_json &schema, const char *keyword)
 {
     const auto found = schema.find(keyword);
@@ -34,7 +37,7 @@ bool says_something(const schema_json &schema, const char *keyword)
                                               : true;
 }
 
-/* The conditions that together are the schema, each negated. */
+/* Returns the conditions that together are the schema, each negated. */
 std::vector<condition> negated_parts(const schema_json &schema)
 {
     std::vector<condition> out;
@@ -64,7 +67,9 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 
 } // namespace
 
-/* `depth`: how far references and nested schemas are followed. */
+/* Returns whether shapes express the opposite of the schema. It is asked before any alternative is made: half a
+ * negation would forbid valid values. `depth`: how many references and nested schemas are followed, since a schema may
+ * refer to itself. */
 bool expansion::can_negate(const schema_json &schema, size_t depth) const
 {
     if (schema.is_boolean()) {
@@ -83,7 +88,7 @@ bool expansion::can_negate(const schema_json &schema, size_t depth) const
         return types == name || (types.is_array() && std::find(types.begin(), types.end(), name) != types.end());
     };
     if (has("integer") && !has("number")) {
-        return false; /* numbers that are no integers have no shape */
+        return false; /* the opposite has numbers that are no integers, which have no shape */
     }
     if (schema.contains("$ref")) {
         const schema_json *target = refs.target(schema);
@@ -135,7 +140,9 @@ bool expansion::apply_negated(state &s, const schema_json &schema)
 
 namespace {
 
-/* Bounds and counts; false: the keyword is none of them. */
+/* Negates bounds and counts. Returns false if the keyword is none of them. Least and most change sides, and an
+ * inclusive bound becomes an exclusive one. A count of 0 as the least, or one beyond all as the most, holds for every
+ * value: nothing is left then. */
 bool negate_bound(shape &s, const char *keyword, const schema_json &schema)
 {
     const schema_json &value = schema[keyword];
@@ -195,7 +202,7 @@ void negate_types(shape &s, const schema_json &type)
 
 } // namespace
 
-/* The member is not there, or (not negated) those are that depend on it, as apply_dependencies has it. */
+/* Negated, the member is not there; as it is, those are required that depend on it (apply_dependencies). */
 static void apply_dependency(shape &s, const condition &c)
 {
     std::string name;

@@ -1,10 +1,17 @@
-/* nothing.cpp: which nodes no value meets, as far as it can be seen a few levels deep; and what a shape says of one member. */
+/* nothing.cpp: which nodes no value meets, as far as it can be seen a few levels deep; and what a shape says of one
+ * member.
+ *
+ * "Nothing" is a proof and "not nothing" is not: patterns, items and multiples are not looked at, since the answer is
+ * only used to tell alternatives of oneOf apart, and a wrong "not nothing" costs a negation there, while a wrong
+ * "nothing" admits invalid values. */
 #include <algorithm>
 
 #include "text/schema/shape.h"
 
 namespace {
 
+/* Returns whether two of the bounds leave no number between them. Integers are not told apart: 1.2 and 1.8 leave
+ * some. */
 bool are_apart(const std::vector<shape::bound> &least, const std::vector<shape::bound> &most)
 {
     for (const shape::bound &low : least) {
@@ -64,7 +71,7 @@ bool expansion::is_nothing(const node &n, size_t depth)
     if (found != nothing.end()) {
         return found->second;
     }
-    nothing[n] = false; /* while it is being found out: a recursive one may have values */
+    nothing[n] = false; /* while it is being found out: a node that comes back to itself may have values */
     bool is_all = true;
     const std::vector<shape> shapes = shapes_of(n); /* a copy: more nodes are found meanwhile */
     for (const shape &s : shapes) {

@@ -11,7 +11,8 @@ namespace {
 constexpr size_t WHOLE_MAX = 40, FRACTION_MAX = 40;
 const char *const FRACTION = "fraction", *const MORE = "more"; /* rules of the grammar around */
 
-/* What is not negative. */
+/* A bound without its sign. A negative range is that of its magnitudes with a minus before it, so that all below knows
+ * only numbers from zero on. */
 struct magnitude {
     std::string whole;    /* digits without leading zeros; zero has none */
     std::string fraction; /* without trailing ones */
@@ -37,7 +38,8 @@ magnitude power_of_ten(size_t n)
     return {"1" + std::string(n, '0'), "", false};
 }
 
-/* Of a bound without its sign. */
+/* Returns the magnitude of a bound. The exponent moves the point: 1.5e3 has the digits 15 and the point after 4 of
+ * them. */
 magnitude magnitude_of(const number_bound &bound)
 {
     const std::string &text = bound.text;
@@ -87,8 +89,14 @@ std::string either(const std::vector<std::string> &alternatives)
     return alternatives.size() > 1 ? "(" + out + ")" : out;
 }
 
-/* Numbers with as many digits before the point, from the first digit on. `low`, `high`: the digits so far are those of the bound,
- * which the others must keep to. */
+/* The numbers of one length (digits before the point), from the first digit on. Within one length, numbers are ordered
+ * as texts are, so that bounds can be kept digit by digit; a number that is shorter or longer is less or more whatever
+ * its digits are.
+ *
+ * `low` and `high` say that the digits so far are those of the bound, which the others must keep to; as soon as a digit
+ * is more than that of the least, or less than that of the most, any digits may follow. From 137 to 254: 1, then 3,
+ * then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4, then any digit, and behind 25 only 0 to 4. So a rule has
+ * a few alternatives for each digit, and never one for each number. */
 class of_length {
   public:
     /* most: NULL where the length says it. */
@@ -124,12 +132,14 @@ class of_length {
         return at >= digits.size() || digits.find_first_not_of('0', at) == std::string::npos;
     }
 
-    /* Whatever follows is at least as much, where only zeros do. */
+    /* Returns whether the least still binds the digits from `at` on. It does not where only zeros follow in it and it
+     * is included: whatever is written is as much then. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);
     }
 
+    /* Returns any digits from `at` on, as many as the length has, and any fraction. */
     std::string anything(size_t at) const
     {
         if (at > n_whole) {
@@ -139,7 +149,7 @@ class of_length {
         return (n > 0 ? "[0-9]{" + std::to_string(n) + "} " : "") + (is_integer ? "" : FRACTION);
     }
 
-    /* nullopt: nothing may follow, and nothing is not enough. */
+    /* Returns what may follow the first `at` digits. nullopt: no digits may follow, and the number may not end. */
     std::optional<std::string> rest(size_t at, bool low, bool high) const
     {
         if (!low && !high) {
@@ -190,7 +200,8 @@ class of_length {
         return found.empty() ? std::nullopt : std::optional(either(found));
     }
 
-    /* Behind all digits that a bound has: what is more than it has another digit, what is no more has zeros. */
+    /* Behind all digits that the bounds have: a number that has to be more has another digit that is no zero, one that
+     * has to be no more has only zeros. Zeros end after 16. */
     std::optional<std::string> digits_behind(bool low, bool high) const
     {
         if (low) {
@@ -200,14 +211,15 @@ class of_length {
     }
 };
 
-/* Both inclusive: of so many digits, whatever they are. */
+/* Returns the numbers of n_least to n_most digits, both included, whatever the digits are. */
 std::string of_any(size_t n_least, size_t n_most, bool is_integer)
 {
     return "[1-9] [0-9]{" + std::to_string(n_least - 1) + "," + std::to_string(n_most - 1) + "} " +
            (is_integer ? "" : FRACTION);
 }
 
-/* Alternatives; none where nothing is between them. */
+/* Returns alternatives, one for each length that a bound cuts and one for all lengths between; none where nothing is
+ * between the bounds. */
 std::vector<std::string> between(const magnitude &least, const magnitude &said_most, bool is_integer)
 {
     const magnitude limit = {power_of_ten(WHOLE_MAX).whole, "", true};
@@ -256,7 +268,8 @@ bool is_negative(const std::optional<number_bound> &bound)
     return bound.has_value() && bound->text[0] == '-' && !magnitude_of(*bound).is_zero();
 }
 
-/* The digits of a whole number, one more or one less. */
+/* Returns the digits of the whole number that is one more. The digits are no integer of C: a bound has up to 40 of
+ * them. */
 std::string next_whole(std::string digits)
 {
     size_t i = digits.size();
@@ -281,7 +294,8 @@ std::string previous_whole(std::string digits)
     return digits;
 }
 
-/* The nearest integer within a bound of numbers without sign; nullopt: none. */
+/* Returns the nearest integer within a bound, which is inclusive then: 2.5 as the least becomes 3, an exclusive 3 as
+ * the most becomes 2. nullopt: there is none. */
 std::optional<magnitude> whole_within(const magnitude &m, bool is_least)
 {
     magnitude out = {m.whole, "", false};

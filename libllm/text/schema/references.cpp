@@ -15,6 +15,8 @@ const std::string *text_of(const schema_json &value, const char *name)
                                                                            : nullptr;
 }
 
+/* Returns the part of a JSON pointer as it stands in a `$ref`, without the escapes of pointers (~0, ~1) and of
+ * addresses (%41). */
 std::string unescaped(const std::string &part)
 {
     std::string out;
@@ -72,6 +74,8 @@ std::string joined(const std::string &base, const std::string &address)
     return (has_path ? base.substr(0, slash + 1) : host != std::string::npos ? base + "/" : "") + address;
 }
 
+/* Searches the whole document: paths are needed for messages only, and noting one for each schema would cost every
+ * request. */
 bool path_to(const schema_json &at, const schema_json *wanted, std::string &path)
 {
     if (&at == wanted) {
@@ -106,7 +110,9 @@ references::references(const schema_json &document) : root(document)
     }
 }
 
-/* The hash of the value. */
+/* Returns the hash of the value. All objects within are noted by their hashes on the way, from the leaves up, so that a
+ * document takes one pass instead of a comparison of all its objects with each other; only those with equal hashes are
+ * compared. */
 size_t references::find_equal(const schema_json &value, seen_objects &seen)
 {
     if (!value.is_structured()) {
@@ -138,6 +144,9 @@ const schema_json *references::first_equal(const schema_json *schema) const
     return found != firsts.end() ? found->second : schema;
 }
 
+/* Notes the names that the schema gives itself. `base` becomes its address if it has one, for the schemas within it.
+ * Until draft 7, the keywords beside a $ref are hidden, ids too; `id` without a dollar is a member's name since.
+ * "#name" names a place within the document, as `$anchor` does since draft 2019-09. */
 void references::find_id(const schema_json &value, std::string &base)
 {
     if (is_old && text_of(value, "$ref") != nullptr) {
@@ -166,7 +175,9 @@ void references::find_id(const schema_json &value, std::string &base)
     }
 }
 
-/* The bases of all objects are noted, since a reference is relative to the schema that it stands in. */
+/* Notes the base of each object, since a reference is relative to the schema that it stands in. Members of `properties`
+ * and the like are names and no keywords: a property called "$id" names nothing (is_schema is false there). Values
+ * (const, enum, examples) hold no schemas and are not looked into. */
 void references::find_ids(const schema_json &value, const std::string &base_around, bool is_schema)
 {
     std::string base = base_around;
@@ -194,6 +205,8 @@ const schema_json *references::resource(const std::string &address) const
     return found != named.end() ? found->second : nullptr;
 }
 
+/* Looks the address up relative to the schema's base, then follows the fragment from there: a pointer (#/a/b) or a name
+ * (#a). A pointer that its base does not have is looked for from the root of the document. */
 const schema_json *references::target(const schema_json &schema) const
 {
     const std::string *ref = text_of(schema, "$ref");

@@ -1,5 +1,6 @@
-/* references.h: where the `$ref`s of one JSON schema lead: JSON pointers, `$id` and `$anchor`. Refers to the document, which must
- * outlive it. */
+/* references.h: where the `$ref`s of one JSON schema lead: JSON pointers, `$id` and `$anchor`. Nothing is fetched: a
+ * `$ref` to another document leads nowhere. It refers to the document, which must outlive it; schemas are told apart by
+ * their addresses in it. */
 #ifndef LLM_SCHEMA_REFERENCES_H
 #define LLM_SCHEMA_REFERENCES_H
 
@@ -24,11 +25,13 @@ class references {
         return is_old;
     }
 
-    /* The first schema of the document that equals this one. Generated documents repeat their parts instead of referring to them; what
-     * is found equal is compiled once. The schema itself where the document has ids: the same `$ref` may lead elsewhere then. */
+    /* Returns the first schema of the document that equals this one; the schema itself where the document has ids,
+     * since the same `$ref` may lead elsewhere in another place then. Generated documents (Kubernetes) repeat their
+     * parts instead of referring to them, and what is found equal is compiled once. */
     const schema_json *first_equal(const schema_json *schema) const;
 
-    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. */
+    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages; "" also for what is not in the
+     * document. */
     std::string path(const schema_json *schema) const;
 
   private:

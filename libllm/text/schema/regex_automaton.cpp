@@ -11,7 +11,14 @@ namespace {
 
 constexpr size_t NODES_MAX = 20000; /* of the automaton that is not deterministic yet, repetitions written out */
 
-/* Nodes that wait for a character, or go on in two ways without one. Built from the end: each part knows what follows it. */
+/* An expression as an automaton that is not deterministic (Thompson): its nodes wait for a character, or go on in two
+ * ways without one. It is built from the end, so that each part knows what follows it. Then the sets of nodes that a
+ * text can reach become the states of a deterministic automaton; (a|b)*a(a|b){n} has two to the power of n of them, so
+ * that states and work are bounded.
+ *
+ * The beginning and the end of the text are characters of their own (REGEX_BEGIN, REGEX_END), which ^ and $ wait for.
+ * They let an anchor stand anywhere in an expression, in one of several alternatives too. Around the expression are
+ * loops over any character, since a pattern matches anywhere in the text. */
 class net {
   public:
     net(const regex_part &root, work_budget &spent) : budget(spent)
@@ -128,7 +135,9 @@ class net {
         return after;
     }
 
-    /* All nodes that are reached from `todo` without a character; only those that wait for one, and the end, are kept. */
+    /* Finds all nodes that are reached from `todo` without a character; only those that wait for one, and the end, are
+     * kept in `reached`. A number of the visit marks what was seen, since clearing a mark for each node would take
+     * longer than the visit. */
     void close()
     {
         seen.resize(nodes.size(), 0);
@@ -149,7 +158,8 @@ class net {
                 todo.push_back(nodes[at].other);
             }
         }
-        if (seen[ANYTHING] == visit) { /* all that follows matches, whatever else is open */
+        if (seen[ANYTHING] ==
+            visit) { /* what follows matches anyhow: without this, each such set would be a state of its own */
             reached = {0, ANYTHING};
         }
         std::sort(reached.begin(), reached.end());
@@ -168,6 +178,7 @@ class net {
         close();
     }
 
+    /* Returns the number of the state that stands for `reached`, a new one if no text reached the same nodes before. */
     uint32_t state_reached()
     {
         const auto [found, is_new] = numbers.try_emplace(reached, static_cast<uint32_t>(sets.size()));
@@ -182,6 +193,8 @@ class net {
         return found->second;
     }
 
+    /* Finds the ways of a state: the ends of all ranges that its nodes wait for cut the characters into pieces, and all
+     * characters of a piece lead to the same nodes, so that one step for each piece is enough. */
     void find_ways(uint32_t number, const node_set &here)
     {
         lows.clear();
@@ -203,7 +216,7 @@ class net {
     }
 };
 
-/* The end of the group that begins at text[at]. */
+/* Returns where the group ends that begins at text[at]. */
 size_t end_of_group(const std::string &text, size_t at)
 {
     size_t depth = 0;
@@ -224,6 +237,7 @@ size_t end_of_group(const std::string &text, size_t at)
     throw grammar_fault("the regular expression has a ( that is not closed");
 }
 
+/* Returns whether the expression has a | that is in no group. */
 bool has_ways(const std::string &text)
 {
     size_t depth = 0;
@@ -252,7 +266,10 @@ automaton simple_automaton(const std::string &expression, work_budget &budget)
 
 } // namespace
 
-/* What looks ahead from the start is a condition on the whole text. */
+/* What looks ahead from the start is a condition on the whole text: ^(?!abc)x is the product of "x at the start" and
+ * the opposite of "abc at the start". Elsewhere, what is looked at begins in the middle of a match, which is no
+ * condition on the whole text; it is refused. So is a | outside of groups behind it, since the condition would then
+ * hold in one of the alternatives only. */
 automaton regex_automaton(const std::string &expression, work_budget &budget)
 {
     struct condition {

@@ -11,7 +11,11 @@ namespace {
 constexpr size_t WRITTEN_OUT_MAX = 64; /* repetitions; more are counted in powers of ten */
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
-/* Any JSON. Blanks, digits and exponents are bounded: a model that has lost its way writes them for ever. */
+/* Any JSON. Blanks, digits and exponents are bounded: a model that has lost its way writes them for ever. There is no
+ * carriage return: llama.cpp's reader of calls takes none between values and lost the comma behind one. `tail` is a
+ * text from some place to its closing quote; `beyond` are the escapes of characters but ASCII's printable ones,
+ * `control` those of JSON's own. A `unit` that begins a surrogate pair is followed by its second half (`pairing`),
+ * since a half alone is no character. */
 const char *const PREAMBLE = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -51,6 +55,8 @@ std::string shown(uint32_t c)
     return text;
 }
 
+/* Returns the set as GBNF writes it. Two characters that follow each other are written without a dash, which is
+ * shorter. */
 std::string set_text(const character_set &set, bool is_negated)
 {
     std::string out = is_negated ? "[^" : "[";
@@ -60,11 +66,18 @@ std::string set_text(const character_set &set, bool is_negated)
     return out + "]";
 }
 
+/* Returns whether one range of the set holds all from `low` to `high`. */
 bool covers(const character_set &set, uint32_t low, uint32_t high)
 {
     return std::any_of(set.begin(), set.end(), [&](const auto &r) { return r.low <= low && high <= r.high; });
 }
 
+/* Returns how the characters of the set are written within a JSON string. JSON lets a model write any character as an
+ * escape (\u0041 for A), and the masks of a grammar must not forbid what is valid; but a set that allows only some
+ * characters would need an escape for each of them. So wide sets (those with all control characters, quote and
+ * backslash) take escapes by the rules of the preamble, and all others only the short ones (\n, \") of characters that
+ * they have: a pattern's letters are written as they are. The set is written negated where that is shorter: what open
+ * objects exclude are a few characters of a million. */
 rules::written_set written_as_json(const character_set &set)
 {
     character_set others; /* neither plain nor in the set */
@@ -117,7 +130,11 @@ rules::written_set written_as_json(const character_set &set)
     return out;
 }
 
-/* Writes the states of an automaton, those that follow first, so that equal ones are found. */
+/* Writes the states of an automaton as rules, those that follow first, so that the bodies of equal states are equal and
+ * become one rule (the trees of texts are not reduced). A state that leads to itself, or back to one that is still
+ * being written, has no body yet: its name is reserved, and it is defined when its body is complete. A chain of states
+ * with one way each becomes one literal ("temperature" is one element and not eleven rules), which ends before a state
+ * that has a name already. */
 class automaton_writer {
   public:
     /* bare_close: what ends a text that is written as it is; NULL: texts are JSON. */
@@ -157,6 +174,7 @@ class automaton_writer {
     std::vector<automaton::way> ways; /* of the states that are being written, one after the other, by target */
     character_set set;                /* that is being written */
 
+    /* Returns whether any text may follow: such a state is `tail` of the preamble. */
     bool is_universal(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -172,6 +190,10 @@ class automaton_writer {
         return is_one ? &s.ways[0] : nullptr;
     }
 
+    /* Returns the alternatives of a state, one for each state that it leads to: ways are sorted by target, so that all
+     * characters which lead to the same state are one set. `ways` is one array for all states that are being written,
+     * since body_of is called for the next state in the middle of this one; positions in it stay valid where pointers
+     * would not. */
     std::string body_of(uint32_t state)
     {
         const size_t first = ways.size();
@@ -203,7 +225,7 @@ class automaton_writer {
         body += next;
     }
 
-    /* Of `ways`, from `begin` on: all lead to the same state. */
+    /* Adds the alternative of the ways from `begin` to `after`, which all lead to the same state. */
     void add_ways(std::string &body, size_t begin, size_t after)
     {
         const automaton::way one = ways[begin];
@@ -231,7 +253,7 @@ class automaton_writer {
         }
     }
 
-    /* Goes on as long as there is one way only. */
+    /* Adds the text from `first` on, as long as there is one way only, at most 257 characters. */
     void add_literal(std::string &body, uint32_t first, uint32_t to)
     {
         std::string text = utf8_of(first);
@@ -359,7 +381,11 @@ std::string rules::add_bare_texts(const automaton &texts, const std::string &clo
     return automaton_writer(*this, texts, &close).write(0);
 }
 
-/* A power of ten of them. */
+/* ---- repetitions --------------------------------------------------------------------------------------------------- */
+
+/* {"minLength": 1000, "maxLength": 50000} would be 50,000 elements if GBNF wrote it out, and the reader of grammars
+ * does write repetitions out. So long ones are counted in powers of ten: unit{10} is a rule, ten of that rule are the
+ * next one, and 50,000 is five of the rule of 10,000. `n` is a power of ten here. */
 std::string rules::power(const std::string &unit, size_t n)
 {
     return n == 1 ? unit : add(power(unit, n / 10) + "{10}");
@@ -386,6 +412,8 @@ std::string rules::exactly(const std::string &unit, size_t n)
     return out;
 }
 
+/* Returns the rule of 0 to n of them, by the digits of n: for 2345 it is a whole thousand and 0 to 1345 more, or less
+ * than a thousand. The counts of the two ways do not overlap, so that each text has one way. */
 std::string rules::at_most(const std::string &unit, size_t n)
 {
     if (n <= WRITTEN_OUT_MAX) {

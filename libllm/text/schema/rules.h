@@ -1,5 +1,6 @@
-/* rules.h: the GBNF that a schema is compiled to, rule by rule. Equal rules are written once; what all of them may be together is
- * bounded. */
+/* rules.h: the GBNF that a schema is compiled to, rule by rule. A rule is found again by its body, so that equal rules
+ * are written once, however often a schema repeats itself; their bytes together are bounded. The thread that compiles
+ * owns it. */
 #ifndef LLM_SCHEMA_RULES_H
 #define LLM_SCHEMA_RULES_H
 
@@ -17,7 +18,7 @@ struct grammar_too_large : grammar_fault {
 
 class rules {
   public:
-    /* `spent` counts the work but never stops a rule half-way: an unfinished one would break the grammar. */
+    /* `spent` counts the work but never stops a rule half-way: an unfinished rule would break the grammar. */
     rules(size_t most_bytes, work_budget &spent) : bytes_max(most_bytes), budget(spent) {}
 
     std::string add(const std::string &body); /* returns the name of the rule */
@@ -42,7 +43,8 @@ class rules {
     /* Returns `unit` (one element of GBNF) repeated; "" for no times. `most` is SIZE_MAX where there is no limit. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
-    /* Removes the rules since the mark: a compilation that failed leaves rules that refer to undefined ones. */
+    /* Removes the rules since the mark. A compilation that failed leaves rules that refer to reserved names which
+     * nothing defines, and a grammar with an undefined rule is refused as a whole. */
     struct mark {
         size_t n_text, n_names, n_bytes, n_known;
     };
@@ -62,7 +64,8 @@ class rules {
     std::unordered_map<std::string, std::string> known; /* by body */
     std::vector<const std::string *> order;             /* bodies as they became known */
 
-    /* Automata repeat a few sets in thousands of states, and writing a set takes longer than all the rest of a state. */
+    /* Automata repeat a few sets in thousands of states, and writing a set takes longer than all the rest of a
+     * state. */
     struct known_set {
         written_set written;
         std::string begun; /* name of the rule; "": not added */

@@ -29,7 +29,9 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
     }
 }
 
-/* All that is said of texts, lengths too where something else is said. False: nothing is, but of lengths. */
+/* Intersects all that is said of texts: patterns, formats, texts that are excluded, and then lengths. Returns false if
+ * nothing is said but lengths: these alone are written as repetitions (rules::repeated), since as an automaton each
+ * length is a state. A condition that is too large is given up by itself, so that the others stay enforced. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;
@@ -130,7 +132,7 @@ std::string writer::text(const shape &s, const node &n)
 
 namespace {
 
-/* The tightest of the bounds. */
+/* Returns the tightest of the bounds; of two equal ones, the exclusive one. */
 std::optional<number_bound> tightest(const std::vector<shape::bound> &bounds, bool is_least)
 {
     const shape::bound *found = nullptr;
@@ -169,7 +171,9 @@ std::string writer::bounded_number(const shape &s, const node &n)
     if (s.is_integer) {
         return out.add(*found);
     }
-    /* with an exponent, what is surely within: as others write numbers that are next to zero, or far from it */
+    /* Programs write numbers that are next to zero, or far from it, with an exponent (1e-05, 1e+16). number_rule has
+     * none, since the value of digits and exponent together is no regular condition; tiny numbers (below 1e-4) and huge
+     * ones (1e16 and more) are added where all of them are within the bounds. */
     const double low = value_of(least, -HUGE_VAL), high = value_of(most, HUGE_VAL);
     std::string all = *found;
     all += low <= 0 && high >= 1e-4 ? " | tiny" : "";
@@ -181,7 +185,8 @@ std::string writer::bounded_number(const shape &s, const node &n)
 
 namespace {
 
-/* The digits that a multiple of 10 to the minus n may have behind the point; SIZE_MAX: it is no such power. */
+/* Returns the n of a step of 10 to the minus n, which is the number of digits that its multiples may have behind the
+ * point. SIZE_MAX: the step is no such power. */
 size_t places_of(double step)
 {
     for (size_t n = 1; n <= 15; n++) {
@@ -194,7 +199,11 @@ size_t places_of(double step)
 
 } // namespace
 
-/* "": it cannot be enforced. */
+/* Returns the multiples of a step; "": they cannot be enforced. A multiple is told by its remainder: the digits so far
+ * have one of `modulus` remainders, and each is a rule (a number is a multiple of 7 where the rule of remainder 0
+ * ends). Bounds beside it would be a product with the digits of the bound, so they are enforced only where the
+ * multiples between them can be listed, or where the only bound is 0. Powers of ten below one are a number of digits
+ * behind the point. */
 std::string writer::multiples(const shape &s, const node &n)
 {
     const double step = s.multiples.front()->get<double>();
@@ -249,7 +258,8 @@ std::string writer::multiples(const shape &s, const node &n)
     return sign + out.add("\"0\" | " + ways(0, '1'));
 }
 
-/* Between the numbers that are excluded. */
+/* Returns the numbers between those that are excluded: n excluded numbers leave n + 1 ranges, each with exclusive
+ * bounds. */
 std::string writer::number_but(const shape &s, const std::vector<const schema_json *> &excluded, const node &n)
 {
     std::string all;

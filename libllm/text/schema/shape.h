@@ -1,8 +1,15 @@
-/* shape.h: what one JSON schema, or several that hold at once, allow: a list of shapes, each a conjunction without alternatives.
+/* shape.h: what one JSON schema, or several that hold at once, allow: a list of shapes, each a conjunction without
+ * alternatives.
  *
- * A condition is a schema of the document, or one keyword of it, as it is or negated. A node is a set of conditions; the value of a
- * member or an item has to meet a node. There are as many conditions as the document has keywords, so that nodes can be found
- * again and recursion ends. */
+ * A condition is a schema of the document, or one keyword of it, as it is or negated. A node is a set of conditions;
+ * the value of a member or an item has to meet a node. {"allOf": [A, {"properties": {"x": B}}], "properties": {"x": C}}
+ * is one node of one condition; its member x has to meet the node {B, C}, or {B, C, D} if A declares x as D. {"anyOf":
+ * [A, B], "type": "object"} has two shapes, and where A says that it is a number, one.
+ *
+ * A document has a finite number of keywords, so that it has a finite number of conditions and of nodes: a node that is
+ * met again is the rule that was made for it, and recursion ends. That is why conditions refer to schemas by address
+ * and never hold a schema that was put together: where a schema refers to itself beside other keywords, a merged one
+ * would be new at every level. */
 #ifndef LLM_SCHEMA_SHAPE_H
 #define LLM_SCHEMA_SHAPE_H
 
@@ -22,6 +29,7 @@
 /* STRICT: a keyword that cannot be enforced is refused. LOOSE: it is left open, and no valid value is forbidden. */
 enum class schema_policy { STRICT, LOOSE };
 
+/* Conditions are ordered and compared by addresses (`keyword` is one of keywords.h). */
 struct condition {
     const schema_json *schema;
     bool is_negated = false;
@@ -53,6 +61,9 @@ inline constexpr uint8_t NOTHING = 0, NUL = 1, BOOLEAN = 2, NUMBER = 4, STRING =
 uint8_t schema_type(const std::string &name);  /* NOTHING: there is no such type */
 size_t schema_count(const schema_json &value); /* of minItems and the like; SIZE_MAX: it is no number, or beyond all */
 
+/* What one value may be. Each field holds what all conditions say of it together: what is cheap to intersect is one
+ * value (types, counts); the rest (bounds, patterns, sources of members) is a list that is intersected when the rule is
+ * written. */
 struct shape {
     uint8_t types = json_type::ANY;
     bool is_integer = false;

@@ -1,4 +1,7 @@
-/* valid.cpp: whether a value that a schema itself contains, in enum or const, meets conditions. */
+/* valid.cpp: whether a value that a schema itself contains, in enum or const, meets conditions. Such a value is tested
+ * instead of merged: {"enum": ["a", 1], "type": "string"} has the shape of a list, from which 1 is left out when the
+ * list is written. A name that propertyNames forbids is found in the same way. What is not tested here (format,
+ * uniqueItems) counts as met. */
 #include <algorithm>
 #include <cmath>
 
@@ -6,7 +9,7 @@
 
 namespace {
 
-constexpr size_t DEPTH_MAX = 64;
+constexpr size_t DEPTH_MAX = 64; /* references and nested schemas; what is deeper counts as met */
 
 size_t length_of(const std::string &text)
 {
@@ -25,7 +28,8 @@ bool is_of_type(const schema_json &value, const schema_json &type)
            (name == "object" && value.is_object()) || schema_type(name) == json_type::NOTHING;
 }
 
-/* Members in any order. */
+/* The members may come in any order: schema_json keeps them in the order of the document, and compares the order,
+ * too. */
 bool is_equal(const schema_json &a, const schema_json &b)
 {
     if (!a.is_object() || !b.is_object()) {
@@ -37,7 +41,8 @@ bool is_equal(const schema_json &a, const schema_json &b)
            });
 }
 
-/* Mostly, the value is one of this very list: addresses are compared first, since lists are long. */
+/* Returns whether the value is in the list. Mostly it comes from this very list, so that addresses are compared first:
+ * comparing each value of a list with each value takes the square of its length. */
 bool is_one_of(const schema_json &value, const schema_json &values)
 {
     return std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return &one == &value; }) ||
@@ -58,7 +63,7 @@ bool is_valid_number(const schema_json &value, const schema_json &schema)
         return true;
     }
     const double n = value.get<double>() / schema["multipleOf"].get<double>();
-    return std::fabs(n - std::round(n)) < 1e-9 * std::max(1.0, std::fabs(n));
+    return std::fabs(n - std::round(n)) < 1e-9 * std::max(1.0, std::fabs(n)); /* 0.3 / 0.1 is no integer as a double */
 }
 
 } // namespace
@@ -175,7 +180,7 @@ bool expansion::is_valid_schema(const schema_json &value, const schema_json &sch
             return true;
         }
     }
-    /* first, since most values of a long oneOf are told apart by it */
+    /* const comes first, since most values of a long oneOf are told apart by it */
     if (schema.contains("const") && !is_equal(value, schema["const"])) {
         return false;
     }

@@ -1,5 +1,10 @@
-/* work_budget.h: limits the work that compiling a schema takes, in steps, so that the limit is the same on every machine. One step is
- * about 15 ns of a desktop's core. The thread that compiles owns it. */
+/* work_budget.h: limits the work that compiling a schema takes. The thread that compiles owns it.
+ *
+ * A request is answered by a thread that others wait for, and its schema is a stranger's. Limits of every part by
+ * itself (states of an automaton, shapes of a node) did not limit all parts together: a schema with several patterns of
+ * hundreds of repetitions took 2.2 s. The budget is counted in steps and not in time, so that a schema that is accepted
+ * on one machine is accepted on every other, and in every run. One step is about 15 ns of a desktop's core, so that
+ * STEPS_MAX is about 100 ms. Who spends more is refused (STRICT), or what was not looked at is left open (LOOSE). */
 #ifndef LLM_SCHEMA_WORK_BUDGET_H
 #define LLM_SCHEMA_WORK_BUDGET_H
 

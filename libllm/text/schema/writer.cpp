@@ -7,8 +7,8 @@
 
 namespace {
 
-const char *const NO_TEXT = "[^\\x00-\\U0010FFFF]";
-constexpr size_t TEXTS_MAX = 8; /* that are written one by one; more share their beginnings */
+const char *const NO_TEXT = "[^\\x00-\\U0010FFFF]"; /* no character is in it: a rule that nothing meets */
+constexpr size_t TEXTS_MAX = 8;                     /* that are written one by one; more share their beginnings */
 
 std::string either(const std::vector<std::string> &ways)
 {
@@ -28,6 +28,10 @@ void add_once(std::vector<std::string> &to, std::string way)
 
 } // namespace
 
+/* Returns the rule of the node. A node whose rule is being written is met again where a schema refers to itself: its
+ * name is reserved then, and the rule is defined under it in the end. A node that no value meets has no rule (""); if
+ * its name is given away already, the rule becomes one that nothing meets. Whoever has spent the budget gets any value,
+ * so that the grammar is complete. */
 std::string writer::value(const node &conditions)
 {
     if (conditions.empty() || level >= levels_max) {
@@ -60,6 +64,8 @@ std::string writer::value(const node &conditions)
     return entry.name;
 }
 
+/* Returns the alternatives of all shapes. The values of all lists are written together, each once: alternatives of a
+ * choice repeat their constants, and many texts become one tree. */
 std::string writer::all_shapes(const node &n)
 {
     const std::vector<shape> all = shapes.shapes_of(n); /* a copy: more nodes are found meanwhile */
@@ -192,6 +198,8 @@ size_t n_first(const schema_json &source)
 
 } // namespace
 
+/* Returns what the items of the array are: the first ones one by one, and all others alike. An item that no value meets
+ * ends the array before it. */
 writer::item_plan writer::items_of(const shape &s)
 {
     item_plan plan = {{}, "value", s.items_least, s.items_most};
@@ -219,7 +227,7 @@ writer::item_plan writer::items_of(const shape &s)
     return plan;
 }
 
-/* After the item `at` - 1 and the blanks behind it. */
+/* Returns what follows the item `at` - 1 and the blanks behind it; "": nothing can. */
 std::string writer::rest_of_array(const item_plan &plan, size_t at)
 {
     const std::string end = at >= plan.least ? "\"]\"" : "";
@@ -237,7 +245,8 @@ std::string writer::rest_of_array(const item_plan &plan, size_t at)
     return more + (more.empty() ? "" : " ") + "\"]\"";
 }
 
-/* Returns an array with at least one item that meets `contained`. */
+/* Returns an array with at least one item that meets `contained`, between any number of items. An item that meets it
+ * may be written by either rule. */
 std::string writer::array_with(const item_plan &plan, const std::string &contained)
 {
     return "\"[\" ws " + out.repeated(out.add(plan.rest + " ws \",\" ws"), 0, SIZE_MAX) + " " + contained + " ws " +
@@ -294,7 +303,7 @@ const schema_json *object_in(const schema_json &source, const char *name)
     return found != source.end() && found->is_object() ? &*found : nullptr;
 }
 
-/* Declared in any source, in their order; then those that are only required. */
+/* Returns the names that are declared in any source, in their order; then those that are only required or absent. */
 std::vector<std::string> names_of(const shape &s)
 {
     std::vector<std::string> names;
@@ -343,7 +352,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
     return true;
 }
 
-/* To what propertyNames says. */
+/* Narrows the names to those that propertyNames allows. */
 void writer::narrow_names(const shape &s, automaton *names)
 {
     for (const condition &c : s.names) {
@@ -353,6 +362,9 @@ void writer::narrow_names(const shape &s, automaton *names)
     }
 }
 
+/* Returns what the value of a name in the class meets: for each source, what its patterns say, else
+ * additionalProperties of the same source. `are_known`: else a pattern could not be made, and a name may be met by it,
+ * so that additionalProperties says nothing. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;
@@ -372,6 +384,9 @@ node writer::undeclared_value(const shape &s, const name_class &one, bool are_kn
     return node_of(std::move(conditions));
 }
 
+/* Splits the names by each pattern into those that meet it and those that do not, since a name that meets two patterns
+ * has a value that meets both schemas. n patterns that overlap in all ways make two to the power of n classes, hence
+ * NAME_CLASSES_MAX. */
 std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
 {
     std::vector<name_class> classes;
@@ -396,7 +411,9 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* The names are told apart by the patterns that they meet. */
+/* A source that is closed (additionalProperties: false, and no patterns) closes the object, whatever others say. What
+ * cannot be told apart is left open: the undeclared names have any value then, but declared ones stay excluded, since a
+ * model would otherwise write a declared member once more with a value that its schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
                                                       const std::vector<std::string> &declared)
 {
@@ -440,7 +457,18 @@ std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node
     return found;
 }
 
-/* From the name of the member `at`, or of one behind it, to the end. "": there is no way. */
+/* The members of an object are written by two kinds of rules that call each other: names_from begins with a name,
+ * rest_from with the comma before it or the closing brace. With `a` required and `b` not, in a closed object:
+ *
+ *   names_from(a)  the name a, its value, rest_from(b)
+ *   rest_from(b)   "," names_from(b) | "}"
+ *   names_from(b)  the name b, its value, rest_from(end)
+ *
+ * A rule for each member that may follow is as many rules as there are members; writing which members are left would be
+ * a rule for each set of them. Rules are kept by member and by number of members before it, as far as that number
+ * matters.
+ *
+ * Returns the rule from the name of the member `at`, or of one behind it, to the end. "": there is no way. */
 std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -471,7 +499,8 @@ std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
     return plan.names[key] = out.add(either(ways));
 }
 
-/* After a member and its blanks. Behind all declared members it leads to itself. */
+/* Returns the rule of what follows a member and its blanks. Behind all declared members it leads to itself, since there
+ * may be any number of undeclared ones; that is why its name is reserved before it is written. */
 std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -502,6 +531,8 @@ std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
     return plan.rests[key] = name;
 }
 
+/* Members are counted only where minProperties or maxProperties say more than `required` and the declared names do:
+ * each count is a copy of all rules of the object. */
 std::string writer::object(const shape &s, const node &n)
 {
     object_plan plan;

@@ -1,4 +1,5 @@
-/* writer.h: from shapes to rules of a grammar. One for each schema that is compiled; the thread that compiles owns it. */
+/* writer.h: from shapes to rules of a grammar. Each schema that is compiled has one; the thread that compiles owns
+ * it. */
 #ifndef LLM_SCHEMA_WRITER_H
 #define LLM_SCHEMA_WRITER_H
 
@@ -12,7 +13,8 @@
 
 class writer {
   public:
-    /* n_levels: values below so many levels are left open. */
+    /* `n_levels`: values below so many levels are left open, so that a schema whose grammar is too large is enforced at
+     * its top. */
     writer(expansion &meaning, pattern_set &all_patterns, rules &to, size_t n_levels, work_budget &spent)
         : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
@@ -20,7 +22,7 @@ class writer {
     /* Returns one element of GBNF; "", if no value meets the node. */
     std::string value(const node &conditions);
 
-    /* The texts that meet the node; nullopt: any text. Throws grammar_beyond. */
+    /* Returns the texts that meet the node; nullopt: any text. Throws grammar_beyond. */
     std::optional<automaton> texts_of(const node &n);
 
     /* Names of members that no schema of the shape declares, and meet the same patterns; and what their values meet. */
@@ -32,7 +34,10 @@ class writer {
     std::vector<undeclared> undeclared_of(const shape &s, const node &n, const std::vector<std::string> &declared);
 
   private:
-    /* How an object is written: rules are made per member and per number of members before it. */
+    /* How an object is written. Members come in the order of the schema, then the undeclared ones: any order would take
+     * a rule for each set of members that are written already, two to the power of their number. There is a rule for
+     * each member and for each number of members before it, where that number matters (minProperties,
+     * maxProperties). */
     struct object_plan {
         struct member {
             std::string name, value; /* value: an element; "": it must not be there */
