@@ -10,7 +10,7 @@ import json
 import statistics
 import time
 
-from llmd.core.asked import Constraint
+from llmd.core.generation_request import Constraint
 from llmd.engine.engine import Engine
 from llmd.engine.opening import EngineOptions
 from llmd.engine.wire import Admitted, Consumed, Finished, Generate, Sampling, Started, Text

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from llmd.answers import memory
-from llmd.core.asked import PlainMessage
+from llmd.core.generation_request import PlainMessage
 from llmd.dialects.openai import wire
 from llmd.dialects.openai.messages import message_of
 from tests.serving import Daemon, Json, chat

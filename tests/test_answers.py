@@ -14,7 +14,7 @@ import pytest
 from llmd.answers.memory import Answer, AnswerMemory, Past, answer_of
 from llmd.answers.memory import digests_of as memory_digests
 from llmd.core import limits
-from llmd.core.asked import ChatPrompt, PlainMessage, Tool
+from llmd.core.generation_request import ChatPrompt, PlainMessage, Tool
 from llmd.engine.wire import Close, Rename, Reset
 from llmd.pipeline import prompt
 from llmd.pipeline.rendering import Form, render_request

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmd.core.asked import PlainMessage
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import PlainMessage
 from llmd.dialects.anthropic import turns
 from llmd.dialects.anthropic.deferred import told_tools
 from llmd.dialects.anthropic.wire import InputTurn

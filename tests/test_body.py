@@ -12,8 +12,8 @@ import pytest
 
 from llmd.answers.memory import digest_of
 from llmd.core import limits
-from llmd.core.asked import PlainMessage, PlainToolCall
 from llmd.core.errors import ApiError, shown
+from llmd.core.generation_request import PlainMessage, PlainToolCall
 from llmd.core.room import Room
 from llmd.dialects.anthropic.wire import OutputFormat
 from llmd.dialects.llamacpp.wire import NativeCompletionRequest

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from llmd.core.asked import ArgumentForm, PlainToolCall, ToolChoice
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import ArgumentForm, PlainToolCall, ToolChoice
 from llmd.core.parts import Part, ToolCallPiece
 from llmd.dialects.openai.chat_writer import ChatWriter
 from tests.calling import calling

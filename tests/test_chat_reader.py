@@ -9,8 +9,16 @@ import msgspec
 import pytest
 
 from llmd.core import limits
-from llmd.core.asked import Asked, ChatPrompt, Constraint, PlainMessage, PlainToolCall, Tool, ToolChoice
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import (
+    ChatPrompt,
+    Constraint,
+    GenerationRequest,
+    PlainMessage,
+    PlainToolCall,
+    Tool,
+    ToolChoice,
+)
 from llmd.dialects.openai.reader import chat_of, completion_of
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from tests.serving import Json
@@ -20,7 +28,7 @@ EMPTY = {"type": "object", "properties": {}}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
-def asked(**fields: Any) -> Asked:
+def asked(**fields: Any) -> GenerationRequest:
     return chat_of(msgspec.convert({"messages": [USER], **fields}, ChatCompletionRequest), [])
 
 

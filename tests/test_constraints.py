@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from llmd.core import limits
-from llmd.core.asked import Constraint
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import Constraint
 from llmd.core.parts import End, TextPart
 from llmd.core.sampling import sampler_order
 from llmd.engine.native import lib

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmd.core.asked import PlainMessage, PlainToolCall
+from llmd.core.generation_request import PlainMessage, PlainToolCall
 from llmd.pipeline import history
 from llmd.pipeline.history import in_order, plain
 from tests.conftest import Serve

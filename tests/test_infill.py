@@ -6,8 +6,8 @@ from array import array
 
 import pytest
 
-from llmd.core.asked import NearbyText, RawPrompt
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import NearbyText, RawPrompt
 from llmd.pipeline.infill import infilled
 from llmd.pipeline.served import Sender
 from tests.conftest import Serve

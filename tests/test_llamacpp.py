@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmd.core.asked import Asked, NearbyText, RawPrompt
+from llmd.core.generation_request import GenerationRequest, NearbyText, RawPrompt
 from llmd.core.parts import End, SessionReport, TextPart, UsedTokens
 from llmd.core.sampling import sampler_names
 from llmd.dialects.llamacpp.reader import infill_of
@@ -174,7 +174,9 @@ async def test_a_model_that_cannot_says_so(daemon: Daemon) -> None:
 
 
 def test_what_an_editor_asks() -> None:
-    asked: Asked = infill_of(msgspec.json.decode(json.dumps(EDITOR), type=InfillRequest), [("X-Session-Id", "s")])
+    asked: GenerationRequest = infill_of(
+        msgspec.json.decode(json.dumps(EDITOR), type=InfillRequest), [("X-Session-Id", "s")]
+    )
     assert asked.prompt == RawPrompt(
         "def f(x):\n",
         suffix="\n    return y\n",

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from llmd.core import limits
-from llmd.core.asked import ChatPrompt, PlainMessage, PlainToolCall
+from llmd.core.generation_request import ChatPrompt, PlainMessage, PlainToolCall
 from llmd.core.session_key import SCRATCH
 from llmd.engine.engine import Engine
 from llmd.pipeline.history import in_order, plain

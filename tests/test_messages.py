@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from llmd.core import limits
-from llmd.core.asked import Asked
+from llmd.core.generation_request import GenerationRequest
 from llmd.dialects.anthropic import messages
-from llmd.dialects.anthropic.reader import asked_of
+from llmd.dialects.anthropic.reader import request_of
 from llmd.dialects.anthropic.wire import CountTokensRequest, MessagesRequest
 from llmd.dialects.reading import Headers
 from llmd.http.parameters import parameters_of
@@ -153,11 +153,11 @@ async def test_a_long_history_is_read_beside_the_loop(daemon: Daemon, monkeypatc
     """Megabytes of blocks, which are refused by their length."""
     threads = []
 
-    def read(wanted: MessagesRequest, headers: Headers) -> Asked:
+    def read(wanted: MessagesRequest, headers: Headers) -> GenerationRequest:
         threads.append(threading.current_thread())
-        return asked_of(wanted, headers)
+        return request_of(wanted, headers)
 
-    monkeypatch.setattr(messages, "asked_of", read)
+    monkeypatch.setattr(messages, "request_of", read)
     blocks = [{"type": "text", "text": "word " * 40_000, "cache_control": {"type": "ephemeral"}}] * 60
     answer = await refused(
         daemon, io.BytesIO(json.dumps(message(messages=[{"role": "user", "content": blocks}])).encode())

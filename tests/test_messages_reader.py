@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from llmd.answers.memory import digests_of
-from llmd.core.asked import Asked, ChatPrompt, PlainMessage, PlainToolCall, ToolChoice
 from llmd.core.errors import ApiError
-from llmd.dialects.anthropic.reader import asked_of
+from llmd.core.generation_request import ChatPrompt, GenerationRequest, PlainMessage, PlainToolCall, ToolChoice
+from llmd.dialects.anthropic.reader import request_of
 from llmd.dialects.anthropic.turns import FILLERS
 from llmd.dialects.anthropic.wire import MessagesRequest
 from llmd.dialects.openai import wire as openai
@@ -31,9 +31,9 @@ SEARCH_RESULT: Json = {
 CACHED: Json = {"cache_control": {"type": "ephemeral"}}
 
 
-def read(headers: dict[str, str] | None = None, **fields: Any) -> Asked:
+def read(headers: dict[str, str] | None = None, **fields: Any) -> GenerationRequest:
     body = {"model": "m", "max_tokens": 5, "messages": [USER], **fields}
-    return asked_of(msgspec.convert(body, MessagesRequest), (headers or {}).items())
+    return request_of(msgspec.convert(body, MessagesRequest), (headers or {}).items())
 
 
 def prompt(**fields: Any) -> ChatPrompt:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmd.core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, Tool
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, Tool
 from llmd.core.parts import End, Failed, Part, ReasoningPart, SessionReport, TextPart, ToolCallPiece, UsedTokens
 from llmd.dialects.ollama import models
 from llmd.dialects.ollama.reader import chat_of, generate_of

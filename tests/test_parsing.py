@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmd.core import limits
-from llmd.core.asked import PlainMessage, PlainToolCall
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import PlainMessage, PlainToolCall
 from llmd.core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
 from llmd.engine.answer_parser import Diff
 from llmd.engine.text_threads import TextThreads

@@ -13,10 +13,10 @@ import pytest
 
 from llmd.answers.memory import AnswerMemory, digests_of
 from llmd.core import limits
-from llmd.core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import ChatPrompt, GenerationRequest, PlainMessage, RawPrompt
 from llmd.core.parts import End, Failed, Part, Progress, TextPart
-from llmd.core.sampling_table import SamplingAsked
+from llmd.core.sampling_table import RequestedSampling
 from llmd.core.session_key import SCRATCH
 from llmd.engine.engine import Engine
 from llmd.engine.generation import CancelReason, Generation
@@ -47,16 +47,16 @@ async def served() -> AsyncIterator[Served]:
         yield served
 
 
-def asked(**fields: Any) -> Asked:
+def asked(**fields: Any) -> GenerationRequest:
     wanted: Json = {
         "prompt": RawPrompt("once upon a time"),
         "key": SCRATCH,
-        "sampling": SamplingAsked(temperature=1.0, seed=7),
+        "sampling": RequestedSampling(temperature=1.0, seed=7),
         "max_tokens": 40,
         "is_stream": True,
         "ignore_end": True,
     }
-    return Asked(**{**wanted, **fields})
+    return GenerationRequest(**{**wanted, **fields})
 
 
 class Counted:

@@ -9,7 +9,7 @@ import gguf
 import pytest
 
 from llmd.core.sampling import sampler_order
-from llmd.core.sampling_table import SamplingAsked, SamplingDefaults
+from llmd.core.sampling_table import RequestedSampling, SamplingDefaults
 from llmd.engine.engine import Engine
 from llmd.engine.opening import EngineOptions
 from llmd.pipeline.work import sampling_of
@@ -51,7 +51,7 @@ async def test_it_is_taken_from_the_file(tmp_path: Path, monkeypatch: pytest.Mon
         penalty_last_n=33, repeat_penalty=1.5, mirostat_tau=3.5, mirostat_eta=0.375,
         samplers=sampler_order("", ["temperature", "top_k", "top_p", "typ_p", "min_p", "top_n_sigma", "xtc"]),
     )  # fmt: skip
-    sent = sampling_of(SamplingAsked(mirostat=0, samplers=4), recommended, 256)
+    sent = sampling_of(RequestedSampling(mirostat=0, samplers=4), recommended, 256)
     assert (sent.mirostat, sent.samplers, sent.temperature, sent.dry_penalty_last_n) == (0, 4, 0.25, 64)
-    whole = sampling_of(SamplingAsked(penalty_last_n=-1, dry_penalty_last_n=-1), recommended, 256)
+    whole = sampling_of(RequestedSampling(penalty_last_n=-1, dry_penalty_last_n=-1), recommended, 256)
     assert (whole.penalty_last_n, whole.dry_penalty_last_n) == (256, 256)

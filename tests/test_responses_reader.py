@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from llmd.core import limits
-from llmd.core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall, ToolChoice
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import ChatPrompt, Constraint, PlainMessage, PlainToolCall, ToolChoice
 from llmd.dialects.responses.items import enclosed
-from llmd.dialects.responses.reader import ResponseAsked, response_of
+from llmd.dialects.responses.reader import ParsedRequest, response_of
 from llmd.dialects.responses.store import ResponseStore, StoredResponse
 from llmd.dialects.responses.tools import ToolName
 from llmd.dialects.responses.wire import ResponseRequest
@@ -23,13 +23,13 @@ from tests.serving import Json
 OWNER = 3
 
 
-def read(known: ResponseStore | None = None, headers: Json | None = None, **fields: Any) -> ResponseAsked:
+def read(known: ResponseStore | None = None, headers: Json | None = None, **fields: Any) -> ParsedRequest:
     wanted = msgspec.json.decode(json.dumps(fields), type=ResponseRequest)
     return response_of(wanted, list((headers or {}).items()), known or ResponseStore(), OWNER)
 
 
 def prompt(**fields: Any) -> ChatPrompt:
-    found = read(**fields).asked.prompt
+    found = read(**fields).generation_request.prompt
     assert isinstance(found, ChatPrompt)
     return found
 
@@ -226,7 +226,7 @@ def test_a_form_of_any_text_is_none() -> None:
 
 def test_a_form_that_is_null_is_none() -> None:
     found = read(input="hi", text={"format": None})
-    assert found.asked.constraint is None
+    assert found.generation_request.constraint is None
     assert json.loads(bytes(found.response.text)) == {"format": {"type": "text"}, "verbosity": "medium"}
 
 
@@ -240,7 +240,10 @@ def test_tools_are_functions_of_the_model() -> None:
     assert found.offered.name_of("mcp__files__read") == ToolName("read", "mcp__files__")
     assert found.offered.name_of("mcp__files__write") == ToolName("write", "mcp__files__", is_custom=True)
     assert found.offered.name_of("invented") == ToolName("invented")
-    assert isinstance(found.asked.prompt, ChatPrompt) and found.asked.prompt.tools == found.offered.tools
+    assert (
+        isinstance(found.generation_request.prompt, ChatPrompt)
+        and found.generation_request.prompt.tools == found.offered.tools
+    )
     assert msgspec.json.decode(found.response.tools) == TOOLS, "told as they came"
 
 
@@ -286,22 +289,22 @@ def test_choices(asked: Any, expected: ToolChoice) -> None:
 def test_how_strictly_a_form_is_kept_to(said: Json, is_strict: bool) -> None:
     form = {"type": "json_schema", "name": "n", "schema": {}, **said}
     expected = Constraint("json_schema", "{}", "text.format.schema", is_strict=is_strict)
-    assert read(input="x", text={"format": form}).asked.constraint == expected
+    assert read(input="x", text={"format": form}).generation_request.constraint == expected
 
 
 def test_form_and_sampling() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     form = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}
     found = read(input="x", text={"format": form, "verbosity": "low"}, temperature=0.5, top_k=7, seed=3, stop="!")
-    assert found.asked.constraint is not None and found.asked.constraint.kind == "json_schema"
-    assert json.loads(found.asked.constraint.text) == schema
-    sampling = found.asked.sampling
-    assert (sampling.temperature, sampling.top_k, sampling.seed, found.asked.stop) == (0.5, 7, 3, ["!"])
+    assert found.generation_request.constraint is not None and found.generation_request.constraint.kind == "json_schema"
+    assert json.loads(found.generation_request.constraint.text) == schema
+    sampling = found.generation_request.sampling
+    assert (sampling.temperature, sampling.top_k, sampling.seed, found.generation_request.stop) == (0.5, 7, 3, ["!"])
     assert msgspec.json.decode(found.response.text) == {"format": form, "verbosity": "low"}
-    assert read(input="x", text={"format": {"type": "json_object"}}).asked.constraint == Constraint(
+    assert read(input="x", text={"format": {"type": "json_object"}}).generation_request.constraint == Constraint(
         "json", "", "text.format"
     )
-    assert read(input="x", text={"format": {"type": "text"}}).asked.constraint is None
+    assert read(input="x", text={"format": {"type": "text"}}).generation_request.constraint is None
 
 
 @pytest.mark.parametrize(
@@ -328,9 +331,9 @@ def test_how_reasoning_is_told() -> None:
 
 
 def test_log_probabilities() -> None:
-    assert read(input="x").asked.n_logprobs is None
-    assert read(input="x", include=["message.output_text.logprobs"]).asked.n_logprobs == 0
-    assert read(input="x", top_logprobs=3).asked.n_logprobs == 3
+    assert read(input="x").generation_request.n_logprobs is None
+    assert read(input="x", include=["message.output_text.logprobs"]).generation_request.n_logprobs == 0
+    assert read(input="x", top_logprobs=3).generation_request.n_logprobs == 3
 
 
 def test_sessions() -> None:
@@ -339,7 +342,7 @@ def test_sessions() -> None:
         store.keep(StoredResponse(f"resp_{name}", OWNER, name, b'{"output":[]}', [], []), 1)
 
     def session(headers: Json | None = None, **fields: Any) -> tuple[str, str]:
-        key = read(store, headers, input="x", **fields).asked.key
+        key = read(store, headers, input="x", **fields).generation_request.key
         return key.id, key.source
 
     assert session() == ("", "scratch")
@@ -355,7 +358,7 @@ def test_the_previous_conversation_comes_before_the_input_without_its_instructio
     body = json.dumps({"output": [{**said("a"), "id": "msg_1"}]}).encode()
     store.keep(StoredResponse("resp_1", OWNER, "", body, [], [PlainMessage("user", "q")]), 1)
     found = read(store, input="r", instructions="now be brief", previous_response_id="resp_1")
-    asked = found.asked.prompt
+    asked = found.generation_request.prompt
     assert isinstance(asked, ChatPrompt)
     assert found.before == [PlainMessage("user", "q"), PlainMessage("assistant", "a"), PlainMessage("user", "r")]
     assert asked.messages == [PlainMessage("system", "now be brief"), *found.before]
@@ -479,6 +482,13 @@ def test_each_honoured_parameter_changes_what_is_asked_or_how_it_is_told(name: s
 
     def asked(**fields: Any) -> tuple[Any, ...]:
         found = read(store, **{"input": "x", **fields})
-        return found.asked, found.offered, found.is_summary, found.is_enclosed, found.before, len(found.input)
+        return (
+            found.generation_request,
+            found.offered,
+            found.is_summary,
+            found.is_enclosed,
+            found.before,
+            len(found.input),
+        )
 
     assert asked() == asked() != asked(**{name: EXAMPLES[name]})

@@ -11,7 +11,7 @@ import pytest
 
 from llmd.answers.database import RESPONSE, Database
 from llmd.core import limits
-from llmd.core.asked import PlainMessage, PlainToolCall
+from llmd.core.generation_request import PlainMessage, PlainToolCall
 from llmd.dialects.responses import store_file
 from llmd.dialects.responses.store import ResponseStore, StoredResponse
 

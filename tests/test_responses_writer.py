@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmd.core.asked import PlainMessage, PlainToolCall
 from llmd.core.errors import ApiError
+from llmd.core.generation_request import PlainMessage, PlainToolCall
 from llmd.core.parts import (
     End,
     EndReason,
@@ -62,7 +62,7 @@ def end(reason: EndReason = "end") -> End:
 
 def writer_of(daemon: Daemon, **fields: Any) -> ResponseWriter:
     wanted = msgspec.json.decode(json.dumps({"input": "x", "tools": TOOLS, **fields}), type=ResponseRequest)
-    return ResponseWriter(daemon.state, asked=response_of(wanted, [], ResponseStore(), 0), keep=None)
+    return ResponseWriter(daemon.state, parsed=response_of(wanted, [], ResponseStore(), 0), keep=None)
 
 
 def written(writer: ResponseWriter, *parts: Part) -> list[Json]:

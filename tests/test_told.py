@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llmd.core import limits
-from llmd.core.asked import RawPrompt
+from llmd.core.generation_request import RawPrompt
 from llmd.core.parts import End, LogProbabilities, Part, SoFar, TextPart, TokenIds
 from llmd.engine import generation as generation_module
 from llmd.engine.generation import TellingGeneration

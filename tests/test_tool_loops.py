@@ -19,9 +19,17 @@ import msgspec
 import pytest
 
 from llmd.answers.memory import AnswerMemory
-from llmd.core.asked import Asked, ChatPrompt, PlainMessage, PlainToolCall, RawPrompt, Tool, ToolChoice
+from llmd.core.generation_request import (
+    ChatPrompt,
+    GenerationRequest,
+    PlainMessage,
+    PlainToolCall,
+    RawPrompt,
+    Tool,
+    ToolChoice,
+)
 from llmd.core.parts import End, ReasoningPart, SessionReport, TextPart
-from llmd.core.sampling_table import SamplingAsked
+from llmd.core.sampling_table import RequestedSampling
 from llmd.core.session_key import SCRATCH, SessionKey
 from llmd.engine.engine import Engine
 from llmd.engine.opening import EngineOptions
@@ -138,10 +146,10 @@ class Loop:
         return end.session
 
     async def said(self, prompt: ChatPrompt | RawPrompt, key: SessionKey) -> tuple[str, End, bytes]:
-        asked = Asked(
+        asked = GenerationRequest(
             prompt=prompt,
             key=key,
-            sampling=SamplingAsked(temperature=1.0, seed=self.n_turns),
+            sampling=RequestedSampling(temperature=1.0, seed=self.n_turns),
             max_tokens=300,
             is_cold=key is SCRATCH,
         )

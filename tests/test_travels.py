@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from llmd.core.sampling import SAMPLERS
-from llmd.core.sampling_table import SAMPLING, SamplingAsked, SamplingDefaults
+from llmd.core.sampling_table import SAMPLING, RequestedSampling, SamplingDefaults
 from llmd.ctl import explain as ctl_explain
 from llmd.ctl import models as ctl_models
 from llmd.ctl import saved as ctl_saved
@@ -51,7 +51,7 @@ Left = dict[str, str]
 
 def test_how_to_pick_tokens() -> None:
     """Asked, checked, read by each dialect, made up for who asks for nothing, sent."""
-    asked = names_of(SamplingAsked)
+    asked = names_of(RequestedSampling)
     assert SAMPLERS == SAMPLER_WORDS[1:]
     assert {row.name for row in SAMPLING} == {name for _, name in spoken_in(ChatCompletionRequest)} == asked
     assert asked == names_of(Sampling) and asked - names_of(SamplingDefaults) == {"seed"}

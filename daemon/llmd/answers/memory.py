@@ -24,8 +24,8 @@ from typing import Annotated, Any
 import msgspec
 
 from ..core import limits
-from ..core.asked import HistoryMode, PlainMessage, PlainToolCall, Tool
 from ..core.errors import ApiError
+from ..core.generation_request import HistoryMode, PlainMessage, PlainToolCall, Tool
 from ..core.shares import who_must_go
 from ..engine.json_scan import ARGUMENTS, decoder_of
 

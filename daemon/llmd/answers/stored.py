@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from ..core.asked import HistoryMode
+from ..core.generation_request import HistoryMode
 from ..process.logs import fields
 from .database import ANSWER, SAVED, Database
 from .memory import DIGEST_BYTES, TOKEN_BYTES, Answer, AnswerMemory, StoredSession

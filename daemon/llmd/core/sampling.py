@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from . import limits
 from .errors import ApiError, check_range, shown
 from .room import utf8_bytes
-from .sampling_table import BY_NAME, SamplingAsked
+from .sampling_table import BY_NAME, RequestedSampling
 
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
 USUAL_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
@@ -24,7 +24,7 @@ _ORDER_BITS, _ORDER_MAX = 4, 16
 _NO_SAMPLERS = 15
 
 
-def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingAsked:
+def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> RequestedSampling:
     """`fields`: what the client calls it, what we do, and the value; of several for one thing the first that has one.
 
     Raises ApiError naming the client's field, its value and its range.
@@ -35,7 +35,7 @@ def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingA
             continue
         row = BY_NAME[name]
         found.setdefault(name, check_range(param, value, row.low, row.high))
-    return SamplingAsked(**found)
+    return RequestedSampling(**found)
 
 
 def sampler_order(param: str, names: list[str] | str) -> int:

@@ -69,7 +69,7 @@ BY_NAME = {row.name: row for row in SAMPLING}
 
 if TYPE_CHECKING:
 
-    class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):
+    class RequestedSampling(msgspec.Struct, frozen=True, kw_only=True):
         """The parameters of a request, in their ranges; None: the model's recommendation."""
 
         def __init__(self, **parameters: float | None) -> None: ...
@@ -83,8 +83,8 @@ if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
 
 else:
-    SamplingAsked = msgspec.defstruct(
-        "SamplingAsked",
+    RequestedSampling = msgspec.defstruct(
+        "RequestedSampling",
         [(row.name, row.kind | None, None) for row in SAMPLING],
         module=__name__,
         frozen=True,

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from . import limits
-from .asked import Tool, ToolChoice
 from .errors import ApiError, shown
+from .generation_request import Tool, ToolChoice
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
 _NO_PARAMETERS = {"type": "object", "properties": {}}

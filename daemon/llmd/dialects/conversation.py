@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TypeVar
 
 from ..core import limits
-from ..core.asked import Role
 from ..core.errors import ApiError, shown
+from ..core.generation_request import Role
 
 T = TypeVar("T", bound=Sized)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ..core.asked import ArgumentForm, Tool
+from ..core.generation_request import ArgumentForm, Tool
 from ..core.tools import tool_of
 
 INPUT = "input"

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import cast
 
 from ..core.errors import ApiError
-from ..pipeline.embedding import EmbeddingAsked, as_json
+from ..pipeline.embedding import EmbeddingJob, as_json
 
 Input = str | list[int | str | list[int]]
 
 
-def asked_of(given: Input, param: str, n_dimensions: int | None = None) -> EmbeddingAsked:
+def embedding_job(given: Input, param: str, n_dimensions: int | None = None) -> EmbeddingJob:
     """Numbers are the tokens of one text. Raises ApiError."""
     if isinstance(given, str):
-        return EmbeddingAsked([given], param, is_list=False, n_dimensions=n_dimensions)
+        return EmbeddingJob([given], param, is_list=False, n_dimensions=n_dimensions)
     kinds = set(map(type, given))
     if kinds == {int}:
-        return EmbeddingAsked([cast(list[int], given)], param, is_list=False, n_dimensions=n_dimensions)
+        return EmbeddingJob([cast(list[int], given)], param, is_list=False, n_dimensions=n_dimensions)
     if int in kinds:
         raise ApiError("invalid_type", f"{param}: token ids and texts cannot be mixed in one list.", param)
-    return EmbeddingAsked(cast(list[str | list[int]], given), param, n_dimensions=n_dimensions)
+    return EmbeddingJob(cast(list[str | list[int]], given), param, n_dimensions=n_dimensions)
 
 
 def listed(vector: bytes) -> list[float]:

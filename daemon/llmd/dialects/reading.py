@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..core.asked import Asked, ChatPrompt, Constraint, RawPrompt, ToolChoice
 from ..core.errors import ApiError
+from ..core.generation_request import ChatPrompt, Constraint, GenerationRequest, RawPrompt, ToolChoice
 from ..core.sampling import breakers_of, stops_of
 from ..core.session_key import Session, parent_of, resolve
 from .sampling import sampling_of
@@ -25,9 +25,11 @@ def session_of(
     return key, parent_of(headers, key)
 
 
-def generation(request: msgspec.Struct, session: Session, prompt: ChatPrompt | RawPrompt, **own: Any) -> Asked:
+def generation(
+    request: msgspec.Struct, session: Session, prompt: ChatPrompt | RawPrompt, **own: Any
+) -> GenerationRequest:
     """Reads the members whose names most dialects share; one that the request's type does not have asks for nothing.
-    `own`: fields of Asked that the dialect reads itself."""
+    `own`: fields of GenerationRequest that the dialect reads itself."""
 
     def member(name: str) -> Any:
         return getattr(request, name, None)
@@ -42,7 +44,7 @@ def generation(request: msgspec.Struct, session: Session, prompt: ChatPrompt | R
         "ignore_end": bool(member("ignore_eos")),
         "is_cold": member("cache_prompt") is False,
     }
-    return Asked(prompt=prompt, key=key, parent=parent, **{**shared, **own})
+    return GenerationRequest(prompt=prompt, key=key, parent=parent, **{**shared, **own})
 
 
 def thinking_variables(effort: str | None, *wishes: bool | None) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from ..core import limits
-from ..core.sampling import sampler_order, sampling_asked
-from ..core.sampling_table import BY_NAME, SAMPLING, SamplingAsked, SamplingParameter
+from ..core.sampling import requested_sampling, sampler_order
+from ..core.sampling_table import BY_NAME, SAMPLING, RequestedSampling, SamplingParameter
 from ..http.parameters import has, note
 
 T = TypeVar("T")
@@ -59,10 +59,10 @@ _NAMES = {row.spoken or row.name: row.name for row in SAMPLING} | {
 """Names in requests to names of parameters; of two for one parameter the first that has a value counts."""
 
 
-def sampling_of(request: msgspec.Struct, prefix: str = "") -> SamplingAsked:
+def sampling_of(request: msgspec.Struct, prefix: str = "") -> RequestedSampling:
     """Reads the sampling parameters of a request. `prefix`: before names in refusals. Raises ApiError naming the
     member."""
-    return sampling_asked(_values(request, prefix))
+    return requested_sampling(_values(request, prefix))
 
 
 def _values(request: msgspec.Struct, prefix: str) -> Iterator[tuple[str, str, Any]]:

@@ -17,8 +17,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from ..core import limits
-from ..core.asked import Constraint
 from ..core.errors import ApiError, code_of_status
+from ..core.generation_request import Constraint
 from ..core.room import Room
 from ..process.logs import fields
 from . import wire
@@ -67,7 +67,7 @@ class Engine:
         self._decode_events = msgspec.msgpack.Decoder(list[Event]).decode
         self._encode = msgspec.msgpack.Encoder().encode
         self._listeners: dict[int, Listener] = {}
-        self._asked: dict[int, tuple[Question, asyncio.Future[Reply]]] = {}
+        self._awaiting_reply: dict[int, tuple[Question, asyncio.Future[Reply]]] = {}
         self.watcher: Watcher | None = None
         self._unsent: deque[Command] = deque()
         self._last_request = 0
@@ -114,7 +114,7 @@ class Engine:
         self._unsent.clear()  # the timer that would push them may strike when the engine is no more
         self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))
-        for _, future in self._asked.values():
+        for _, future in self._awaiting_reply.values():
             if not future.done():
                 future.set_exception(ApiError("shutting_down"))
         await self._text_threads.close()
@@ -178,7 +178,7 @@ class Engine:
         command = make(self._next_request(), *fields, **named)
         future: asyncio.Future[Reply] = self.loop.create_future()
         self._push_or_refuse(command)
-        self._asked[command.request] = command, future
+        self._awaiting_reply[command.request] = command, future
         return await future
 
     def saved(self) -> list[SavedSession]:
@@ -257,7 +257,7 @@ class Engine:
 
     def _answer(self, reply: Reply) -> None:
         """Passes on the reply. If the client has gone, nobody gets it, but the command has been carried out."""
-        command, future = self._asked.pop(reply.request)
+        command, future = self._awaiting_reply.pop(reply.request)
         if not future.done():
             future.set_result(reply)
         if reply.status == Status.OK and self.watcher is not None:
@@ -274,8 +274,8 @@ class Engine:
             owner, len(text), lambda: tokenize(self._engine, text.encode(), add_special, parse_special)
         )
 
-    async def make_constraint(self, owner: int, asked: Constraint) -> bytes:
-        return await self.in_thread(owner, len(asked.text), lambda: make_constraint(self._engine, asked))
+    async def make_constraint(self, owner: int, constraint: Constraint) -> bytes:
+        return await self.in_thread(owner, len(constraint.text), lambda: make_constraint(self._engine, constraint))
 
     def tokens(self, text: str, *, around: bool = False) -> bytes:
         """The tokens of a text without control words; `around`: and those that the model wants around every text. For

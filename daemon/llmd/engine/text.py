@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import json
 
-from ..core.asked import Constraint
 from ..core.errors import ApiError, code_of_status
+from ..core.generation_request import Constraint
 from .native import STATUS_TEXTS, STATUS_WORDS, Status, ffi, lib, text_of
 
 log = logging.getLogger("llmd.engine")
@@ -128,15 +128,15 @@ def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
         room = -n
 
 
-def make_constraint(engine: Any, asked: Constraint) -> bytes:
+def make_constraint(engine: Any, constraint: Constraint) -> bytes:
     """The form of an answer, as GENERATE takes it. Raises ApiError naming the client's field, and what of it cannot be
     enforced."""
-    request = json.encode({"kind": asked.kind, "text": asked.text, "strict": asked.is_strict})
+    request = json.encode({"kind": constraint.kind, "text": constraint.text, "strict": constraint.is_strict})
     document = ffi.new("llm_document *")
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_constraint_make(engine, request, len(request), document, error, _ERROR_BYTES)
     if status == Status.INVALID:
-        raise ApiError("invalid_value", f"{asked.param}: {text_of(error)}", asked.param)
+        raise ApiError("invalid_value", f"{constraint.param}: {text_of(error)}", constraint.param)
     if status != Status.OK:
         raise ApiError(code_of_status(STATUS_WORDS[status]))
     try:

@@ -15,13 +15,13 @@ import msgspec
 from aiohttp import web
 
 from ..core import limits
-from ..core.asked import Asked, ChatPrompt, RawPrompt
 from ..core.errors import ApiError, ContextLengthError
+from ..core.generation_request import ChatPrompt, GenerationRequest, RawPrompt
 from ..core.parts import End, LogProbabilities
 from ..core.session_key import Session, SessionKey
 from ..engine.text import Prompt
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
-from ..pipeline.embedding import Embedded, EmbeddingAsked, embedded
+from ..pipeline.embedding import Embedded, EmbeddingJob, embedded
 from ..pipeline.prompt import rendered
 from ..pipeline.served import Sender
 from .body import Answer, ends_in_time, in_time, read_as, respond
@@ -37,11 +37,11 @@ _WORDS = re.compile(rf"\S[\s\S]{{0,{4 * limits.LAST_WORDS_CHARS_MAX}}}")
 """The beginning of a text after its blanks: found without a copy of the text, which may have megabytes."""
 _EMBEDDING = "ask POST /v1/embeddings, /embedding or /api/embed"
 
-Reader = Callable[[web.Request], Awaitable[tuple[Asked, Writing] | web.Response]]
+Reader = Callable[[web.Request], Awaitable[tuple[GenerationRequest, Writing] | web.Response]]
 """Reads a request of one dialect: returns what it asks and the writer of its answer, or the answer itself if nothing is
 to be generated. Raises ApiError."""
 
-EmbeddingReader = Callable[[], Awaitable[tuple[EmbeddingAsked, Callable[[Embedded], Answer]]]]
+EmbeddingReader = Callable[[], Awaitable[tuple[EmbeddingJob, Callable[[Embedded], Answer]]]]
 """The reader of a request for embeddings, and the function that makes its answer in a text thread."""
 
 
@@ -54,21 +54,23 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
             found = await read(request)
         if isinstance(found, web.Response):
             return found
-        asked, writing = found
-        request[FACTS].key = asked.key
+        generation_request, writing = found
+        request[FACTS].key = generation_request.key
         try:
             async with in_time(request):
-                ready = await make_ready(state.served, asked, sender_of(request))
+                ready = await make_ready(state.served, generation_request, sender_of(request))
             return await _answered(request, ready, writing)
         except ContextLengthError as error:
-            state.turns.refused(owner, asked.key.id, int(time.time() * 1000), error.n_tokens - 1)
+            state.turns.refused(owner, generation_request.key.id, int(time.time() * 1000), error.n_tokens - 1)
             raise
 
 
-def reader(kind: type[T], make: Callable[[T, web.Request], tuple[Asked, Writing] | msgspec.Struct]) -> Reader:
+def reader(
+    kind: type[T], make: Callable[[T, web.Request], tuple[GenerationRequest, Writing] | msgspec.Struct]
+) -> Reader:
     """Returns a reader of bodies of one type. `make` runs in the thread that decodes the body."""
 
-    async def read(request: web.Request) -> tuple[Asked, Writing] | web.Response:
+    async def read(request: web.Request) -> tuple[GenerationRequest, Writing] | web.Response:
         found = await read_as(request, kind, lambda wanted: make(wanted, request))
         return respond(found) if isinstance(found, msgspec.Struct) else found
 
@@ -97,8 +99,8 @@ async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:
     state, owner = request.app[STATE], request[FACTS].caller.owner
     with state.admission.entered(owner):
         async with in_time(request):
-            asked, tell = await read()
-            found = await embedded(state.served, asked, sender_of(request))
+            job, tell = await read()
+            found = await embedded(state.served, job, sender_of(request))
             return await state.engine.in_thread(owner, found.n_bytes, lambda: respond(tell(found)))
 
 
@@ -115,9 +117,9 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
     try:
         with ends_in_time(request, answering.cancel):
             await answering.admission()
-            _note_client(request, answering, ready.asked.prompt)
+            _note_client(request, answering, ready.request.prompt)
             headers = _headers(answering.key)
-            if ready.asked.is_stream:
+            if ready.request.is_stream:
                 return await Stream(request, answering, writing(state), headers).run()
             body = await _whole(state, answering, writing(state), facts.caller.owner)
             return web.Response(body=body, content_type="application/json", headers=headers)

@@ -14,8 +14,8 @@ from ..answers.database import Database
 from ..answers.memory import AnswerMemory
 from ..answers.stored import SavedAnswers
 from ..core import limits
-from ..core.asked import HistoryMode
 from ..core.errors import ApiError
+from ..core.generation_request import HistoryMode
 from ..core.session_key import SessionKey
 from ..core.shares import Admission
 from ..engine.engine import Engine

@@ -109,7 +109,7 @@ class _Netlink:
     doubt = "it may lack tcp_diag"
 
     def __init__(self) -> None:
-        self._n_asked = 0
+        self._n_questions = 0
         self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
         self._netlink.setblocking(False)
 
@@ -117,12 +117,12 @@ class _Netlink:
         self._netlink.close()
 
     def user_of(self, family: int, client: _Name, own: _Name) -> int | None:
-        self._n_asked = (self._n_asked + 1) & 0xFFFF_FFFF
-        self._netlink.send(_question(self._n_asked, family, client, own))
+        self._n_questions = (self._n_questions + 1) & 0xFFFF_FFFF
+        self._netlink.send(_question(self._n_questions, family, client, own))
         while True:
             answer = self._netlink.recv(_ANSWER_BYTES_MAX)
             _, kind, _, number, _ = _HEAD.unpack_from(answer)
-            if number == self._n_asked:
+            if number == self._n_questions:
                 return None if kind == _NLMSG_ERROR else _user_in(answer)
 
 

@@ -1,1 +1,1 @@
-"""The pipeline between dialects and engine: from what is asked (core/asked.py) to the parts of answers (parts.py)."""
+"""The pipeline between dialects and engine: from a generation request to the parts of its answers."""

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from ..core.asked import Asked, ChatPrompt, PlainMessage
 from ..core.errors import ApiError
+from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
 from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH, SessionKey
 from ..engine.generation import Bell, CancelReason, Generation, TellingGeneration, TokenEnds, Work
@@ -40,26 +40,26 @@ class Observer:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    asked: Asked
+    request: GenerationRequest
     prompts: tuple[tuple[Prepared, Work], ...]
     parsers: Sequence[Parser]
     """One for each answer; none: answers are text."""
 
 
-async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
+async def make_ready(served: Served, request: GenerationRequest, sender: Sender) -> Ready:
     """Does everything before the engine: checks, rendering, tokenizing. Raises ApiError. Readers refuse what the engine
     cannot do: they know the client's names."""
     prompts: list[tuple[Prepared, Work]] = []
     parsers: list[Parser] = []
-    for given in (asked.prompt, *asked.more_prompts):
-        one = msgspec.structs.replace(asked, prompt=given)
+    for given in (request.prompt, *request.more_prompts):
+        one = msgspec.structs.replace(request, prompt=given)
         command = command_of(served, one, sender.owner)
         may_cut = isinstance(given, ChatPrompt) and given.may_be_cut
         found = await (prepared_cut if may_cut else prepared)(served, one, sender)
         if found.prompt.syntax:
-            parsers += await served.engine.parsers(sender.owner, found.prompt.syntax, answers_each(asked))
+            parsers += await served.engine.parsers(sender.owner, found.prompt.syntax, answers_each(request))
         prompts.append((found, work_of(command, one, found.prompt)))
-    return Ready(asked, tuple(prompts), parsers)
+    return Ready(request, tuple(prompts), parsers)
 
 
 class Answering:
@@ -67,7 +67,7 @@ class Answering:
         """Queues the work. Raises ApiError when the engine cannot take it."""
         self._served = served
         self._observe = observe
-        self._asked = asked = ready.asked
+        self._request = request = ready.request
         self._bell = Bell(served.engine.loop)
         self.is_nudged = False
         """The stream has to send something; it resets this when it has."""
@@ -78,12 +78,12 @@ class Answering:
         """The ends of tokens in each parsed answer."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
         """Functions by index of the answer. Each keeps the answer as this message, before its end is reported."""
-        self._stops = ready.asked.stop
+        self._stops = ready.request.stop
         self.generations: list[Generation] = []
         """One for each answer; its index is that of its parts."""
         self._told: list[Told] = []
         """Token details of each answer, if any were asked for."""
-        self._is_plain = not (ready.parsers or tells(asked) or asked.is_mute)
+        self._is_plain = not (ready.parsers or tells(request) or request.is_mute)
         self._prompts = ready.prompts
         self._open: list[tuple[int, Generation]] = []
         """Generations that may have more parts."""
@@ -98,7 +98,7 @@ class Answering:
         try:
             for found, work in self._prompts:
                 first: Generation | None = None
-                for number in range(answers_each(self._asked)):
+                for number in range(answers_each(self._request)):
                     is_lead = not self.generations
                     one = self._begun(found, work if is_lead else _beside(work, number), first, self._observe())
                     first = first or one
@@ -111,16 +111,16 @@ class Answering:
         """Starts again without the session, before any part has come."""
         self.release()
         self.generations, self._told = [], []
-        self._asked = msgspec.structs.replace(self._asked, key=SCRATCH, parent="")
+        self._request = msgspec.structs.replace(self._request, key=SCRATCH, parent="")
         self._prompts = tuple((found, without_session(self._served, work)) for found, work in self._prompts)
         self._begin()
 
     def _begun(self, found: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
-        served, asked, index = self._served, self._asked, len(self.generations)
+        served, request, index = self._served, self._request, len(self.generations)
         came_ms = int(time.time() * 1000)
         visit = served.turns.look(work.owner, work.key.id, work.prompt.tokens)
-        is_kept = bool(found.digest) and not asked.is_mute
-        kept = served.answers.visit(work.owner, asked.key.id) if is_kept else None
+        is_kept = bool(found.digest) and not request.is_mute
+        kept = served.answers.visit(work.owner, request.key.id) if is_kept else None
         by_user = UserMessages(found.n_by_user, found.facts.user_starts)
 
         def on_end(ended: Generation) -> None:
@@ -134,11 +134,11 @@ class Answering:
             else:
                 keep_answer(served, kept, found, message_of(ended.said() or ""), answer)
 
-        generation = (TellingGeneration if tells(asked) else Generation)(
+        generation = (TellingGeneration if tells(request) else Generation)(
             served.engine,
             work,
             self._bell,
-            is_stream=asked.is_stream,
+            is_stream=request.is_stream,
             is_remembered=kept is not None,
             after=after,
             on_start=lambda _: served.turns.started(visit, by_user),
@@ -147,7 +147,7 @@ class Answering:
             on_end=on_end,
         )
         if isinstance(generation, TellingGeneration):
-            self._told.append(Told(asked, index, generation, served.engine.pieces, found.echo))
+            self._told.append(Told(request, index, generation, served.engine.pieces, found.echo))
         self.generations.append(generation)
         return generation
 
@@ -170,7 +170,7 @@ class Answering:
 
     @property
     def key(self) -> SessionKey:
-        return self._asked.key
+        return self._request.key
 
     async def parts(self) -> list[Part]:
         """Returns the parts that have come since the last call, and waits for them; empty after a nudge."""
@@ -204,7 +204,7 @@ class Answering:
                 if self.error is not None:
                     self.is_over = True
                     break
-        return _silent(found) if self._asked.is_mute else found
+        return _silent(found) if self._request.is_mute else found
 
     async def whole(self) -> list[Part]:
         """All parts, when everything has ended. Raises ApiError as soon as anything fails: nobody gets the rest."""
@@ -222,7 +222,7 @@ class Answering:
         found += await self._found()
         if self.error is not None:
             raise self.error
-        return likeliest(found, self._asked, self._told) if self._asked.n_tried else found
+        return likeliest(found, self._request, self._told) if self._request.n_tried else found
 
     def _end(self, index: int, generation: Generation) -> End | Failed:
         error = generation.error()

@@ -32,7 +32,7 @@ class Embedded:
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingAsked:
+class EmbeddingJob:
     texts: Sequence[Text]
     param: str
     """The client's name of the member."""
@@ -44,48 +44,48 @@ class EmbeddingAsked:
     """A text that is too long loses what does not fit."""
 
 
-async def embedded(served: Served, asked: EmbeddingAsked, sender: Sender) -> Embedded:
+async def embedded(served: Served, job: EmbeddingJob, sender: Sender) -> Embedded:
     """Raises ApiError."""
-    engine, texts = served.engine, asked.texts
-    _check(engine, asked)
+    engine, texts = served.engine, job.texts
+    _check(engine, job)
     n_bytes = sum(utf8_bytes(text) if isinstance(text, str) else 4 * len(text) for text in texts)
     numbers = range(len(texts))
-    tokens = await engine.in_thread(sender.owner, n_bytes, lambda: [_tokens(engine, asked, n) for n in numbers])
+    tokens = await engine.in_thread(sender.owner, n_bytes, lambda: [_tokens(engine, job, n) for n in numbers])
     vectors = await engine.embedder.embed(tokens)
-    n_dimensions = asked.n_dimensions
+    n_dimensions = job.n_dimensions
     if n_dimensions not in (None, engine.info.n_embedding):
         n_numbers = len(texts) * engine.info.n_embedding
         vectors = await engine.in_thread(sender.owner, n_numbers, lambda: [_shorter(n_dimensions, v) for v in vectors])
     return Embedded(vectors, sum(map(len, tokens)) // 4)
 
 
-def _check(engine: Engine, asked: EmbeddingAsked) -> None:
-    n_embedding, param, n_texts = engine.info.n_embedding, asked.param, len(asked.texts)
+def _check(engine: Engine, job: EmbeddingJob) -> None:
+    n_embedding, param, n_texts = engine.info.n_embedding, job.param, len(job.texts)
     if n_embedding == 0:
         raise ApiError("no_embeddings", "This model makes no embeddings: GET /v1/models says what it does.")
-    if asked.n_dimensions is not None and not 1 <= asked.n_dimensions <= n_embedding:
-        message = f"dimensions: {asked.n_dimensions} asked for; this model's embeddings have 1 to {n_embedding}."
+    if job.n_dimensions is not None and not 1 <= job.n_dimensions <= n_embedding:
+        message = f"dimensions: {job.n_dimensions} asked for; this model's embeddings have 1 to {n_embedding}."
         raise ApiError("invalid_value", message, "dimensions")
     if not 1 <= n_texts <= limits.EMBEDDING_TEXTS_MAX:
         most = limits.EMBEDDING_TEXTS_MAX
         raise ApiError("invalid_value", f"{param}: {n_texts} texts; 1 to {most} are allowed at once.", param)
 
 
-def _tokens(engine: Engine, asked: EmbeddingAsked, n: int) -> bytes:
+def _tokens(engine: Engine, job: EmbeddingJob, n: int) -> bytes:
     """Returns the tokens of one text, with those that the model wants around it."""
-    text, param = asked.texts[n], f"{asked.param}[{n}]" if asked.is_list else asked.param
+    text, param = job.texts[n], f"{job.param}[{n}]" if job.is_list else job.param
     most = engine.info.n_embedding_tokens
     n_bytes_max = most * engine.info.token_bytes_max
     if not isinstance(text, str):
         tokens = token_bytes(text, engine.info.n_vocab, param)
-    elif asked.truncates or utf8_bytes(text) <= n_bytes_max:
+    elif job.truncates or utf8_bytes(text) <= n_bytes_max:
         tokens = engine.tokens(text[:n_bytes_max], around=True)
     else:
         raise _too_long(param, -(-utf8_bytes(text) // engine.info.token_bytes_max), most)
     if not tokens or text == "":
         raise ApiError("invalid_value", f"{param}: it must have at least one token.", param)
     if len(tokens) > 4 * most:
-        if not asked.truncates:
+        if not job.truncates:
             raise _too_long(param, len(tokens) // 4, most)
         tokens = tokens[: 4 * (most - 1)] + tokens[-4:]  # the last may be the one that ends every text
     return tokens

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import msgspec
 
-from ..core.asked import PlainMessage
+from ..core.generation_request import PlainMessage
 
 _BETWEEN = "\n\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
-from ..core.asked import NearbyText, RawPrompt
 from ..core.errors import ApiError
+from ..core.generation_request import NearbyText, RawPrompt
 from ..core.room import utf8_bytes
 from ..engine.engine import Engine
 from ..engine.opening import FimTokens
@@ -19,27 +19,27 @@ _REPOSITORY, _FILE = "repository", "file"
 """Names that no client tells."""
 
 
-def fills_in(asked: RawPrompt) -> bool:
-    return asked.is_infill or bool(asked.suffix)
+def fills_in(raw: RawPrompt) -> bool:
+    return raw.is_infill or bool(raw.suffix)
 
 
-async def infilled(served: Served, asked: RawPrompt, sender: Sender) -> Prompt:
+async def infilled(served: Served, raw: RawPrompt, sender: Sender) -> Prompt:
     """Control words in the texts are plain text: the marks are the only control tokens. Raises ApiError."""
-    engine, fim, given = served.engine, served.engine.fim, asked.given
-    param = asked.suffix_param
+    engine, fim, given = served.engine, served.engine.fim, raw.given
+    param = raw.suffix_param
     if fim is None:
         raise ApiError("unsupported_parameter", f"{param}: this model has no tokens for filling in the middle.", param)
     if not isinstance(given, str):
         raise ApiError("unsupported_parameter", f"{param}: a prompt of token ids cannot be filled in.", param)
-    n_bytes = sum(map(utf8_bytes, (given, asked.suffix, asked.begun)))
-    engine.room.check_bytes(n_bytes, asked.param)
-    nearby = _fitting(asked.nearby, engine.room.n_bytes - n_bytes)
+    n_bytes = sum(map(utf8_bytes, (given, raw.suffix, raw.begun)))
+    engine.room.check_bytes(n_bytes, raw.param)
+    nearby = _fitting(raw.nearby, engine.room.n_bytes - n_bytes)
     tokens = await engine.in_thread(
         sender.owner,
         n_bytes + sum(utf8_bytes(one.text) for one in nearby),
-        lambda: _tokens(engine, fim, asked, given, nearby),
+        lambda: _tokens(engine, fim, raw, given, nearby),
     )
-    engine.room.check_tokens(len(tokens) // 4, asked.param)
+    engine.room.check_tokens(len(tokens) // 4, raw.param)
     return Prompt(tokens)
 
 
@@ -54,13 +54,13 @@ def _fitting(nearby: Iterable[NearbyText], n_bytes: int) -> list[NearbyText]:
     return found
 
 
-def _tokens(engine: Engine, fim: FimTokens, asked: RawPrompt, given: str, nearby: list[NearbyText]) -> bytes:
+def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, given: str, nearby: list[NearbyText]) -> bytes:
     text = b"".join((
         _mark(fim.prefix), engine.tokens(given),
-        _mark(fim.suffix), engine.tokens(asked.suffix),
-        _mark(fim.middle), engine.tokens(asked.begun),
+        _mark(fim.suffix), engine.tokens(raw.suffix),
+        _mark(fim.middle), engine.tokens(raw.begun),
     ))  # fmt: skip
-    front = engine.tokens("", around=asked.add_special)
+    front = engine.tokens("", around=raw.add_special)
     if nearby:
         room = (engine.info.n_ctx - len(text) // 4 - len(front) // 4) // _NEARBY_SHARE
         front += _context(engine, fim, nearby, 4 * room)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from ..core import limits
-from ..core.asked import PlainMessage
+from ..core.generation_request import PlainMessage
 from .history import n_of_system
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core import limits
-from ..core.asked import PlainMessage, PlainToolCall
 from ..core.errors import ApiError
+from ..core.generation_request import PlainMessage, PlainToolCall
 from ..core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
 from ..core.tools import is_object
 from ..engine.answer_parser import Diff

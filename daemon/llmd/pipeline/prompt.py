@@ -13,8 +13,8 @@ import msgspec
 
 from ..answers.memory import Past, PromptFacts, digests_of, variables_digest
 from ..core import limits
-from ..core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
 from ..core.errors import ApiError
+from ..core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage, RawPrompt
 from ..core.room import token_bytes, utf8_bytes
 from ..core.session_key import SessionKey
 from ..engine.text import Prompt
@@ -50,16 +50,16 @@ class Prepared:
 
 
 async def prepared(
-    served: Served, asked: Asked, sender: Sender, *, is_look: bool = False, has_to_fit: bool = True
+    served: Served, request: GenerationRequest, sender: Sender, *, is_look: bool = False, has_to_fit: bool = True
 ) -> Prepared:
     """`is_look`: it is not going to be answered, and changes nothing; `has_to_fit`: false where a conversation may be
     larger than the context then."""
-    if isinstance(asked.prompt, RawPrompt):
-        prompt = await _raw(served, asked.prompt, asked.constraint, sender)
-        return Prepared(prompt, echo=await _echo(served, asked.prompt, prompt, sender) if asked.echoes else "")
-    form = Form(asked.constraint, asked.thinking_tokens_max, follows_thinking=asked.has_answer_stops)
-    key, parent = asked.key, asked.parent
-    return await rendered(served, asked.prompt, key, parent, sender, form, is_look=is_look, has_to_fit=has_to_fit)
+    if isinstance(request.prompt, RawPrompt):
+        prompt = await _raw(served, request.prompt, request.constraint, sender)
+        return Prepared(prompt, echo=await _echo(served, request.prompt, prompt, sender) if request.echoes else "")
+    form = Form(request.constraint, request.thinking_tokens_max, follows_thinking=request.has_answer_stops)
+    key, parent = request.key, request.parent
+    return await rendered(served, request.prompt, key, parent, sender, form, is_look=is_look, has_to_fit=has_to_fit)
 
 
 # --- a conversation --------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ async def prepared(
 
 async def rendered(
     served: Served,
-    asked: ChatPrompt,
+    chat: ChatPrompt,
     key: SessionKey,
     parent: str,
     sender: Sender,
@@ -82,16 +82,16 @@ async def rendered(
     size = sender.n_bytes if has_to_fit else 0
 
     def read() -> tuple[list[PlainMessage], list[bytes]]:
-        ordered = in_order(asked.messages)
-        return ordered, _digests(served, asked, ordered, size)
+        ordered = in_order(chat.messages)
+        return ordered, _digests(served, chat, ordered, size)
 
     messages, digests = await engine.in_thread(owner, sender.n_bytes, read) if sender.is_large else read()
     if not is_look:
         answers.inherit(owner, parent, key.id)
-        answers.choose(owner, key.id, asked.history)
+        answers.choose(owner, key.id, chat.history)
     source = answers.source(owner, parent, key.id)
-    is_resident = (asked.history or answers.mode(owner, source) or served.history) == "resident"
-    ends = digests[:-1] if asked.continues else digests  # a message that is gone on with has not ended
+    is_resident = (chat.history or answers.mode(owner, source) or served.history) == "resident"
+    ends = digests[:-1] if chat.continues else digests  # a message that is gone on with has not ended
 
     def known(n_messages: int) -> Past | None:
         past = answers.past(owner, source, ends[:n_messages], is_used=not is_look) if is_resident else None
@@ -99,8 +99,8 @@ async def rendered(
             return None  # then it fits as the template has it, or not at all
         return past
 
-    found = await _Rendering(served, asked, sender, form, is_look, is_shown).somehow(messages, known)
-    is_kept = is_resident and asked.has_opening is not False
+    found = await _Rendering(served, chat, sender, form, is_look, is_shown).somehow(messages, known)
+    is_kept = is_resident and chat.has_opening is not False
     return dataclasses.replace(found, digest=digests[-1] if is_kept else b"")
 
 
@@ -112,13 +112,13 @@ def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
     return ApiError(error.code, error.message.replace(error.param, param, 1), param)
 
 
-def _digests(served: Served, asked: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
+def _digests(served: Served, chat: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
     """Returns the digests of the conversation. Raises ApiError if its text cannot fit; `n_bytes`: those of the request,
     0: it need not fit."""
     room = served.engine.room
     if n_bytes > room.n_bytes:  # or they cannot be too long
-        room.check_bytes(text_bytes_of(messages), asked.param)
-    return digests_of(messages, asked.tools)
+        room.check_bytes(text_bytes_of(messages), chat.param)
+    return digests_of(messages, chat.tools)
 
 
 Known = Callable[[int], Past | None]
@@ -130,7 +130,7 @@ class _Rendering:
     """Attempts at one conversation."""
 
     served: Served
-    asked: ChatPrompt
+    chat: ChatPrompt
     sender: Sender
     form: Form
     is_look: bool
@@ -173,9 +173,9 @@ class _Rendering:
     async def _n_tokens_up_to(self, head: list[PlainMessage], past: Past | None, tokens: bytes) -> int:
         """Returns how many tokens this head and the whole prompt share; 0: the template cannot render the head
         alone."""
-        asked = msgspec.structs.replace(self.asked, has_opening=False, continues=False)
+        chat = msgspec.structs.replace(self.chat, has_opening=False, continues=False)
         try:
-            prompt = await dataclasses.replace(self, asked=asked)._rendered(head, past)
+            prompt = await dataclasses.replace(self, chat=chat)._rendered(head, past)
         except ApiError as error:
             if error.code != "template_failed":
                 raise
@@ -185,7 +185,7 @@ class _Rendering:
 
     async def _made(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
         """After the past, if that can be; else the whole conversation as the template has it."""
-        variables = variables_digest(self.asked.variables)
+        variables = variables_digest(self.chat.variables)
         if past is not None and past.facts.variables != variables:
             whole = await self._rendered(messages, None)
             if not _has_same_head(whole, past):
@@ -202,7 +202,7 @@ class _Rendering:
         engine, sender = self.served.engine, self.sender
         try:
             prompt = await engine.render_chat(
-                sender.owner, sender.n_bytes, lambda: render_request(self.asked, messages, past, self.form)
+                sender.owner, sender.n_bytes, lambda: render_request(self.chat, messages, past, self.form)
             )
         except ApiError as error:
             raise _in_client_s_words(error, self.form) from None
@@ -257,30 +257,30 @@ def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variabl
 # --- a raw prompt ----------------------------------------------------------------------------------------------------
 
 
-async def _raw(served: Served, asked: RawPrompt, constraint: Constraint | None, sender: Sender) -> Prompt:
-    make = infilled if fills_in(asked) else _tokenized
-    prompt = await make(served, asked, sender)
+async def _raw(served: Served, raw: RawPrompt, constraint: Constraint | None, sender: Sender) -> Prompt:
+    make = infilled if fills_in(raw) else _tokenized
+    prompt = await make(served, raw, sender)
     if constraint is None:
         return prompt
     return dataclasses.replace(prompt, constraint=await served.engine.make_constraint(sender.owner, constraint))
 
 
-async def _tokenized(served: Served, asked: RawPrompt, sender: Sender) -> Prompt:
-    engine, given = served.engine, asked.given
+async def _tokenized(served: Served, raw: RawPrompt, sender: Sender) -> Prompt:
+    engine, given = served.engine, raw.given
     if isinstance(given, str):
-        engine.room.check_bytes(utf8_bytes(given), asked.param)
+        engine.room.check_bytes(utf8_bytes(given), raw.param)
         tokens = await engine.tokenize(
-            sender.owner, given, add_special=asked.add_special, parse_special=asked.parse_special
+            sender.owner, given, add_special=raw.add_special, parse_special=raw.parse_special
         )
     else:
-        engine.room.check_tokens(len(given), asked.param)
-        tokens = token_bytes(given, engine.info.n_vocab, asked.param)
+        engine.room.check_tokens(len(given), raw.param)
+        tokens = token_bytes(given, engine.info.n_vocab, raw.param)
     if not tokens:
-        raise ApiError("invalid_value", f"{asked.param}: it must have at least one token.", asked.param)
+        raise ApiError("invalid_value", f"{raw.param}: it must have at least one token.", raw.param)
     return Prompt(tokens)
 
 
-async def _echo(served: Served, asked: RawPrompt, prompt: Prompt, sender: Sender) -> str:
-    if isinstance(asked.given, str):
-        return asked.given
+async def _echo(served: Served, raw: RawPrompt, prompt: Prompt, sender: Sender) -> str:
+    if isinstance(raw.given, str):
+        return raw.given
     return await served.engine.detokenize(sender.owner, prompt.tokens)

@@ -11,7 +11,7 @@ import msgspec
 
 from ..answers.memory import Answer, SessionAnswers, answer_of, digest_of
 from ..core import limits
-from ..core.asked import PlainMessage
+from ..core.generation_request import PlainMessage
 from ..engine.engine import Engine
 from ..engine.generation import Generation
 from ..engine.native import Page

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..answers.memory import Past
-from ..core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall
+from ..core.generation_request import ChatPrompt, Constraint, PlainMessage, PlainToolCall
 from ..core.room import utf8_bytes
 
 
@@ -27,38 +27,38 @@ ANY_FORM = Form()
 
 
 def render_request(
-    asked: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
+    chat: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
 ) -> bytes:
     """The JSON that `llm_chat_render` takes. `messages`: those of the conversation, or what was made of them; `past`:
     what the prompt goes on after."""
     document: dict[str, Any] = {"messages": [_rendered(message) for message in messages]}
     if past is not None:
         document["after"] = past.rendered()
-    if asked.has_opening is not None:
-        document["add_generation_prompt"] = asked.has_opening
-    if asked.variables:
-        document["chat_template_kwargs"] = asked.variables
-    return msgspec.json.encode({**document, **_tools(asked), **_answer(asked, form)})
+    if chat.has_opening is not None:
+        document["add_generation_prompt"] = chat.has_opening
+    if chat.variables:
+        document["chat_template_kwargs"] = chat.variables
+    return msgspec.json.encode({**document, **_tools(chat), **_answer(chat, form)})
 
 
-def _tools(asked: ChatPrompt) -> dict[str, Any]:
-    if not asked.tools:
+def _tools(chat: ChatPrompt) -> dict[str, Any]:
+    if not chat.tools:
         return {}
-    choice = asked.tool_choice
+    choice = chat.tool_choice
     found: dict[str, Any] = {
-        "tools": [{"type": "function", "function": tool} for tool in asked.tools],
+        "tools": [{"type": "function", "function": tool} for tool in chat.tools],
         "tool_choice": {"mode": choice.mode, "names": choice.names},
     }
-    if asked.has_parallel_calls is not None:
-        found["parallel_tool_calls"] = asked.has_parallel_calls
+    if chat.has_parallel_calls is not None:
+        found["parallel_tool_calls"] = chat.has_parallel_calls
     return found
 
 
-def _answer(asked: ChatPrompt, form: Form) -> dict[str, Any]:
+def _answer(chat: ChatPrompt, form: Form) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if not asked.is_reasoning_apart:
+    if not chat.is_reasoning_apart:
         found["reasoning_apart"] = False
-    if asked.continues:
+    if chat.continues:
         found["continues"] = True
     if form.constraint is not None:
         kind, text, is_strict = form.constraint.kind, form.constraint.text, form.constraint.is_strict

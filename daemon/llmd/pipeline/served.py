@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..answers.memory import AnswerMemory
-from ..core.asked import HistoryMode
+from ..core.generation_request import HistoryMode
 from ..engine.engine import Engine
 from ..turns.log import TurnLog
 

@@ -12,7 +12,7 @@ import time
 
 import msgspec
 
-from ..core.asked import Asked
+from ..core.generation_request import GenerationRequest
 from ..core.parts import (
     End,
     LogProbabilities,
@@ -32,22 +32,24 @@ from ..engine.wire import Text
 _LIKELY = struct.Struct("<if")
 
 
-def tells(asked: Asked) -> bool:
+def tells(request: GenerationRequest) -> bool:
     """Whether the request asks for token details. Others cost nothing."""
     return (
-        asked.n_logprobs is not None
-        or asked.n_tried > 0
-        or asked.echoes
-        or asked.returns_tokens
-        or asked.returns_progress
-        or asked.returns_counts
+        request.n_logprobs is not None
+        or request.n_tried > 0
+        or request.echoes
+        or request.returns_tokens
+        or request.returns_progress
+        or request.returns_counts
     )
 
 
 class Told:
-    def __init__(self, asked: Asked, index: int, generation: TellingGeneration, pieces: Pieces, echo: str) -> None:
+    def __init__(
+        self, request: GenerationRequest, index: int, generation: TellingGeneration, pieces: Pieces, echo: str
+    ) -> None:
         """`echo`: the prompt's text, if the answer is to begin with it."""
-        self._asked = asked
+        self._request = request
         self._index = index
         self._generation = generation
         self._pieces = pieces
@@ -55,7 +57,7 @@ class Told:
         self._n_processed = -1
         self._log_probability, self._n_chosen = 0.0, 0
         self._opening: list[Part] = []
-        if asked.returns_tokens:
+        if request.returns_tokens:
             self._opening.append(PromptTokens(index, memoryview(generation.work.prompt.tokens).cast("i").tolist()))
         if echo:
             self._opening.append(TextPart(index, echo))
@@ -66,19 +68,19 @@ class Told:
 
     def around(self, parts: list[Part], events: list[Text]) -> list[Part]:
         """The parts that were made of the text, and what is told with them: `events` came with it."""
-        asked = self._asked
+        request = self._request
         found, self._opening = self._opening, []
-        if asked.returns_progress:
+        if request.returns_progress:
             found += self._progress()
         found += parts
-        if asked.n_tried:
+        if request.n_tried:
             self._weigh(events)
-        if asked.n_logprobs is not None and any(event.tokens for event in events):
+        if request.n_logprobs is not None and any(event.tokens for event in events):
             found.append(self._log_probabilities(events))
-        if asked.returns_tokens and any(event.tokens for event in events):
+        if request.returns_tokens and any(event.tokens for event in events):
             tokens = b"".join(event.tokens for event in events)
             found.append(TokenIds(self._index, memoryview(tokens).cast("i").tolist()))
-        if asked.returns_counts and events:
+        if request.returns_counts and events:
             found.append(self._so_far(events[-1].n_tokens))
         return found
 
@@ -147,16 +149,16 @@ class Told:
         )
 
 
-def likeliest(parts: list[Part], asked: Asked, told: list[Told]) -> list[Part]:
+def likeliest(parts: list[Part], request: GenerationRequest, told: list[Told]) -> list[Part]:
     """Keeps the most likely answers to each prompt, the best first."""
     places: dict[int, int] = {}
     n_discarded: dict[int, int] = {}
     used = {part.index: part.usage.n_generated for part in parts if isinstance(part, End)}
-    for first in range(0, len(told), asked.n_tried):
-        ranked = sorted(range(first, first + asked.n_tried), key=lambda index: -told[index].likelihood)
-        for index in ranked[: asked.n_answers]:
+    for first in range(0, len(told), request.n_tried):
+        ranked = sorted(range(first, first + request.n_tried), key=lambda index: -told[index].likelihood)
+        for index in ranked[: request.n_answers]:
             places[index] = len(places)
-        n_discarded[ranked[0]] = sum(used[index] for index in ranked[asked.n_answers :])
+        n_discarded[ranked[0]] = sum(used[index] for index in ranked[request.n_answers :])
     found: list[Part] = []
     for part in parts:
         if part.index in places:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..core.asked import Asked, ChatPrompt, PlainMessage
 from ..core.errors import ApiError
+from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
 from ..core.room import utf8_bytes
 from .prompt import Prepared, prepared
 from .served import Sender, Served
@@ -39,45 +39,45 @@ def cut(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage]:
     return [message for n, message in enumerate(messages) if n >= index or message.role == "system"]
 
 
-async def prepared_cut(served: Served, asked: Asked, sender: Sender) -> Prepared:
+async def prepared_cut(served: Served, request: GenerationRequest, sender: Sender) -> Prepared:
     """Prepares the whole conversation if it fits, at no further cost; else truncates it with `fitting`."""
     try:
-        found = await prepared(served, asked, sender)
+        found = await prepared(served, request, sender)
         if found.prompt.n_tokens < served.engine.info.n_ctx:
             return found
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise
-    return await prepared(served, await fitting(served, asked, sender), sender)
+    return await prepared(served, await fitting(served, request, sender), sender)
 
 
-async def fitting(served: Served, asked: Asked, sender: Sender) -> Asked:
+async def fitting(served: Served, request: GenerationRequest, sender: Sender) -> GenerationRequest:
     """Keeps as much of the conversation as leaves room for the answer, or the least possible if none does."""
-    prompt = asked.prompt
+    prompt = request.prompt
     assert isinstance(prompt, ChatPrompt)
     cuts = cuts_of(prompt.messages, served.engine.info.n_ctx)
     low, high = 0, len(cuts) - 1
     while low < high:  # the first that fits
         middle = (low + high) // 2
-        if await _fits(served, _with(asked, prompt, cuts[middle]), sender):
+        if await _fits(served, _with(request, prompt, cuts[middle]), sender):
             high = middle
         else:
             low = middle + 1
-    return _with(asked, prompt, cuts[low])
+    return _with(request, prompt, cuts[low])
 
 
-def _with(asked: Asked, prompt: ChatPrompt, index: int) -> Asked:
+def _with(request: GenerationRequest, prompt: ChatPrompt, index: int) -> GenerationRequest:
     shorter = msgspec.structs.replace(prompt, messages=cut(prompt.messages, index))
-    return msgspec.structs.replace(asked, prompt=shorter)
+    return msgspec.structs.replace(request, prompt=shorter)
 
 
-async def _fits(served: Served, asked: Asked, sender: Sender) -> bool:
+async def _fits(served: Served, request: GenerationRequest, sender: Sender) -> bool:
     n_ctx = served.engine.info.n_ctx
     room = n_ctx // _STEPS
     try:
-        found = await prepared(served, asked, sender, is_look=True)
+        found = await prepared(served, request, sender, is_look=True)
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise
         return False
-    return found.prompt.n_tokens + min(asked.max_tokens or room, room) <= n_ctx
+    return found.prompt.n_tokens + min(request.max_tokens or room, room) <= n_ctx

@@ -1,4 +1,4 @@
-"""From what is asked to work for the engine: all but the prompt. Pure."""
+"""Makes the engine's command for a generation request: everything but the prompt. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from ..core import limits
-from ..core.asked import Asked
+from ..core.generation_request import GenerationRequest
 from ..core.sampling import check_logit_bias, check_stop_tokens
-from ..core.sampling_table import SEED_BITS, SamplingAsked, SamplingDefaults
+from ..core.sampling_table import SEED_BITS, RequestedSampling, SamplingDefaults
 from ..core.session_key import SCRATCH
 from ..engine.generation import Work
 from ..engine.native import GenerateFlag
@@ -27,30 +27,30 @@ _RANDOM = _SEEDS - 1
 T = TypeVar("T")
 
 
-def command_of(served: Served, asked: Asked, owner: int) -> Generate:
+def command_of(served: Served, request: GenerationRequest, owner: int) -> Generate:
     """Makes the command except its prompt. Rendering is expensive, so all other checks come first. Raises ApiError."""
     info = served.engine.info
-    check_logit_bias(asked.logit_bias, info.n_vocab)
-    check_stop_tokens(asked.stop_tokens, info.n_vocab)
+    check_logit_bias(request.logit_bias, info.n_vocab)
+    check_stop_tokens(request.stop_tokens, info.n_vocab)
     return Generate(
         request=0,
         owner=owner,
-        session=asked.key.id,
+        session=request.key.id,
         prompt=b"",
-        max_tokens=_length(asked, info.n_ctx),
-        sampling=sampling_of(asked.sampling, info.sampling, info.n_ctx),
-        logit_bias=_biases(asked.logit_bias),
-        flags=_flags(served, asked),
-        parent=asked.parent,
-        stop_tokens=struct.pack(f"<{len(asked.stop_tokens)}i", *asked.stop_tokens),
-        min_tokens=min(asked.min_tokens, info.n_ctx),
-        n_answer_stops=len(asked.stop) if asked.has_answer_stops else 0,
-        dry_sequence_breakers=asked.dry_sequence_breakers,
-        n_logprobs=_n_logprobs(asked),
+        max_tokens=_length(request, info.n_ctx),
+        sampling=sampling_of(request.sampling, info.sampling, info.n_ctx),
+        logit_bias=_biases(request.logit_bias),
+        flags=_flags(served, request),
+        parent=request.parent,
+        stop_tokens=struct.pack(f"<{len(request.stop_tokens)}i", *request.stop_tokens),
+        min_tokens=min(request.min_tokens, info.n_ctx),
+        n_answer_stops=len(request.stop) if request.has_answer_stops else 0,
+        dry_sequence_breakers=request.dry_sequence_breakers,
+        n_logprobs=_n_logprobs(request),
     )
 
 
-def work_of(command: Generate, asked: Asked, prompt: Prompt) -> Work:
+def work_of(command: Generate, request: GenerationRequest, prompt: Prompt) -> Work:
     flags = command.flags | (
         GenerateFlag.RETURN_TOKENS if prompt.syntax else 0
     )  # the tokens of its reasoning are counted
@@ -60,11 +60,13 @@ def work_of(command: Generate, asked: Asked, prompt: Prompt) -> Work:
         boundaries=prompt.boundaries,
         n_head=prompt.n_head,
         constraint=prompt.constraint,
-        stop=[*asked.stop, *prompt.stops],
+        stop=[*request.stop, *prompt.stops],
         flags=flags,
     )
-    n_stops_told = len(asked.stop) if asked.includes_stop else 0
-    return Work(command=whole, key=asked.key, prompt=prompt, prompt_param=asked.prompt.param, n_stops_told=n_stops_told)
+    n_stops_told = len(request.stop) if request.includes_stop else 0
+    return Work(
+        command=whole, key=request.key, prompt=prompt, prompt_param=request.prompt.param, n_stops_told=n_stops_told
+    )
 
 
 def in_scratch(work: Work, **changes: Any) -> Work:
@@ -77,34 +79,34 @@ def without_session(served: Served, work: Work) -> Work:
     return in_scratch(work, flags=flags if served.scratch_reuse else flags | GenerateFlag.COLD)
 
 
-def answers_each(asked: Asked) -> int:
+def answers_each(request: GenerationRequest) -> int:
     """How many are generated for each prompt."""
-    return max(asked.n_answers, asked.n_tried)
+    return max(request.n_answers, request.n_tried)
 
 
-def _length(asked: Asked, n_ctx: int) -> int:
+def _length(request: GenerationRequest, n_ctx: int) -> int:
     """Returns the longest answer. Log probabilities of answers that are not streamed are held until the end."""
-    if asked.is_mute:
+    if request.is_mute:
         return 1
-    if asked.n_logprobs is None or asked.is_stream:
-        return min(asked.max_tokens, n_ctx)
-    n_each = (asked.n_logprobs + 1) * answers_each(asked) * (1 + len(asked.more_prompts))
+    if request.n_logprobs is None or request.is_stream:
+        return min(request.max_tokens, n_ctx)
+    n_each = (request.n_logprobs + 1) * answers_each(request) * (1 + len(request.more_prompts))
     most = min(limits.LOG_PROBABILITIES_MAX // n_each, n_ctx)
-    return min(asked.max_tokens or most, most)
+    return min(request.max_tokens or most, most)
 
 
-def _n_logprobs(asked: Asked) -> int:
-    if asked.n_logprobs is not None:
-        return asked.n_logprobs
-    return 0 if asked.n_tried else -1
+def _n_logprobs(request: GenerationRequest) -> int:
+    if request.n_logprobs is not None:
+        return request.n_logprobs
+    return 0 if request.n_tried else -1
 
 
-def sampling_of(asked: SamplingAsked, defaults: SamplingDefaults, n_ctx: int) -> Sampling:
-    wanted = {name: _either(getattr(asked, name), getattr(defaults, name)) for name in _DEFAULTED}
+def sampling_of(parameters: RequestedSampling, defaults: SamplingDefaults, n_ctx: int) -> Sampling:
+    wanted = {name: _either(getattr(parameters, name), getattr(defaults, name)) for name in _DEFAULTED}
     for name in ("penalty_last_n", "dry_penalty_last_n"):
         wanted[name] = n_ctx if wanted[name] < 0 else min(wanted[name], n_ctx)
     wanted["top_k"] = max(wanted["top_k"], 0)  # as others count
-    return Sampling(**wanted, seed=seed_of(asked.seed, 0))
+    return Sampling(**wanted, seed=seed_of(parameters.seed, 0))
 
 
 def seed_of(seed: int | None, index: int) -> int | None:
@@ -118,15 +120,15 @@ def _either(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
-def _flags(served: Served, asked: Asked) -> GenerateFlag:
+def _flags(served: Served, request: GenerationRequest) -> GenerateFlag:
     flags = GenerateFlag(0)
-    if asked.ignore_end:
+    if request.ignore_end:
         flags |= GenerateFlag.IGNORE_END
-    if asked.is_cold or (asked.key.is_scratch and not served.scratch_reuse):
+    if request.is_cold or (request.key.is_scratch and not served.scratch_reuse):
         flags |= GenerateFlag.COLD
-    if asked.returns_tokens:
+    if request.returns_tokens:
         flags |= GenerateFlag.RETURN_TOKENS
-    if asked.returns_progress:
+    if request.returns_progress:
         flags |= GenerateFlag.RETURN_CONSUMED
     return flags
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ...core.asked import Tool
 from ...core.errors import ApiError, shown
+from ...core.generation_request import Tool
 from .texts import given
 from .wire import InputBlock, InputTurn
 

@@ -6,19 +6,19 @@ from functools import partial
 
 from aiohttp import web
 
-from ...core.asked import Asked, ChatPrompt
+from ...core.generation_request import ChatPrompt, GenerationRequest
 from ...core.session_key import Session
 from ...http.answer import answer, looked_at, reader
 from ...http.body import in_time, respond
 from ...http.writer import Writing
-from .reader import asked_of, conversation_of, session_of
+from .reader import conversation_of, request_of, session_of
 from .wire import CountTokensRequest, MessagesRequest, TokenCount
 from .writer import MessageWriter
 
 
-def _message(wanted: MessagesRequest, request: web.Request) -> tuple[Asked, Writing]:
-    asked = asked_of(wanted, request.headers.items())
-    return asked, partial(MessageWriter, n_tokens_max=asked.max_tokens)
+def _message(wanted: MessagesRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+    generation_request = request_of(wanted, request.headers.items())
+    return generation_request, partial(MessageWriter, n_tokens_max=generation_request.max_tokens)
 
 
 async def create_message(request: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""From the body of a request to what is asked. Pure."""
+"""Turns the body of a request into a generation request. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.asked import Asked, ChatPrompt, Constraint, Tool, ToolChoice
 from ...core.errors import ApiError, shown
+from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, Tool, ToolChoice
 from ...core.sampling import stops_of
 from ...core.session_key import Session
 from ...core.tools import check_choice, check_count, distinct, tool_of
@@ -28,7 +28,7 @@ _EFFORTS = {"xhigh": "high", "max": "high"}
 """The efforts that templates know instead."""
 
 
-def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
+def request_of(wanted: MessagesRequest, headers: Headers) -> GenerationRequest:
     """Raises ApiError naming the field."""
     return generation(
         wanted,
@@ -91,19 +91,19 @@ def _tool(param: str, given: ClientTool) -> Iterator[Tool]:
 
 def _choice(wanted: CountTokensRequest, told: ToldTools) -> ToolChoice:
     tools = tuple(tool for tool in told.callable if tool.name not in told.removed)
-    asked = _wanted_choice(wanted)
+    requested = _requested_choice(wanted)
     deferred = {tool.name for tool in wanted.tools or () if tool.defer_loading}
-    for name in deferred.intersection(asked.names).difference(tool.name for tool in tools):
+    for name in deferred.intersection(requested.names).difference(tool.name for tool in tools):
         message = f"tool_choice: {shown(name)} has defer_loading, and nothing in messages has it loaded."
         raise ApiError("invalid_value", message, "tool_choice")
-    found = check_choice("tool_choice", asked, tools)
+    found = check_choice("tool_choice", requested, tools)
     if not told.removed or found.names:
         return found
     names = tuple(tool.name for tool in tools)
     return ToolChoice(found.mode if names else "none", names)
 
 
-def _wanted_choice(wanted: CountTokensRequest) -> ToolChoice:
+def _requested_choice(wanted: CountTokensRequest) -> ToolChoice:
     choice = wanted.tool_choice
     if choice is None:
         return ToolChoice()
@@ -131,8 +131,12 @@ def _thinking_tokens(wanted: MessagesRequest) -> int | None:
 
 
 def _constraint(wanted: MessagesRequest) -> Constraint | None:
-    asked = wanted.output_config.format if wanted.output_config is not None else None
-    form, param = (asked, "output_config.format") if asked is not None else (wanted.output_format, "output_format")
+    config_format = wanted.output_config.format if wanted.output_config is not None else None
+    form, param = (
+        (config_format, "output_config.format")
+        if config_format is not None
+        else (wanted.output_format, "output_format")
+    )
     if form is None:
         return None
     return schema_constraint(f"{param}.schema", form.form)

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError
+from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ..conversation import Piece, answerable, check_length, joined, newest_question, role_of
 from .deferred import ADDITION, REMOVAL, ToldTools, change_of, definitions
 from .texts import Unread, given, missing, refused, text_of, told_as_attached, told_as_unread

@@ -7,23 +7,23 @@ from functools import partial
 
 from aiohttp import web
 
-from ...core.asked import Asked
 from ...core.errors import ApiError
+from ...core.generation_request import GenerationRequest
 from ...http import body
 from ...http.answer import answer, embed, reader
 from ...http.writer import Writing
-from ...pipeline.embedding import Embedded, EmbeddingAsked
-from ..embedding_input import asked_of, listed
+from ...pipeline.embedding import Embedded, EmbeddingJob
+from ..embedding_input import embedding_job, listed
 from .reader import completion_of, infill_of
 from .wire import EmbeddingRequest, InfillRequest, NativeCompletionRequest, PlainEmbedding
 from .writer import NativeWriter
 
 
-def _completion(wanted: NativeCompletionRequest, request: web.Request) -> tuple[Asked, Writing]:
+def _completion(wanted: NativeCompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
     return completion_of(wanted, request.headers.items()), partial(NativeWriter, fields=wanted.response_fields)
 
 
-def _infill(wanted: InfillRequest, request: web.Request) -> tuple[Asked, Writing]:
+def _infill(wanted: InfillRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
     return infill_of(wanted, request.headers.items()), partial(NativeWriter, fields=wanted.response_fields)
 
 
@@ -36,12 +36,12 @@ async def infill(request: web.Request) -> web.StreamResponse:
 
 
 async def embedding(request: web.Request) -> web.Response:
-    def made(wanted: EmbeddingRequest) -> tuple[EmbeddingAsked, Callable[[Embedded], list[PlainEmbedding]]]:
+    def made(wanted: EmbeddingRequest) -> tuple[EmbeddingJob, Callable[[Embedded], list[PlainEmbedding]]]:
         param = "input" if wanted.content is None and wanted.input is not None else "content"
         given = wanted.content if wanted.content is not None else wanted.input
         if given is None:
             raise ApiError("missing_parameter", "content is missing.", "content")
-        return asked_of(given, param), _vectors
+        return embedding_job(given, param), _vectors
 
     return await embed(request, lambda: body.read_as(request, EmbeddingRequest, made))
 

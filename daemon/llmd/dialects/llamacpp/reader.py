@@ -1,20 +1,20 @@
-"""From llama.cpp's requests to what is asked. Pure. All raise ApiError naming the field."""
+"""Turns requests of llama.cpp's API into generation requests. Pure. All raise ApiError naming the field."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.asked import Asked, Constraint, NearbyText, RawPrompt
+from ...core.generation_request import Constraint, GenerationRequest, NearbyText, RawPrompt
 from ..probabilities import likely_of
 from ..reading import Headers, generation, one_constraint, schema_constraint, session_of
 from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
 
 
-def completion_of(wanted: NativeCompletionRequest, headers: Headers) -> Asked:
-    return _asked(wanted, headers, RawPrompt(wanted.prompt))
+def completion_of(wanted: NativeCompletionRequest, headers: Headers) -> GenerationRequest:
+    return _generation_request(wanted, headers, RawPrompt(wanted.prompt))
 
 
-def infill_of(wanted: InfillRequest, headers: Headers) -> Asked:
+def infill_of(wanted: InfillRequest, headers: Headers) -> GenerationRequest:
     prompt = RawPrompt(
         wanted.input_prefix,
         suffix=wanted.input_suffix,
@@ -24,10 +24,10 @@ def infill_of(wanted: InfillRequest, headers: Headers) -> Asked:
         param="input_prefix",
         suffix_param="input_suffix",
     )
-    return _asked(wanted, headers, prompt)
+    return _generation_request(wanted, headers, prompt)
 
 
-def _asked(wanted: NativeGeneration, headers: Headers, prompt: RawPrompt) -> Asked:
+def _generation_request(wanted: NativeGeneration, headers: Headers, prompt: RawPrompt) -> GenerationRequest:
     return generation(
         wanted,
         session_of(headers, wanted.session_id),

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import msgspec
 from aiohttp import web
 
-from ...core.asked import Asked
+from ...core.generation_request import GenerationRequest
 from ...http import body
 from ...http.answer import answer, embed, reader
 from ...http.context import STATE, State
 from ...http.writer import Writing
-from ...pipeline.embedding import Embedded, EmbeddingAsked
+from ...pipeline.embedding import Embedded, EmbeddingJob
 from ..embedding_input import listed
 from . import wire
 from .reader import chat_of, generate_of
@@ -28,14 +28,22 @@ from .wire import (
 from .writer import GenerateWriter, OllamaChatWriter, facts_of
 
 
-def _chat(wanted: OllamaChatRequest, request: web.Request) -> tuple[Asked, Writing] | msgspec.Struct:
-    asked = chat_of(wanted, request.headers.items())
-    return _loaded_chat(request.app[STATE], wanted) if asked is None else (asked, OllamaChatWriter)
+def _chat(wanted: OllamaChatRequest, request: web.Request) -> tuple[GenerationRequest, Writing] | msgspec.Struct:
+    generation_request = chat_of(wanted, request.headers.items())
+    return (
+        _loaded_chat(request.app[STATE], wanted)
+        if generation_request is None
+        else (generation_request, OllamaChatWriter)
+    )
 
 
-def _generate(wanted: OllamaGenerateRequest, request: web.Request) -> tuple[Asked, Writing] | msgspec.Struct:
-    asked = generate_of(wanted, request.headers.items())
-    return _loaded_text(request.app[STATE], wanted) if asked is None else (asked, GenerateWriter)
+def _generate(
+    wanted: OllamaGenerateRequest, request: web.Request
+) -> tuple[GenerationRequest, Writing] | msgspec.Struct:
+    generation_request = generate_of(wanted, request.headers.items())
+    return (
+        _loaded_text(request.app[STATE], wanted) if generation_request is None else (generation_request, GenerateWriter)
+    )
 
 
 async def chat(request: web.Request) -> web.StreamResponse:
@@ -77,23 +85,23 @@ async def embed_texts(request: web.Request) -> web.Response:
             prompt_eval_count=found.n_tokens,
         )
 
-    def made(wanted: EmbedRequest) -> tuple[EmbeddingAsked, Callable[[Embedded], OllamaEmbeddings]]:
+    def made(wanted: EmbedRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbeddings]]:
         is_list = isinstance(wanted.input, list)
-        asked = EmbeddingAsked(
+        job = EmbeddingJob(
             list(wanted.input) if isinstance(wanted.input, list) else [wanted.input],
             "input",
             is_list=is_list,
             n_dimensions=wanted.dimensions,
             truncates=wanted.truncate is not False,
         )
-        return asked, tell
+        return job, tell
 
     return await embed(request, lambda: body.read_as(request, EmbedRequest, made))
 
 
 async def embed_prompt(request: web.Request) -> web.Response:
-    def made(wanted: EmbedPromptRequest) -> tuple[EmbeddingAsked, Callable[[Embedded], OllamaEmbedding]]:
-        asked = EmbeddingAsked([wanted.prompt], "prompt", is_list=False, truncates=True)
-        return asked, lambda found: OllamaEmbedding(listed(found.vectors[0]))
+    def made(wanted: EmbedPromptRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbedding]]:
+        job = EmbeddingJob([wanted.prompt], "prompt", is_list=False, truncates=True)
+        return job, lambda found: OllamaEmbedding(listed(found.vectors[0]))
 
     return await embed(request, lambda: body.read_as(request, EmbedPromptRequest, made))

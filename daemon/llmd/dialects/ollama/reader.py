@@ -1,4 +1,4 @@
-"""From a typed request to what is asked (core/asked.py): what Ollama calls things, and its own defaults. Pure."""
+"""Turns requests of Ollama's API into generation requests, with Ollama's names and defaults. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from typing import Any
 
 import msgspec
 
-from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, Role, Tool
 from ...core.errors import ApiError
+from ...core.generation_request import (
+    ChatPrompt,
+    Constraint,
+    GenerationRequest,
+    PlainMessage,
+    PlainToolCall,
+    RawPrompt,
+    Role,
+    Tool,
+)
 from ...core.sampling import stops_of
 from ...core.tools import check_count, distinct, tool_of
 from ..conversation import answerable, check_length, newest_question, not_shown, role_of
@@ -66,7 +75,7 @@ def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
 _Request = OllamaChatRequest | OllamaGenerateRequest
 
 
-def chat_of(wanted: OllamaChatRequest, headers: Headers) -> Asked | None:
+def chat_of(wanted: OllamaChatRequest, headers: Headers) -> GenerationRequest | None:
     """None: nothing is to be generated. Raises ApiError naming the field."""
     if not wanted.messages:
         return None
@@ -77,7 +86,7 @@ def chat_of(wanted: OllamaChatRequest, headers: Headers) -> Asked | None:
         continues=_is_text(wanted.messages[-1]),
         may_be_cut=wanted.truncate is not False,
     )
-    return _asked(wanted, prompt, headers)
+    return _generation_request(wanted, prompt, headers)
 
 
 def _is_text(message: OllamaMessage) -> bool:
@@ -85,11 +94,11 @@ def _is_text(message: OllamaMessage) -> bool:
     return message.role == "assistant" and not message.tool_calls and bool((message.content or "").strip())
 
 
-def generate_of(wanted: OllamaGenerateRequest, headers: Headers) -> Asked | None:
+def generate_of(wanted: OllamaGenerateRequest, headers: Headers) -> GenerationRequest | None:
     """None: nothing is to be generated. Raises ApiError naming the field."""
     if not wanted.prompt and not wanted.suffix:
         return None
-    return _asked(wanted, _prompt(wanted), headers)
+    return _generation_request(wanted, _prompt(wanted), headers)
 
 
 def _prompt(wanted: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
@@ -104,7 +113,7 @@ def _prompt(wanted: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
     return ChatPrompt(messages=messages, variables=_variables(wanted), param="prompt")
 
 
-def _asked(wanted: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -> Asked:
+def _generation_request(wanted: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -> GenerationRequest:
     options = wanted.options or Options()
     return generation(
         wanted,

@@ -8,7 +8,7 @@ from functools import partial
 
 from aiohttp import web
 
-from ...core.asked import Asked, ChatPrompt
+from ...core.generation_request import ChatPrompt, GenerationRequest
 from ...core.session_key import Session
 from ...http import body
 from ...http.answer import answer, embed, looked_at, reader
@@ -16,8 +16,8 @@ from ...http.body import in_time
 from ...http.context import FACTS, STATE
 from ...http.endpoints.wire import RenderedTemplate
 from ...http.writer import Writing
-from ...pipeline.embedding import Embedded, EmbeddingAsked
-from ..embedding_input import asked_of, listed
+from ...pipeline.embedding import Embedded, EmbeddingJob
+from ..embedding_input import embedding_job, listed
 from .chat_writer import ChatWriter
 from .reader import chat_of, completion_of, conversation_of, session_of, written_as
 from .tools import custom_names, is_legacy
@@ -26,15 +26,17 @@ from .wire.answer import EmbeddedText, EmbeddingsUsage
 from .writer import CompletionWriter
 
 
-def _chat(wanted: ChatCompletionRequest, request: web.Request) -> tuple[Asked, Writing]:
-    asked = chat_of(wanted, request.headers.items())
+def _chat(wanted: ChatCompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+    generation_request = chat_of(wanted, request.headers.items())
     customs = custom_names(wanted)
-    return asked, partial(ChatWriter, is_legacy=is_legacy(wanted), customs=customs, **written_as(wanted, asked))
+    return generation_request, partial(
+        ChatWriter, is_legacy=is_legacy(wanted), customs=customs, **written_as(wanted, generation_request)
+    )
 
 
-def _completion(wanted: CompletionRequest, request: web.Request) -> tuple[Asked, Writing]:
-    asked = completion_of(wanted, request.headers.items())
-    return asked, partial(CompletionWriter, **written_as(wanted, asked))
+def _completion(wanted: CompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+    generation_request = completion_of(wanted, request.headers.items())
+    return generation_request, partial(CompletionWriter, **written_as(wanted, generation_request))
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
@@ -48,9 +50,9 @@ async def completions(request: web.Request) -> web.StreamResponse:
 async def embeddings(request: web.Request) -> web.Response:
     model = request.app[STATE].model_id
 
-    def made(wanted: EmbeddingsRequest) -> tuple[EmbeddingAsked, Callable[[Embedded], Embeddings]]:
+    def made(wanted: EmbeddingsRequest) -> tuple[EmbeddingJob, Callable[[Embedded], Embeddings]]:
         is_packed = wanted.encoding_format == "base64"
-        return asked_of(wanted.input, "input", wanted.dimensions), lambda found: _vectors(found, model, is_packed)
+        return embedding_job(wanted.input, "input", wanted.dimensions), lambda found: _vectors(found, model, is_packed)
 
     return await embed(request, lambda: body.read_as(request, EmbeddingsRequest, made))
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
+from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ..conversation import Piece, answerable, check_length, is_attachment, joined, newest_question, not_shown, role_of
 from ..custom_tools import custom_arguments
 from .wire import request as wire

@@ -1,4 +1,4 @@
-"""From the body of a completion to what is asked. Pure."""
+"""Turns the body of a request for a completion into a generation request. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
 from ...core.errors import ApiError, check_range, shown
+from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage, RawPrompt
 from ...core.sampling import max_tokens_of, min_tokens_of
 from ...core.session_key import Session
 from .. import reading
@@ -18,7 +18,7 @@ from ..reading import SWITCHES, Headers, generation, one_constraint, schema_cons
 from .messages import messages_of
 from .tools import choice_of, is_legacy, tools_of
 from .wire import request as wire
-from .wire.request import ChatCompletionRequest, CompletionRequest, GenerationRequest
+from .wire.request import ChatCompletionRequest, CompletionBase, CompletionRequest
 
 COMPLETION_TOKENS_DEFAULT = 16
 """OpenAI's default for text completions."""
@@ -26,7 +26,7 @@ _CHAT_LENGTHS = ("max_completion_tokens", "max_tokens", "n_predict")
 _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
 
 
-def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> Asked:
+def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> GenerationRequest:
     """Raises ApiError naming the field."""
     return generation(
         wanted,
@@ -66,7 +66,7 @@ def _continues(wanted: ChatCompletionRequest, messages: Sequence[PlainMessage]) 
     return True
 
 
-def completion_of(wanted: CompletionRequest, headers: Headers) -> Asked:
+def completion_of(wanted: CompletionRequest, headers: Headers) -> GenerationRequest:
     """Raises ApiError naming the field."""
     prompts = prompts_of(wanted)
     return generation(
@@ -80,8 +80,8 @@ def completion_of(wanted: CompletionRequest, headers: Headers) -> Asked:
     )
 
 
-def _own(wanted: GenerationRequest, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
-    """Returns fields of Asked. The first of `lengths` that is set counts, else `length`."""
+def _own(wanted: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
+    """Returns fields of GenerationRequest. The first of `lengths` that is set counts, else `length`."""
     given = ((name, getattr(wanted, name)) for name in lengths)
     limit = next(((name, value) for name, value in given if value is not None), None)
     is_mute = limit == ("n_predict", 0)
@@ -96,11 +96,11 @@ def _own(wanted: GenerationRequest, lengths: tuple[str, ...], length: int, n_pro
     }
 
 
-def session_of(wanted: GenerationRequest, headers: Headers) -> Session:
+def session_of(wanted: CompletionBase, headers: Headers) -> Session:
     return reading.session_of(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
 
 
-def _told(wanted: GenerationRequest, n_prompts: int) -> dict[str, Any]:
+def _told(wanted: CompletionBase, n_prompts: int) -> dict[str, Any]:
     found = told_of(wanted, n_prompts, is_stream=bool(wanted.stream))
     found["returns_counts"] |= bool(wanted.stream) and _has_running_usage(wanted)
     return found
@@ -137,14 +137,14 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
     return prompt  # type: ignore[return-value]  # likewise
 
 
-def written_as(wanted: GenerationRequest, asked: Asked) -> dict[str, Any]:
+def written_as(wanted: CompletionBase, request: GenerationRequest) -> dict[str, Any]:
     """Fields of the writers."""
     options = wanted.stream_options
     has_usage = options is not None and bool(options.include_usage or options.continuous_usage_stats)
-    return writing_of(wanted, asked, has_usage=has_usage, has_running_usage=_has_running_usage(wanted))
+    return writing_of(wanted, request, has_usage=has_usage, has_running_usage=_has_running_usage(wanted))
 
 
-def _has_running_usage(wanted: GenerationRequest) -> bool:
+def _has_running_usage(wanted: CompletionBase) -> bool:
     options = wanted.stream_options
     return options is not None and bool(options.include_usage and options.continuous_usage_stats)
 
@@ -152,8 +152,8 @@ def _has_running_usage(wanted: GenerationRequest) -> bool:
 # --- several answers, log probabilities -------------------------------------------------------------------------------
 
 
-def told_of(wanted: GenerationRequest, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
-    """Fields of Asked, but for log probabilities. Raises ApiError naming the client's."""
+def told_of(wanted: CompletionBase, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
+    """Fields of GenerationRequest, but for log probabilities. Raises ApiError naming the client's."""
     n_answers, n_tried = _several(wanted, n_prompts, is_stream)
     return {
         "n_answers": n_answers,
@@ -165,11 +165,13 @@ def told_of(wanted: GenerationRequest, n_prompts: int, *, is_stream: bool) -> di
     }
 
 
-def writing_of(wanted: GenerationRequest, asked: Asked, *, has_usage: bool, has_running_usage: bool) -> dict[str, Any]:
+def writing_of(
+    wanted: CompletionBase, request: GenerationRequest, *, has_usage: bool, has_running_usage: bool
+) -> dict[str, Any]:
     """Fields of the writers."""
-    n_prompts = 1 + len(asked.more_prompts)
+    n_prompts = 1 + len(request.more_prompts)
     return {
-        "n_answers": asked.n_answers * n_prompts,
+        "n_answers": request.n_answers * n_prompts,
         "n_prompts": n_prompts,
         "include_usage": has_usage,
         "has_running_usage": has_running_usage,
@@ -180,7 +182,7 @@ def writing_of(wanted: GenerationRequest, asked: Asked, *, has_usage: bool, has_
 # --- several answers -------------------------------------------------------------------------------------------------
 
 
-def _several(wanted: GenerationRequest, n_prompts: int, is_stream: bool) -> tuple[int, int]:
+def _several(wanted: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int, int]:
     """Returns how many answers are returned to each prompt, and how many are generated for that; 0: no more."""
     n_answers = 1 if wanted.n is None else check_range("n", wanted.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if wanted.best_of is None else check_range("best_of", wanted.best_of, 1, limits.ANSWERS_MAX)
@@ -224,11 +226,11 @@ def _either(found: int | None, n_probs: int | None) -> int | None:
 # --- constraints ------------------------------------------------------------------------------------------------------
 
 
-def constraint_of(wanted: wire.GenerationRequest) -> Constraint | None:
+def constraint_of(wanted: wire.CompletionBase) -> Constraint | None:
     return one_constraint(_constraints(wanted))
 
 
-def _constraints(wanted: wire.GenerationRequest) -> Iterator[Constraint]:
+def _constraints(wanted: wire.CompletionBase) -> Iterator[Constraint]:
     yield from _response_format(wanted.response_format)
     if wanted.json_schema:  # {} was said to ask for nothing
         yield _schema("json_schema", wanted.json_schema)

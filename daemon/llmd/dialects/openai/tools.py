@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
+from ...core.generation_request import Tool, ToolChoice
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ..custom_tools import OfferedFunction, custom_tool
 from ..reading import choice_among, choice_by_word

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...core import limits
-from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
+from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ...http.decode import decoded
 from ..conversation import check_length, is_attachment, newest_question, not_shown, role_of
 from ..custom_tools import custom_arguments

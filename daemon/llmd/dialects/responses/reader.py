@@ -1,4 +1,4 @@
-"""From the body of a response's request to what is asked. Pure."""
+"""Turns the body of a request for a response into a generation request. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage
 from ...core.errors import ApiError, shown
+from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage
 from ...core.sampling import max_tokens_of
 from ...core.session_key import PREVIOUS_RESPONSE, SessionKey, parent_of
 from ..conversation import answerable
@@ -32,8 +32,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseAsked:
-    asked: Asked
+class ParsedRequest:
+    generation_request: GenerationRequest
     response: Response
     """The members that the request determines."""
     offered: Offered
@@ -49,17 +49,17 @@ class ResponseAsked:
     """Bytes of the conversation that were stored before."""
 
 
-def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ResponseAsked:
+def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ParsedRequest:
     """Raises ApiError naming the field. Any thread."""
     previous = _previous(wanted.previous_response_id, store, owner)
     items = items_of(wanted.input, lambda id: store.find_item(owner, id))
     there = offered([("tools", wanted.tools or []), *tools_among(items)])
     before = [*(previous.conversation() if previous is not None else []), *messages_of(items)]
     reasoning, include = wanted.reasoning or ReasoningAsked(), wanted.include or []
-    asked = _asked(wanted, headers, previous, _prompt(wanted, there, before))
-    return ResponseAsked(
-        asked=asked,
-        response=_told(wanted, asked),
+    generation_request = _generation_request(wanted, headers, previous, _prompt(wanted, there, before))
+    return ParsedRequest(
+        generation_request=generation_request,
+        response=_told(wanted, generation_request),
         offered=there,
         is_summary=(reasoning.summary or reasoning.generate_summary) is not None,
         is_enclosed=_ENCLOSED_REASONING in include,
@@ -97,7 +97,9 @@ def _variables(wanted: ResponseRequest) -> dict[str, Any]:
     return {**thinking_variables(effort, wanted.enable_thinking), **(wanted.chat_template_kwargs or {})}
 
 
-def _asked(wanted: ResponseRequest, headers: Headers, previous: StoredResponse | None, prompt: ChatPrompt) -> Asked:
+def _generation_request(
+    wanted: ResponseRequest, headers: Headers, previous: StoredResponse | None, prompt: ChatPrompt
+) -> GenerationRequest:
     session = session_of(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
     if session[0].is_scratch and previous is not None and previous.session:
         key = SessionKey(previous.session, PREVIOUS_RESPONSE)
@@ -132,7 +134,7 @@ def _n_logprobs(wanted: ResponseRequest) -> int | None:
 # --- what the response says of it ------------------------------------------------------------------------------------
 
 
-def _told(wanted: ResponseRequest, asked: Asked) -> Response:
+def _told(wanted: ResponseRequest, generation_request: GenerationRequest) -> Response:
     reasoning = wanted.reasoning or ReasoningAsked()
     text = wanted.text or TextAsked()
     summary = reasoning.summary or reasoning.generate_summary
@@ -150,12 +152,12 @@ def _told(wanted: ResponseRequest, asked: Asked) -> Response:
         prompt_cache_key=wanted.prompt_cache_key,
         reasoning=_raw({"effort": reasoning.effort, "summary": summary}),
         store=wanted.store is not False,
-        temperature=asked.sampling.temperature,
+        temperature=generation_request.sampling.temperature,
         text=_raw({"format": text.format or TextFormat("text"), "verbosity": text.verbosity or "medium"}),
         tool_choice=_raw(wanted.tool_choice or "auto"),
         tools=_raw(wanted.tools or []),
         top_logprobs=wanted.top_logprobs or 0,
-        top_p=asked.sampling.top_p,
+        top_p=generation_request.sampling.top_p,
         truncation=wanted.truncation or "disabled",
     )
 

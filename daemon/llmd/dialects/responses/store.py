@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from ...core import limits
-from ...core.asked import PlainMessage
+from ...core.generation_request import PlainMessage
 from ...core.room import utf8_bytes
 from ...core.shares import share_of
 from .items import items_of, messages_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
+from ...core.generation_request import Tool, ToolChoice
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ...http.decode import decoded
 from ..conversation import only_server_tools

@@ -12,7 +12,7 @@ from ...core.parts import End, Failed, LogProbabilities, Part, ReasoningPart, Te
 from ...http import framing
 from ...http.context import State
 from .growing import Event, GrowingCall, GrowingItem, GrowingMessage, GrowingReasoning, call_of, chosen_tokens, new_id
-from .reader import ResponseAsked
+from .reader import ParsedRequest
 from .wire.answer import (
     CachedInput,
     Incompleteness,
@@ -35,11 +35,11 @@ class ResponseWriter:
 
     framing = framing.EVENTS
 
-    def __init__(self, state: State, *, asked: ResponseAsked, keep: Keep | None) -> None:
-        self._asked = asked
+    def __init__(self, state: State, *, parsed: ParsedRequest, keep: Keep | None) -> None:
+        self._parsed = parsed
         self._keep = keep
         self._response = msgspec.structs.replace(
-            asked.response, id=new_id("resp"), created_at=int(time.time()), model=state.model_id
+            parsed.response, id=new_id("resp"), created_at=int(time.time()), model=state.model_id
         )
         self._n_events = 0
         self._done: list[OutputItem] = []
@@ -128,7 +128,7 @@ class ResponseWriter:
         if isinstance(self._open, GrowingReasoning):
             return [], self._open
         index = len(self._done) + (self._open is not None)
-        reasoning = GrowingReasoning(index, is_summary=self._asked.is_summary, is_enclosed=self._asked.is_enclosed)
+        reasoning = GrowingReasoning(index, is_summary=self._parsed.is_summary, is_enclosed=self._parsed.is_enclosed)
         return self._begun(reasoning), reasoning
 
     def _called(self, piece: ToolCallPiece) -> tuple[list[Event], GrowingCall]:
@@ -136,7 +136,7 @@ class ResponseWriter:
             return [], self._open
         self._call = piece.call
         index = len(self._done) + (self._open is not None)
-        call = call_of(index, self._asked.offered.name_of(piece.name or ""), piece)
+        call = call_of(index, self._parsed.offered.name_of(piece.name or ""), piece)
         return self._begun(call), call
 
     def _begun(self, item: GrowingItem) -> list[Event]:

@@ -188,7 +188,7 @@ _SCHEMA = str | dict[str, Any] | None
     speculative=("speculation", {}),
     mm_processor_kwargs=("input or output other than text", {}),
 )
-class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: members.Model = None
     stream: members.Stream = None
     stream_options: Annotated[StreamOptions | None, note(
@@ -269,7 +269,7 @@ class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown
     add_special_tokens=("a choice of tokens that the template makes", True),
     include_reasoning=("answers without the model's reasoning; use enable_thinking to turn reasoning off", True),
 )
-class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
+class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
     messages: Annotated[list[Message], note(
         "The conversation, in the roles system, developer, user, assistant, tool and function. Only text reaches the "
         "model. Another part of a tool's result, or of a message of the user before the newest, is shown as "
@@ -322,7 +322,7 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     history: members.History = None
 
 
-class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
+class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
     prompt: Annotated[str | list[int | str | list[int]], note(
         f"A text or token ids, or a list of up to {limits.ANSWERS_MAX} of these: each is answered n times, numbered in "
         "the order of the prompts.", UNBOUNDED)]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .sampling_table import SamplingAsked
+from .sampling_table import RequestedSampling
 from .session_key import SessionKey
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -130,7 +130,7 @@ class Constraint(msgspec.Struct, frozen=True):
     """Refuse a schema that cannot be enforced whole; otherwise parts that cannot be enforced are ignored."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt: ChatPrompt | RawPrompt
     key: SessionKey
     more_prompts: tuple[RawPrompt, ...] = ()
@@ -144,7 +144,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     is_stream: bool = False
     max_tokens: int = 0
     """Longest answer; 0: as many tokens as the context holds."""
-    sampling: SamplingAsked = SamplingAsked()
+    sampling: RequestedSampling = RequestedSampling()
     logit_bias: dict[int, float] = {}
     stop: list[str] = []
     stop_tokens: list[int] = []
