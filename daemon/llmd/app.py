@@ -46,7 +46,7 @@ def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None
     """Returns the application. Starting it begins to load the model, unless that has begun already; until the model is
     loaded, only probes are answered."""
     app = web.Application(middlewares=[boundary])
-    wanted = beginning or Named(config)
+    loader = beginning or Named(config)
     warn_of_guessable(keys)
     app[STATE] = State(
         config=config,
@@ -61,7 +61,7 @@ def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None
 
     async def model(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
-        opening = app[OPENING] = asyncio.create_task(open_model(state, wanted, app[STORE]))
+        opening = app[OPENING] = asyncio.create_task(open_model(state, loader, app[STORE]))
         telling = asyncio.create_task(tell_systemd(state, opening))
         yield
         opening.cancel()
@@ -76,10 +76,10 @@ def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None
     return app
 
 
-async def open_model(state: State, wanted: Beginning, responses: ResponseStore) -> None:
+async def open_model(state: State, loader: Beginning, responses: ResponseStore) -> None:
     """Loads the model. If it is cancelled meanwhile, the loading thread goes on: only the end of the process stops it.
     A later cancellation waits: what was taken from the state directory must go back there with the stop."""
-    engine = await Engine.open(wanted)
+    engine = await Engine.open(loader)
     taking = asyncio.create_task(take_kept(state, engine, responses))
     try:
         await asyncio.shield(taking)

@@ -166,8 +166,8 @@ def run(context: Context) -> int:
     if not session_key.is_valid(name):  # before anything is said in vain
         context.warn(session_key.invalid(name, "--session").message)
         return EXIT_USAGE
-    wanted = {"max_tokens": options.max_tokens, "temperature": options.temperature}
-    settings = {key: value for key, value in wanted.items() if value is not None}
+    values = {"max_tokens": options.max_tokens, "temperature": options.temperature}
+    settings = {key: value for key, value in values.items() if value is not None}
     conversation = Conversation(context.client, name, own, options.system, settings, _note)
     remember = _typed_lines() if is_terminal(sys.stdin) else None
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent had it ignored

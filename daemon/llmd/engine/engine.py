@@ -89,9 +89,9 @@ class Engine:
     # --- life --------------------------------------------------------------------------------------------------------
 
     @classmethod
-    async def open(cls, wanted: EngineOptions | Beginning) -> Engine:
+    async def open(cls, source: EngineOptions | Beginning) -> Engine:
         """Loads the model and starts the decode thread. Raises EngineError with a sentence for people."""
-        beginning = wanted if isinstance(wanted, Beginning) else Beginning(wanted)
+        beginning = source if isinstance(source, Beginning) else Beginning(source)
         try:
             pointer = await beginning.pointer()
             engine = cls(pointer, beginning.thread)

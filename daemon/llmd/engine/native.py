@@ -335,12 +335,12 @@ class Page:
 
     def tokens(self, place: int) -> array[int] | None:
         """The resident tokens of a session; None when the place holds none."""
-        wanted = 4096
+        capacity = 4096
         while True:
-            out = array("i", bytes(4 * wanted))
-            n = int(lib.llm_page_tokens(self._pointer, place, ffi.from_buffer("int32_t[]", out), wanted, ffi.NULL))
+            out = array("i", bytes(4 * capacity))
+            n = int(lib.llm_page_tokens(self._pointer, place, ffi.from_buffer("int32_t[]", out), capacity, ffi.NULL))
             if n >= 0:
                 return out[:n]
             if n == -1:
                 return None
-            wanted = -n - 1
+            capacity = -n - 1

@@ -71,7 +71,7 @@ def reader(
     """Returns a reader of bodies of one type. `make` runs in the thread that decodes the body."""
 
     async def read(request: web.Request) -> tuple[GenerationRequest, Writing] | web.Response:
-        found = await read_as(request, kind, lambda wanted: make(wanted, request))
+        found = await read_as(request, kind, lambda parsed_body: make(parsed_body, request))
         return respond(found) if isinstance(found, msgspec.Struct) else found
 
     return read

@@ -63,9 +63,9 @@ class Connections(web.Server):
         self._make = inner.request_factory
         self._users = PeerUsers() if self._state.keys.is_open else None
         self._settings = settings
-        n_wanted = limits.CONNECTIONS_MAX + limits.CONNECTIONS_LOCAL_MAX
-        room = descriptors_for(n_wanted)
-        n_local = max(1, room * limits.CONNECTIONS_LOCAL_MAX // n_wanted)
+        n_connections = limits.CONNECTIONS_MAX + limits.CONNECTIONS_LOCAL_MAX
+        room = descriptors_for(n_connections)
+        n_local = max(1, room * limits.CONNECTIONS_LOCAL_MAX // n_connections)
         self._local = Pool(n_local)
         self._remote = Pool(max(1, room - n_local))
         self._peers: Counter[str] = Counter()

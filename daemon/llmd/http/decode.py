@@ -198,8 +198,8 @@ def _wrong_type(text: bytes, alternatives: list[Any], path: str) -> ApiError:
     names = set(map(_name, alternatives))
     if _TYPES.get(text[:1]) in names:  # the only other bound of a declared type
         return _error(path, "it must not be empty")
-    wanted = " | ".join(name for name in dict.fromkeys(_NAMES.values()) if name in names)
-    return _error(path, f"expected `{wanted}`, got {shown(msgspec.Raw(text))}")
+    expected = " | ".join(name for name in dict.fromkeys(_NAMES.values()) if name in names)
+    return _error(path, f"expected `{expected}`, got {shown(msgspec.Raw(text))}")
 
 
 def _out_of_range(path: str) -> ApiError:

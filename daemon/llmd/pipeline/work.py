@@ -102,11 +102,11 @@ def _n_logprobs(request: GenerationRequest) -> int:
 
 
 def sampling_of(parameters: RequestedSampling, defaults: SamplingDefaults, n_ctx: int) -> Sampling:
-    wanted = {name: _either(getattr(parameters, name), getattr(defaults, name)) for name in _DEFAULTED}
+    values = {name: _either(getattr(parameters, name), getattr(defaults, name)) for name in _DEFAULTED}
     for name in ("penalty_last_n", "dry_penalty_last_n"):
-        wanted[name] = n_ctx if wanted[name] < 0 else min(wanted[name], n_ctx)
-    wanted["top_k"] = max(wanted["top_k"], 0)  # as others count
-    return Sampling(**wanted, seed=seed_of(parameters.seed, 0))
+        values[name] = n_ctx if values[name] < 0 else min(values[name], n_ctx)
+    values["top_k"] = max(values["top_k"], 0)  # as others count
+    return Sampling(**values, seed=seed_of(parameters.seed, 0))
 
 
 def seed_of(seed: int | None, index: int) -> int | None:

@@ -224,10 +224,10 @@ def _is_listened_on(path: Path) -> bool:
 
 def descriptors_for(n_connections: int) -> int:
     """How many of these connections the process may have; raises its own limit of open files as far as it can."""
-    wanted = n_connections + limits.DESCRIPTORS_RESERVED
+    needed = n_connections + limits.DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft == resource.RLIM_INFINITY:
         return n_connections

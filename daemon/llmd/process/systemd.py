@@ -28,9 +28,9 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
     return True
 
 
-def more_time(seconds: float, is_wanted: bool = True) -> tuple[str, ...]:
+def more_time(seconds: float, is_needed: bool = True) -> tuple[str, ...]:
     """For `notify`: starting or stopping may take so much longer from now, whatever the unit says."""
-    return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_wanted else ()
+    return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_needed else ()
 
 
 def reloading() -> str:

@@ -16,8 +16,8 @@ from .wire import CountTokensRequest, MessagesRequest, TokenCount
 from .writer import MessageWriter
 
 
-def _message(wanted: MessagesRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
-    generation_request = request_of(wanted, request.headers.items())
+def _message(body: MessagesRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+    generation_request = request_of(body, request.headers.items())
     return generation_request, partial(MessageWriter, n_tokens_max=generation_request.max_tokens)
 
 
@@ -29,8 +29,8 @@ async def count_message_tokens(request: web.Request) -> web.Response:
     """Counts a prompt that does not fit the context, too."""
     headers = request.headers.items()
 
-    def read(wanted: CountTokensRequest) -> tuple[Session, ChatPrompt]:
-        return session_of(wanted, headers), conversation_of(wanted)
+    def read(body: CountTokensRequest) -> tuple[Session, ChatPrompt]:
+        return session_of(body, headers), conversation_of(body)
 
     async with in_time(request):
         return respond(TokenCount((await looked_at(request, CountTokensRequest, read, has_to_fit=False)).n_tokens))

@@ -28,37 +28,37 @@ _EFFORTS = {"xhigh": "high", "max": "high"}
 """The efforts that templates know instead."""
 
 
-def request_of(wanted: MessagesRequest, headers: Headers) -> GenerationRequest:
+def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
     """Raises ApiError naming the field."""
     return generation(
-        wanted,
-        session_of(wanted, headers),
-        conversation_of(wanted),
-        max_tokens=_at_least(0, "max_tokens", wanted.max_tokens),
-        is_mute=wanted.max_tokens == 0,
-        stop=stops_of(wanted.stop_sequences, "stop_sequences"),
-        constraint=_constraint(wanted),
-        thinking_tokens_max=_thinking_tokens(wanted),
-        returns_progress=bool(wanted.stream),  # a stream begins with what was resident of the prompt
+        body,
+        session_of(body, headers),
+        conversation_of(body),
+        max_tokens=_at_least(0, "max_tokens", body.max_tokens),
+        is_mute=body.max_tokens == 0,
+        stop=stops_of(body.stop_sequences, "stop_sequences"),
+        constraint=_constraint(body),
+        thinking_tokens_max=_thinking_tokens(body),
+        returns_progress=bool(body.stream),  # a stream begins with what was resident of the prompt
     )
 
 
-def conversation_of(wanted: CountTokensRequest) -> ChatPrompt:
-    told = told_tools(_tools(wanted.tools or []), wanted.messages)
-    messages = messages_of(wanted.system, wanted.messages, told)
-    choice = wanted.tool_choice
+def conversation_of(body: CountTokensRequest) -> ChatPrompt:
+    told = told_tools(_tools(body.tools or []), body.messages)
+    messages = messages_of(body.system, body.messages, told)
+    choice = body.tool_choice
     return ChatPrompt(
         messages=messages,
-        variables=_variables(wanted),
+        variables=_variables(body),
         tools=told.callable,
-        tool_choice=_choice(wanted, told),
+        tool_choice=_choice(body, told),
         has_parallel_calls=False if choice is not None and choice.disable_parallel_tool_use else None,
         continues=messages[-1].role == "assistant" and not messages[-1].tool_calls,
     )
 
 
-def session_of(wanted: CountTokensRequest, headers: Headers) -> Session:
-    return reading.session_of(headers, wanted.session_id, None, wanted.metadata)
+def session_of(body: CountTokensRequest, headers: Headers) -> Session:
+    return reading.session_of(headers, body.session_id, None, body.metadata)
 
 
 def _at_least(least: int, param: str, value: int) -> int:
@@ -89,10 +89,10 @@ def _tool(param: str, given: ClientTool) -> Iterator[Tool]:
         raise ApiError("unsupported_parameter", message, f"{param}.type")
 
 
-def _choice(wanted: CountTokensRequest, told: ToldTools) -> ToolChoice:
+def _choice(body: CountTokensRequest, told: ToldTools) -> ToolChoice:
     tools = tuple(tool for tool in told.callable if tool.name not in told.removed)
-    requested = _requested_choice(wanted)
-    deferred = {tool.name for tool in wanted.tools or () if tool.defer_loading}
+    requested = _requested_choice(body)
+    deferred = {tool.name for tool in body.tools or () if tool.defer_loading}
     for name in deferred.intersection(requested.names).difference(tool.name for tool in tools):
         message = f"tool_choice: {shown(name)} has defer_loading, and nothing in messages has it loaded."
         raise ApiError("invalid_value", message, "tool_choice")
@@ -103,8 +103,8 @@ def _choice(wanted: CountTokensRequest, told: ToldTools) -> ToolChoice:
     return ToolChoice(found.mode if names else "none", names)
 
 
-def _requested_choice(wanted: CountTokensRequest) -> ToolChoice:
-    choice = wanted.tool_choice
+def _requested_choice(body: CountTokensRequest) -> ToolChoice:
+    choice = body.tool_choice
     if choice is None:
         return ToolChoice()
     if choice.type == "tool" and choice.name is None:
@@ -116,26 +116,24 @@ def _requested_choice(wanted: CountTokensRequest) -> ToolChoice:
 # --- thinking, form --------------------------------------------------------------------------------------------------
 
 
-def _variables(wanted: CountTokensRequest) -> dict[str, Any]:
-    effort = wanted.output_config.effort if wanted.output_config is not None else None
-    switch = SWITCHES.get(wanted.thinking.type) if wanted.thinking is not None else None
+def _variables(body: CountTokensRequest) -> dict[str, Any]:
+    effort = body.output_config.effort if body.output_config is not None else None
+    switch = SWITCHES.get(body.thinking.type) if body.thinking is not None else None
     variables = thinking_variables(None, switch)
     return variables if effort is None else {**variables, "reasoning_effort": _EFFORTS.get(effort, effort)}
 
 
-def _thinking_tokens(wanted: MessagesRequest) -> int | None:
-    thinking = wanted.thinking
+def _thinking_tokens(body: MessagesRequest) -> int | None:
+    thinking = body.thinking
     if thinking is None or thinking.type == "disabled" or thinking.budget_tokens is None:
         return None
     return min(_at_least(1, "thinking.budget_tokens", thinking.budget_tokens), limits.THINKING_TOKENS_MAX)
 
 
-def _constraint(wanted: MessagesRequest) -> Constraint | None:
-    config_format = wanted.output_config.format if wanted.output_config is not None else None
+def _constraint(body: MessagesRequest) -> Constraint | None:
+    config_format = body.output_config.format if body.output_config is not None else None
     form, param = (
-        (config_format, "output_config.format")
-        if config_format is not None
-        else (wanted.output_format, "output_format")
+        (config_format, "output_config.format") if config_format is not None else (body.output_format, "output_format")
     )
     if form is None:
         return None

@@ -19,12 +19,14 @@ from .wire import EmbeddingRequest, InfillRequest, NativeCompletionRequest, Plai
 from .writer import NativeWriter
 
 
-def _completion(wanted: NativeCompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
-    return completion_of(wanted, request.headers.items()), partial(NativeWriter, fields=wanted.response_fields)
+def _completion(parsed_body: NativeCompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+    return completion_of(parsed_body, request.headers.items()), partial(
+        NativeWriter, fields=parsed_body.response_fields
+    )
 
 
-def _infill(wanted: InfillRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
-    return infill_of(wanted, request.headers.items()), partial(NativeWriter, fields=wanted.response_fields)
+def _infill(parsed_body: InfillRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+    return infill_of(parsed_body, request.headers.items()), partial(NativeWriter, fields=parsed_body.response_fields)
 
 
 async def completion(request: web.Request) -> web.StreamResponse:
@@ -36,9 +38,9 @@ async def infill(request: web.Request) -> web.StreamResponse:
 
 
 async def embedding(request: web.Request) -> web.Response:
-    def made(wanted: EmbeddingRequest) -> tuple[EmbeddingJob, Callable[[Embedded], list[PlainEmbedding]]]:
-        param = "input" if wanted.content is None and wanted.input is not None else "content"
-        given = wanted.content if wanted.content is not None else wanted.input
+    def made(parsed_body: EmbeddingRequest) -> tuple[EmbeddingJob, Callable[[Embedded], list[PlainEmbedding]]]:
+        param = "input" if parsed_body.content is None and parsed_body.input is not None else "content"
+        given = parsed_body.content if parsed_body.content is not None else parsed_body.input
         if given is None:
             raise ApiError("missing_parameter", "content is missing.", "content")
         return embedding_job(given, param), _vectors

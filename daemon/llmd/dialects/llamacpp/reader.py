@@ -10,38 +10,38 @@ from ..reading import Headers, generation, one_constraint, schema_constraint, se
 from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
 
 
-def completion_of(wanted: NativeCompletionRequest, headers: Headers) -> GenerationRequest:
-    return _generation_request(wanted, headers, RawPrompt(wanted.prompt))
+def completion_of(body: NativeCompletionRequest, headers: Headers) -> GenerationRequest:
+    return _generation_request(body, headers, RawPrompt(body.prompt))
 
 
-def infill_of(wanted: InfillRequest, headers: Headers) -> GenerationRequest:
+def infill_of(body: InfillRequest, headers: Headers) -> GenerationRequest:
     prompt = RawPrompt(
-        wanted.input_prefix,
-        suffix=wanted.input_suffix,
+        body.input_prefix,
+        suffix=body.input_suffix,
         is_infill=True,
-        nearby=tuple(NearbyText(one.filename or "", one.text) for one in wanted.input_extra or ()),
-        begun=wanted.prompt,
+        nearby=tuple(NearbyText(one.filename or "", one.text) for one in body.input_extra or ()),
+        begun=body.prompt,
         param="input_prefix",
         suffix_param="input_suffix",
     )
-    return _generation_request(wanted, headers, prompt)
+    return _generation_request(body, headers, prompt)
 
 
-def _generation_request(wanted: NativeGeneration, headers: Headers, prompt: RawPrompt) -> GenerationRequest:
+def _generation_request(body: NativeGeneration, headers: Headers, prompt: RawPrompt) -> GenerationRequest:
     return generation(
-        wanted,
-        session_of(headers, wanted.session_id),
+        body,
+        session_of(headers, body.session_id),
         prompt,
-        max_tokens=max(wanted.n_predict or 0, 0),
-        constraint=one_constraint(_constraints(wanted)),
-        is_mute=wanted.n_predict == 0,
-        n_logprobs=likely_of("n_probs", wanted.n_probs) or None,
-        returns_tokens=bool(wanted.return_tokens),
+        max_tokens=max(body.n_predict or 0, 0),
+        constraint=one_constraint(_constraints(body)),
+        is_mute=body.n_predict == 0,
+        n_logprobs=likely_of("n_probs", body.n_probs) or None,
+        returns_tokens=bool(body.return_tokens),
     )
 
 
-def _constraints(wanted: NativeGeneration) -> Iterator[Constraint]:
-    if wanted.json_schema:
-        yield schema_constraint("json_schema", wanted.json_schema)
-    if wanted.grammar:
-        yield Constraint("grammar", wanted.grammar, "grammar")
+def _constraints(body: NativeGeneration) -> Iterator[Constraint]:
+    if body.json_schema:
+        yield schema_constraint("json_schema", body.json_schema)
+    if body.grammar:
+        yield Constraint("grammar", body.grammar, "grammar")

@@ -28,21 +28,23 @@ from .wire import (
 from .writer import GenerateWriter, OllamaChatWriter, facts_of
 
 
-def _chat(wanted: OllamaChatRequest, request: web.Request) -> tuple[GenerationRequest, Writing] | msgspec.Struct:
-    generation_request = chat_of(wanted, request.headers.items())
+def _chat(parsed_body: OllamaChatRequest, request: web.Request) -> tuple[GenerationRequest, Writing] | msgspec.Struct:
+    generation_request = chat_of(parsed_body, request.headers.items())
     return (
-        _loaded_chat(request.app[STATE], wanted)
+        _loaded_chat(request.app[STATE], parsed_body)
         if generation_request is None
         else (generation_request, OllamaChatWriter)
     )
 
 
 def _generate(
-    wanted: OllamaGenerateRequest, request: web.Request
+    parsed_body: OllamaGenerateRequest, request: web.Request
 ) -> tuple[GenerationRequest, Writing] | msgspec.Struct:
-    generation_request = generate_of(wanted, request.headers.items())
+    generation_request = generate_of(parsed_body, request.headers.items())
     return (
-        _loaded_text(request.app[STATE], wanted) if generation_request is None else (generation_request, GenerateWriter)
+        _loaded_text(request.app[STATE], parsed_body)
+        if generation_request is None
+        else (generation_request, GenerateWriter)
     )
 
 
@@ -57,13 +59,13 @@ async def generate(request: web.Request) -> web.StreamResponse:
 # --- a request without a prompt wants the model to be loaded, or to be given up --------------------------------------
 
 
-def _loaded_chat(state: State, wanted: OllamaChatRequest) -> wire.OllamaChat:
+def _loaded_chat(state: State, parsed_body: OllamaChatRequest) -> wire.OllamaChat:
     message = wire.OllamaAnswerMessage(role="assistant", content="")
-    return wire.OllamaChat(message=message, done=True, done_reason=_loaded(wanted.keep_alive), **facts_of(state))
+    return wire.OllamaChat(message=message, done=True, done_reason=_loaded(parsed_body.keep_alive), **facts_of(state))
 
 
-def _loaded_text(state: State, wanted: OllamaGenerateRequest) -> wire.OllamaGenerated:
-    return wire.OllamaGenerated(response="", done=True, done_reason=_loaded(wanted.keep_alive), **facts_of(state))
+def _loaded_text(state: State, parsed_body: OllamaGenerateRequest) -> wire.OllamaGenerated:
+    return wire.OllamaGenerated(response="", done=True, done_reason=_loaded(parsed_body.keep_alive), **facts_of(state))
 
 
 def _loaded(keep_alive: str | float | None) -> wire.LoadReason:
@@ -85,14 +87,14 @@ async def embed_texts(request: web.Request) -> web.Response:
             prompt_eval_count=found.n_tokens,
         )
 
-    def made(wanted: EmbedRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbeddings]]:
-        is_list = isinstance(wanted.input, list)
+    def made(parsed_body: EmbedRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbeddings]]:
+        is_list = isinstance(parsed_body.input, list)
         job = EmbeddingJob(
-            list(wanted.input) if isinstance(wanted.input, list) else [wanted.input],
+            list(parsed_body.input) if isinstance(parsed_body.input, list) else [parsed_body.input],
             "input",
             is_list=is_list,
-            n_dimensions=wanted.dimensions,
-            truncates=wanted.truncate is not False,
+            n_dimensions=parsed_body.dimensions,
+            truncates=parsed_body.truncate is not False,
         )
         return job, tell
 
@@ -100,8 +102,8 @@ async def embed_texts(request: web.Request) -> web.Response:
 
 
 async def embed_prompt(request: web.Request) -> web.Response:
-    def made(wanted: EmbedPromptRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbedding]]:
-        job = EmbeddingJob([wanted.prompt], "prompt", is_list=False, truncates=True)
+    def made(parsed_body: EmbedPromptRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbedding]]:
+        job = EmbeddingJob([parsed_body.prompt], "prompt", is_list=False, truncates=True)
         return job, lambda found: OllamaEmbedding(listed(found.vectors[0]))
 
     return await embed(request, lambda: body.read_as(request, EmbedPromptRequest, made))

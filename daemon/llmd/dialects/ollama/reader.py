@@ -75,18 +75,18 @@ def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
 _Request = OllamaChatRequest | OllamaGenerateRequest
 
 
-def chat_of(wanted: OllamaChatRequest, headers: Headers) -> GenerationRequest | None:
+def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | None:
     """None: nothing is to be generated. Raises ApiError naming the field."""
-    if not wanted.messages:
+    if not body.messages:
         return None
     prompt = ChatPrompt(
-        messages=messages_of(wanted.messages),
-        variables=_variables(wanted),
-        tools=tools_of(wanted.tools),
-        continues=_is_text(wanted.messages[-1]),
-        may_be_cut=wanted.truncate is not False,
+        messages=messages_of(body.messages),
+        variables=_variables(body),
+        tools=tools_of(body.tools),
+        continues=_is_text(body.messages[-1]),
+        may_be_cut=body.truncate is not False,
     )
-    return _generation_request(wanted, prompt, headers)
+    return _generation_request(body, prompt, headers)
 
 
 def _is_text(message: OllamaMessage) -> bool:
@@ -94,52 +94,52 @@ def _is_text(message: OllamaMessage) -> bool:
     return message.role == "assistant" and not message.tool_calls and bool((message.content or "").strip())
 
 
-def generate_of(wanted: OllamaGenerateRequest, headers: Headers) -> GenerationRequest | None:
+def generate_of(body: OllamaGenerateRequest, headers: Headers) -> GenerationRequest | None:
     """None: nothing is to be generated. Raises ApiError naming the field."""
-    if not wanted.prompt and not wanted.suffix:
+    if not body.prompt and not body.suffix:
         return None
-    return _generation_request(wanted, _prompt(wanted), headers)
+    return _generation_request(body, _prompt(body), headers)
 
 
-def _prompt(wanted: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
-    prompt = wanted.prompt or ""
-    if wanted.raw or wanted.suffix:  # there is no template but the client, whose control words therefore are such
+def _prompt(body: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
+    prompt = body.prompt or ""
+    if body.raw or body.suffix:  # there is no template but the client, whose control words therefore are such
         for name in ("system", "think"):
-            if getattr(wanted, name):
+            if getattr(body, name):
                 raise ApiError("invalid_value", f"{name}: with raw, or a suffix, there is no template for it.", name)
-        return RawPrompt(prompt, parse_special=bool(wanted.raw), suffix=wanted.suffix or "")
-    system = [PlainMessage("system", wanted.system)] if wanted.system else []
+        return RawPrompt(prompt, parse_special=bool(body.raw), suffix=body.suffix or "")
+    system = [PlainMessage("system", body.system)] if body.system else []
     messages = [*system, PlainMessage("user", prompt)]
-    return ChatPrompt(messages=messages, variables=_variables(wanted), param="prompt")
+    return ChatPrompt(messages=messages, variables=_variables(body), param="prompt")
 
 
-def _generation_request(wanted: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -> GenerationRequest:
-    options = wanted.options or Options()
+def _generation_request(body: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -> GenerationRequest:
+    options = body.options or Options()
     return generation(
-        wanted,
+        body,
         session_of(headers),
         prompt,
-        is_stream=wanted.stream is not False,
+        is_stream=body.stream is not False,
         max_tokens=max(options.num_predict or 0, 0),
         sampling=sampling_of(options, "options."),
         stop=stops_of(options.stop, "options.stop"),
-        constraint=_constraint(wanted),
-        n_logprobs=logprobs_of(wanted.logprobs, wanted.top_logprobs),
+        constraint=_constraint(body),
+        n_logprobs=logprobs_of(body.logprobs, body.top_logprobs),
     )
 
 
-def _constraint(wanted: _Request) -> Constraint | None:
-    if not wanted.format:
+def _constraint(body: _Request) -> Constraint | None:
+    if not body.format:
         return None
     return (
         Constraint("json", "", "format")
-        if wanted.format == "json"
-        else schema_constraint("format", wanted.format, is_strict=False)
+        if body.format == "json"
+        else schema_constraint("format", body.format, is_strict=False)
     )
 
 
-def _variables(wanted: _Request) -> dict[str, Any]:
-    think = wanted.think
+def _variables(body: _Request) -> dict[str, Any]:
+    think = body.think
     effort = "high" if think == "max" else think  # the highest that templates know
     return thinking_variables(
         effort if isinstance(effort, str) else None, None if think is None else think is not False

@@ -26,17 +26,17 @@ from .wire.answer import EmbeddedText, EmbeddingsUsage
 from .writer import CompletionWriter
 
 
-def _chat(wanted: ChatCompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
-    generation_request = chat_of(wanted, request.headers.items())
-    customs = custom_names(wanted)
+def _chat(parsed_body: ChatCompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+    generation_request = chat_of(parsed_body, request.headers.items())
+    customs = custom_names(parsed_body)
     return generation_request, partial(
-        ChatWriter, is_legacy=is_legacy(wanted), customs=customs, **written_as(wanted, generation_request)
+        ChatWriter, is_legacy=is_legacy(parsed_body), customs=customs, **written_as(parsed_body, generation_request)
     )
 
 
-def _completion(wanted: CompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
-    generation_request = completion_of(wanted, request.headers.items())
-    return generation_request, partial(CompletionWriter, **written_as(wanted, generation_request))
+def _completion(parsed_body: CompletionRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+    generation_request = completion_of(parsed_body, request.headers.items())
+    return generation_request, partial(CompletionWriter, **written_as(parsed_body, generation_request))
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
@@ -50,9 +50,11 @@ async def completions(request: web.Request) -> web.StreamResponse:
 async def embeddings(request: web.Request) -> web.Response:
     model = request.app[STATE].model_id
 
-    def made(wanted: EmbeddingsRequest) -> tuple[EmbeddingJob, Callable[[Embedded], Embeddings]]:
-        is_packed = wanted.encoding_format == "base64"
-        return embedding_job(wanted.input, "input", wanted.dimensions), lambda found: _vectors(found, model, is_packed)
+    def made(parsed_body: EmbeddingsRequest) -> tuple[EmbeddingJob, Callable[[Embedded], Embeddings]]:
+        is_packed = parsed_body.encoding_format == "base64"
+        return embedding_job(parsed_body.input, "input", parsed_body.dimensions), lambda found: _vectors(
+            found, model, is_packed
+        )
 
     return await embed(request, lambda: body.read_as(request, EmbeddingsRequest, made))
 
@@ -70,8 +72,8 @@ def _packed(vector: bytes) -> str:
 async def apply_template(request: web.Request) -> web.Response:
     state, headers, owner = request.app[STATE], request.headers.items(), request[FACTS].caller.owner
 
-    def read(wanted: ChatCompletionRequest) -> tuple[Session, ChatPrompt]:
-        return session_of(wanted, headers), conversation_of(wanted)
+    def read(parsed_body: ChatCompletionRequest) -> tuple[Session, ChatPrompt]:
+        return session_of(parsed_body, headers), conversation_of(parsed_body)
 
     async with in_time(request):
         text = (await looked_at(request, ChatCompletionRequest, read, is_shown=True)).text

@@ -26,39 +26,39 @@ _CHAT_LENGTHS = ("max_completion_tokens", "max_tokens", "n_predict")
 _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
 
 
-def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> GenerationRequest:
+def chat_of(body: ChatCompletionRequest, headers: Headers) -> GenerationRequest:
     """Raises ApiError naming the field."""
     return generation(
-        wanted,
-        session_of(wanted, headers),
-        conversation_of(wanted),
-        thinking_tokens_max=thinking_tokens_max_of(wanted),
-        n_logprobs=logprobs_of_chat(wanted.logprobs, wanted.top_logprobs, wanted.n_probs),
-        **_own(wanted, _CHAT_LENGTHS, 0),
+        body,
+        session_of(body, headers),
+        conversation_of(body),
+        thinking_tokens_max=thinking_tokens_max_of(body),
+        n_logprobs=logprobs_of_chat(body.logprobs, body.top_logprobs, body.n_probs),
+        **_own(body, _CHAT_LENGTHS, 0),
     )
 
 
-def conversation_of(wanted: ChatCompletionRequest) -> ChatPrompt:
-    tools, messages = tools_of(wanted), messages_of(wanted.messages)
+def conversation_of(body: ChatCompletionRequest) -> ChatPrompt:
+    tools, messages = tools_of(body), messages_of(body.messages)
     return ChatPrompt(
         messages=messages,
-        variables=variables_of(wanted),
+        variables=variables_of(body),
         tools=tools,
-        tool_choice=choice_of(wanted, tools),
-        has_parallel_calls=False if is_legacy(wanted) else wanted.parallel_tool_calls,
-        is_reasoning_apart=wanted.reasoning_format != "none",
-        continues=_continues(wanted, messages),
-        has_opening=wanted.add_generation_prompt,
-        history=wanted.history,
+        tool_choice=choice_of(body, tools),
+        has_parallel_calls=False if is_legacy(body) else body.parallel_tool_calls,
+        is_reasoning_apart=body.reasoning_format != "none",
+        continues=_continues(body, messages),
+        has_opening=body.add_generation_prompt,
+        history=body.history,
     )
 
 
-def _continues(wanted: ChatCompletionRequest, messages: Sequence[PlainMessage]) -> bool:
+def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) -> bool:
     """Raises ApiError when there is nothing to continue."""
     param = "continue_final_message"
-    if not wanted.continue_final_message:
+    if not body.continue_final_message:
         return False
-    if wanted.add_generation_prompt:
+    if body.add_generation_prompt:
         message = f"{param}: the answer goes on with a message, and add_generation_prompt asks for a new one."
         raise ApiError("invalid_value", message, param)
     if messages[-1].role != "assistant" or messages[-1].tool_calls:
@@ -66,55 +66,55 @@ def _continues(wanted: ChatCompletionRequest, messages: Sequence[PlainMessage]) 
     return True
 
 
-def completion_of(wanted: CompletionRequest, headers: Headers) -> GenerationRequest:
+def completion_of(body: CompletionRequest, headers: Headers) -> GenerationRequest:
     """Raises ApiError naming the field."""
-    prompts = prompts_of(wanted)
+    prompts = prompts_of(body)
     return generation(
-        wanted,
-        session_of(wanted, headers),
+        body,
+        session_of(body, headers),
         prompts[0],
         more_prompts=tuple(prompts[1:]),
-        echoes=bool(wanted.echo),
-        n_logprobs=logprobs_of_completion(wanted.logprobs, wanted.n_probs, echoes=bool(wanted.echo)),
-        **_own(wanted, _COMPLETION_LENGTHS, COMPLETION_TOKENS_DEFAULT, len(prompts)),
+        echoes=bool(body.echo),
+        n_logprobs=logprobs_of_completion(body.logprobs, body.n_probs, echoes=bool(body.echo)),
+        **_own(body, _COMPLETION_LENGTHS, COMPLETION_TOKENS_DEFAULT, len(prompts)),
     )
 
 
-def _own(wanted: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
+def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
     """Returns fields of GenerationRequest. The first of `lengths` that is set counts, else `length`."""
-    given = ((name, getattr(wanted, name)) for name in lengths)
+    given = ((name, getattr(body, name)) for name in lengths)
     limit = next(((name, value) for name, value in given if value is not None), None)
     is_mute = limit == ("n_predict", 0)
     max_tokens = length if limit is None or is_mute else max_tokens_of(*limit)
     return {
         "max_tokens": max_tokens,
         "is_mute": is_mute,
-        "min_tokens": min_tokens_of(wanted.min_tokens, max_tokens),
-        "stop_tokens": wanted.stop_token_ids or [],
-        "constraint": constraint_of(wanted),
-        **_told(wanted, n_prompts),
+        "min_tokens": min_tokens_of(body.min_tokens, max_tokens),
+        "stop_tokens": body.stop_token_ids or [],
+        "constraint": constraint_of(body),
+        **_told(body, n_prompts),
     }
 
 
-def session_of(wanted: CompletionBase, headers: Headers) -> Session:
-    return reading.session_of(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
+def session_of(body: CompletionBase, headers: Headers) -> Session:
+    return reading.session_of(headers, body.session_id, body.prompt_cache_key, body.metadata)
 
 
-def _told(wanted: CompletionBase, n_prompts: int) -> dict[str, Any]:
-    found = told_of(wanted, n_prompts, is_stream=bool(wanted.stream))
-    found["returns_counts"] |= bool(wanted.stream) and _has_running_usage(wanted)
+def _told(body: CompletionBase, n_prompts: int) -> dict[str, Any]:
+    found = told_of(body, n_prompts, is_stream=bool(body.stream))
+    found["returns_counts"] |= bool(body.stream) and _has_running_usage(body)
     return found
 
 
-def prompts_of(wanted: CompletionRequest) -> list[RawPrompt]:
+def prompts_of(body: CompletionRequest) -> list[RawPrompt]:
     """Returns the prompts. The client is the template here: its control words are control tokens."""
-    given = _each(wanted.prompt)
+    given = _each(body.prompt)
     return [
         RawPrompt(
             one,
-            parse_special=wanted.parse_special is not False,
-            add_special=wanted.add_special_tokens is not False,
-            suffix=wanted.suffix or "",
+            parse_special=body.parse_special is not False,
+            add_special=body.add_special_tokens is not False,
+            suffix=body.suffix or "",
             param="prompt" if len(given) == 1 else f"prompt[{number}]",
         )
         for number, one in enumerate(given)
@@ -137,36 +137,36 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
     return prompt  # type: ignore[return-value]  # likewise
 
 
-def written_as(wanted: CompletionBase, request: GenerationRequest) -> dict[str, Any]:
+def written_as(body: CompletionBase, request: GenerationRequest) -> dict[str, Any]:
     """Fields of the writers."""
-    options = wanted.stream_options
+    options = body.stream_options
     has_usage = options is not None and bool(options.include_usage or options.continuous_usage_stats)
-    return writing_of(wanted, request, has_usage=has_usage, has_running_usage=_has_running_usage(wanted))
+    return writing_of(body, request, has_usage=has_usage, has_running_usage=_has_running_usage(body))
 
 
-def _has_running_usage(wanted: CompletionBase) -> bool:
-    options = wanted.stream_options
+def _has_running_usage(body: CompletionBase) -> bool:
+    options = body.stream_options
     return options is not None and bool(options.include_usage and options.continuous_usage_stats)
 
 
 # --- several answers, log probabilities -------------------------------------------------------------------------------
 
 
-def told_of(wanted: CompletionBase, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
+def told_of(body: CompletionBase, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
     """Fields of GenerationRequest, but for log probabilities. Raises ApiError naming the client's."""
-    n_answers, n_tried = _several(wanted, n_prompts, is_stream)
+    n_answers, n_tried = _several(body, n_prompts, is_stream)
     return {
         "n_answers": n_answers,
         "n_tried": n_tried,
-        "returns_tokens": bool(wanted.return_tokens or wanted.return_token_ids),
-        "returns_progress": is_stream and bool(wanted.return_progress),
-        "returns_counts": is_stream and bool(wanted.timings_per_token),
-        "includes_stop": bool(wanted.include_stop_str_in_output),
+        "returns_tokens": bool(body.return_tokens or body.return_token_ids),
+        "returns_progress": is_stream and bool(body.return_progress),
+        "returns_counts": is_stream and bool(body.timings_per_token),
+        "includes_stop": bool(body.include_stop_str_in_output),
     }
 
 
 def writing_of(
-    wanted: CompletionBase, request: GenerationRequest, *, has_usage: bool, has_running_usage: bool
+    body: CompletionBase, request: GenerationRequest, *, has_usage: bool, has_running_usage: bool
 ) -> dict[str, Any]:
     """Fields of the writers."""
     n_prompts = 1 + len(request.more_prompts)
@@ -175,17 +175,17 @@ def writing_of(
         "n_prompts": n_prompts,
         "include_usage": has_usage,
         "has_running_usage": has_running_usage,
-        "has_timings": bool(wanted.timings_per_token),
+        "has_timings": bool(body.timings_per_token),
     }
 
 
 # --- several answers -------------------------------------------------------------------------------------------------
 
 
-def _several(wanted: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int, int]:
+def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int, int]:
     """Returns how many answers are returned to each prompt, and how many are generated for that; 0: no more."""
-    n_answers = 1 if wanted.n is None else check_range("n", wanted.n, 1, limits.ANSWERS_MAX)
-    n_tried = n_answers if wanted.best_of is None else check_range("best_of", wanted.best_of, 1, limits.ANSWERS_MAX)
+    n_answers = 1 if body.n is None else check_range("n", body.n, 1, limits.ANSWERS_MAX)
+    n_tried = n_answers if body.best_of is None else check_range("best_of", body.best_of, 1, limits.ANSWERS_MAX)
     if n_tried < n_answers:
         raise ApiError("invalid_value", f"best_of: {n_tried} is less than n, which is {n_answers}.", "best_of")
     if n_tried > n_answers and is_stream:
@@ -226,25 +226,25 @@ def _either(found: int | None, n_probs: int | None) -> int | None:
 # --- constraints ------------------------------------------------------------------------------------------------------
 
 
-def constraint_of(wanted: wire.CompletionBase) -> Constraint | None:
-    return one_constraint(_constraints(wanted))
+def constraint_of(body: wire.CompletionBase) -> Constraint | None:
+    return one_constraint(_constraints(body))
 
 
-def _constraints(wanted: wire.CompletionBase) -> Iterator[Constraint]:
-    yield from _response_format(wanted.response_format)
-    if wanted.json_schema:  # {} was said to ask for nothing
-        yield _schema("json_schema", wanted.json_schema)
-    if wanted.grammar:
-        yield Constraint("grammar", wanted.grammar, "grammar")
-    outputs = wanted.structured_outputs or wire.StructuredOutputs()
+def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
+    yield from _response_format(body.response_format)
+    if body.json_schema:  # {} was said to ask for nothing
+        yield _schema("json_schema", body.json_schema)
+    if body.grammar:
+        yield Constraint("grammar", body.grammar, "grammar")
+    outputs = body.structured_outputs or wire.StructuredOutputs()
     if outputs.json_object:
         yield Constraint("json", "", "structured_outputs.json_object")
     if outputs.json is not None:
         yield _schema("structured_outputs.json", outputs.json)
     yield from _texts("structured_outputs.", outputs.grammar, outputs.regex, outputs.choice)
-    if wanted.guided_json is not None:
-        yield _schema("guided_json", wanted.guided_json)
-    yield from _texts("guided_", wanted.guided_grammar, wanted.guided_regex, wanted.guided_choice)
+    if body.guided_json is not None:
+        yield _schema("guided_json", body.guided_json)
+    yield from _texts("guided_", body.guided_grammar, body.guided_regex, body.guided_choice)
 
 
 def _texts(prefix: str, grammar: str | None, regex: str | None, choice: list[str] | None) -> Iterator[Constraint]:
@@ -257,18 +257,22 @@ def _texts(prefix: str, grammar: str | None, regex: str | None, choice: list[str
         yield Constraint("choice", msgspec.json.encode(choice).decode(), f"{prefix}choice")
 
 
-def _response_format(wanted: wire.ResponseFormat | None) -> Iterator[Constraint]:
-    if wanted is None or wanted.type == "text":
+def _response_format(response_format: wire.ResponseFormat | None) -> Iterator[Constraint]:
+    if response_format is None or response_format.type == "text":
         return
-    if wanted.schema is not None and (wanted.type == "json_object" or wanted.json_schema is None):
-        yield _schema("response_format.schema", wanted.schema)
-    elif wanted.type == "json_schema":
+    if response_format.schema is not None and (
+        response_format.type == "json_object" or response_format.json_schema is None
+    ):
+        yield _schema("response_format.schema", response_format.schema)
+    elif response_format.type == "json_schema":
         param = "response_format.json_schema"
-        if wanted.json_schema is None:
+        if response_format.json_schema is None:
             raise ApiError("missing_parameter", f"{param} is missing.", param)
-        if wanted.json_schema.schema is None:
+        if response_format.json_schema.schema is None:
             raise ApiError("missing_parameter", f"{param}.schema is missing.", f"{param}.schema")
-        yield _schema(f"{param}.schema", wanted.json_schema.schema, is_strict=bool(wanted.json_schema.strict))
+        yield _schema(
+            f"{param}.schema", response_format.json_schema.schema, is_strict=bool(response_format.json_schema.strict)
+        )
     else:
         yield Constraint("json", "", "response_format")
 
@@ -287,20 +291,20 @@ def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) ->
 # --- reasoning --------------------------------------------------------------------------------------------------------
 
 
-def variables_of(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
+def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
     """Returns the template's variables; of several members that disagree the plainest wins."""
-    thinking, reasoning = wanted.thinking or wire.Thinking(), wanted.reasoning or wire.Reasoning()
-    effort = wanted.reasoning_effort if wanted.reasoning_effort is not None else reasoning.effort
-    wishes = wanted.enable_thinking, SWITCHES.get(thinking.type or ""), reasoning.enabled
-    return {**thinking_variables(effort, *wishes), **(wanted.chat_template_kwargs or {})}
+    thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
+    effort = body.reasoning_effort if body.reasoning_effort is not None else reasoning.effort
+    wishes = body.enable_thinking, SWITCHES.get(thinking.type or ""), reasoning.enabled
+    return {**thinking_variables(effort, *wishes), **(body.chat_template_kwargs or {})}
 
 
-def thinking_tokens_max_of(wanted: wire.ChatCompletionRequest) -> int | None:
+def thinking_tokens_max_of(body: wire.ChatCompletionRequest) -> int | None:
     """Returns the first budget that is set; -1 asks for no limit. Raises ApiError naming the field."""
-    thinking, reasoning = wanted.thinking or wire.Thinking(), wanted.reasoning or wire.Reasoning()
+    thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     given = (
-        ("thinking_budget_tokens", wanted.thinking_budget_tokens),
-        ("thinking_budget", wanted.thinking_budget),
+        ("thinking_budget_tokens", body.thinking_budget_tokens),
+        ("thinking_budget", body.thinking_budget),
         ("thinking.budget_tokens", thinking.budget_tokens),
         ("reasoning.max_tokens", reasoning.max_tokens),
     )

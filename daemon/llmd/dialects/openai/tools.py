@@ -12,18 +12,18 @@ from ..reading import choice_among, choice_by_word
 from .wire import request as wire
 
 
-def tools_of(wanted: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
+def tools_of(body: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
     """Returns functions and custom tools: tools of other types are run by the provider, and the model cannot call them.
 
     Raises ApiError naming the tool and its member.
     """
-    if wanted.functions and wanted.tools:
+    if body.functions and body.tools:
         raise ApiError("invalid_value", "functions: the request has tools, too; send only one of them.", "functions")
-    if wanted.functions:
-        check_count("functions", len(wanted.functions))
-        return distinct(_tool(f"functions[{n}]", function) for n, function in enumerate(wanted.functions))
-    check_count("tools", len(wanted.tools or ()))
-    return distinct(_callable(wanted.tools or []))
+    if body.functions:
+        check_count("functions", len(body.functions))
+        return distinct(_tool(f"functions[{n}]", function) for n, function in enumerate(body.functions))
+    check_count("tools", len(body.tools or ()))
+    return distinct(_callable(body.tools or []))
 
 
 def _callable(tools: list[wire.ChatTool]) -> Iterator[Tool]:
@@ -45,37 +45,37 @@ def _tool(path: str, function: OfferedFunction) -> Tool:
     return tool_of(path, function.name, function.description, function.parameters)
 
 
-def custom_names(wanted: wire.ChatCompletionRequest) -> frozenset[str]:
+def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
     """Names of the tools whose calls are reported as custom ones. Of several with one name the first counts."""
-    named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in wanted.tools or ()]
+    named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in body.tools or ()]
     kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
     return frozenset(name for name, kind in kinds.items() if kind == "custom")
 
 
-def is_legacy(wanted: wire.ChatCompletionRequest) -> bool:
+def is_legacy(body: wire.ChatCompletionRequest) -> bool:
     """Whether calls have the form of the first interface: one per answer, without an id."""
-    return bool(wanted.functions)
+    return bool(body.functions)
 
 
-def choice_of(wanted: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> ToolChoice:
+def choice_of(body: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> ToolChoice:
     """Raises ApiError when what is asked for is not there."""
-    of_other, others = ("tool_choice", "tools") if is_legacy(wanted) else ("function_call", "functions")
-    given = getattr(wanted, of_other)
+    of_other, others = ("tool_choice", "tools") if is_legacy(body) else ("function_call", "functions")
+    given = getattr(body, of_other)
     if given not in (None, "auto") and (given != "none" or tools):
         raise ApiError("invalid_value", f"{of_other} goes with {others}, and there are none.", of_other)
-    if is_legacy(wanted):
-        call = wanted.function_call
+    if is_legacy(body):
+        call = body.function_call
         found = ToolChoice("required", (call.name,)) if isinstance(call, wire.NamedFunction) else choice_by_word(call)
         return check_choice("function_call", found, tools)
-    return check_choice("tool_choice", _tool_choice(wanted.tool_choice), tools)
+    return check_choice("tool_choice", _tool_choice(body.tool_choice), tools)
 
 
-def _tool_choice(wanted: str | wire.ChatToolChoice | None) -> ToolChoice:
-    if not isinstance(wanted, wire.ChatToolChoice):
-        return choice_by_word(wanted)
-    if wanted.type != "allowed_tools":
-        return ToolChoice("required", (_named(f"tool_choice.{wanted.type}", wanted),))
-    allowed = wanted.allowed_tools
+def _tool_choice(choice: str | wire.ChatToolChoice | None) -> ToolChoice:
+    if not isinstance(choice, wire.ChatToolChoice):
+        return choice_by_word(choice)
+    if choice.type != "allowed_tools":
+        return ToolChoice("required", (_named(f"tool_choice.{choice.type}", choice),))
+    allowed = choice.allowed_tools
     if allowed is None:
         raise ApiError("missing_parameter", "tool_choice.allowed_tools is missing.", "tool_choice.allowed_tools")
     param = "tool_choice.allowed_tools.tools"
@@ -83,8 +83,8 @@ def _tool_choice(wanted: str | wire.ChatToolChoice | None) -> ToolChoice:
     return choice_among(param, allowed.mode, (_named(f"{param}[{n}].{tool.kind}", tool) for n, tool in chosen))
 
 
-def _named(path: str, wanted: wire.NamedTool | wire.ChatToolChoice) -> str:
-    named = wanted.custom if wanted.type == "custom" else wanted.function
+def _named(path: str, choice: wire.NamedTool | wire.ChatToolChoice) -> str:
+    named = choice.custom if choice.type == "custom" else choice.function
     if named is None:
         raise ApiError("missing_parameter", f"{path} is missing.", path)
     return named.name

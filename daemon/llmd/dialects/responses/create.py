@@ -29,14 +29,16 @@ async def count_input_tokens(request: web.Request) -> web.Response:
     """Counts the tokens of the prompt, even if it does not fit the context."""
     served, sender = request.app[STATE].served, sender_of(request)
     async with in_time(request):
-        wanted = await _fitting(request, await _parsed(request))
-        found = await prepared(served, wanted, sender, is_look=True, has_to_fit=False)
+        generation_request = await _fitting(request, await _parsed(request))
+        found = await prepared(served, generation_request, sender, is_look=True, has_to_fit=False)
     return respond(InputTokens(input_tokens=found.prompt.n_tokens))
 
 
 async def _parsed(request: web.Request) -> ParsedRequest:
     headers, store, owner = request.headers.items(), request.app[STORE], request[FACTS].caller.owner
-    parsed = await body.read_as(request, ResponseRequest, lambda wanted: response_of(wanted, headers, store, owner))
+    parsed = await body.read_as(
+        request, ResponseRequest, lambda parsed_body: response_of(parsed_body, headers, store, owner)
+    )
     request[FACTS].n_stored_bytes = parsed.n_stored_bytes
     return parsed
 

@@ -49,22 +49,22 @@ class ParsedRequest:
     """Bytes of the conversation that were stored before."""
 
 
-def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ParsedRequest:
+def response_of(body: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ParsedRequest:
     """Raises ApiError naming the field. Any thread."""
-    previous = _previous(wanted.previous_response_id, store, owner)
-    items = items_of(wanted.input, lambda id: store.find_item(owner, id))
-    there = offered([("tools", wanted.tools or []), *tools_among(items)])
+    previous = _previous(body.previous_response_id, store, owner)
+    items = items_of(body.input, lambda id: store.find_item(owner, id))
+    there = offered([("tools", body.tools or []), *tools_among(items)])
     before = [*(previous.conversation() if previous is not None else []), *messages_of(items)]
-    reasoning, include = wanted.reasoning or ReasoningAsked(), wanted.include or []
-    generation_request = _generation_request(wanted, headers, previous, _prompt(wanted, there, before))
+    reasoning, include = body.reasoning or ReasoningAsked(), body.include or []
+    generation_request = _generation_request(body, headers, previous, _prompt(body, there, before))
     return ParsedRequest(
         generation_request=generation_request,
-        response=_told(wanted, generation_request),
+        response=_told(body, generation_request),
         offered=there,
         is_summary=(reasoning.summary or reasoning.generate_summary) is not None,
         is_enclosed=_ENCLOSED_REASONING in include,
         before=before,
-        input=_stored(items) if wanted.store is not False else [],
+        input=_stored(items) if body.store is not False else [],
         n_stored_bytes=sum(len(item.raw) for item in items if item.is_stored) + (previous.n_bytes if previous else 0),
     )
 
@@ -79,39 +79,39 @@ def _previous(id: str | None, store: ResponseStore, owner: int) -> StoredRespons
     return found
 
 
-def _prompt(wanted: ResponseRequest, there: Offered, before: Sequence[PlainMessage]) -> ChatPrompt:
-    messages = [*([PlainMessage("system", wanted.instructions)] if wanted.instructions else []), *before]
+def _prompt(body: ResponseRequest, there: Offered, before: Sequence[PlainMessage]) -> ChatPrompt:
+    messages = [*([PlainMessage("system", body.instructions)] if body.instructions else []), *before]
     return ChatPrompt(
         messages=answerable("input", messages),
-        variables=_variables(wanted),
+        variables=_variables(body),
         tools=there.tools,
-        tool_choice=choice_of(wanted.tool_choice, there),
-        has_parallel_calls=wanted.parallel_tool_calls,
-        history=wanted.history,
+        tool_choice=choice_of(body.tool_choice, there),
+        has_parallel_calls=body.parallel_tool_calls,
+        history=body.history,
         param="input",
     )
 
 
-def _variables(wanted: ResponseRequest) -> dict[str, Any]:
-    effort = wanted.reasoning.effort if wanted.reasoning is not None else None
-    return {**thinking_variables(effort, wanted.enable_thinking), **(wanted.chat_template_kwargs or {})}
+def _variables(body: ResponseRequest) -> dict[str, Any]:
+    effort = body.reasoning.effort if body.reasoning is not None else None
+    return {**thinking_variables(effort, body.enable_thinking), **(body.chat_template_kwargs or {})}
 
 
 def _generation_request(
-    wanted: ResponseRequest, headers: Headers, previous: StoredResponse | None, prompt: ChatPrompt
+    body: ResponseRequest, headers: Headers, previous: StoredResponse | None, prompt: ChatPrompt
 ) -> GenerationRequest:
-    session = session_of(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
+    session = session_of(headers, body.session_id, body.prompt_cache_key, body.metadata)
     if session[0].is_scratch and previous is not None and previous.session:
         key = SessionKey(previous.session, PREVIOUS_RESPONSE)
         session = key, parent_of(headers, key)
-    length = wanted.max_output_tokens
+    length = body.max_output_tokens
     return generation(
-        wanted,
+        body,
         session,
         prompt,
         max_tokens=0 if length is None else max_tokens_of("max_output_tokens", length),
-        constraint=_constraint(wanted.text),
-        n_logprobs=_n_logprobs(wanted),
+        constraint=_constraint(body.text),
+        n_logprobs=_n_logprobs(body),
     )
 
 
@@ -126,39 +126,39 @@ def _constraint(text: TextAsked | None) -> Constraint | None:
     return schema_constraint("text.format.schema", form.schema, is_strict=bool(form.strict))
 
 
-def _n_logprobs(wanted: ResponseRequest) -> int | None:
-    n = likely_of("top_logprobs", wanted.top_logprobs)
-    return n if n or _LOGPROBS in (wanted.include or []) else None
+def _n_logprobs(body: ResponseRequest) -> int | None:
+    n = likely_of("top_logprobs", body.top_logprobs)
+    return n if n or _LOGPROBS in (body.include or []) else None
 
 
 # --- what the response says of it ------------------------------------------------------------------------------------
 
 
-def _told(wanted: ResponseRequest, generation_request: GenerationRequest) -> Response:
-    reasoning = wanted.reasoning or ReasoningAsked()
-    text = wanted.text or TextAsked()
+def _told(body: ResponseRequest, generation_request: GenerationRequest) -> Response:
+    reasoning = body.reasoning or ReasoningAsked()
+    text = body.text or TextAsked()
     summary = reasoning.summary or reasoning.generate_summary
     return Response(
         id="",
         created_at=0,
         status="in_progress",
-        instructions=wanted.instructions,
-        max_output_tokens=wanted.max_output_tokens,
-        metadata=wanted.metadata or {},
+        instructions=body.instructions,
+        max_output_tokens=body.max_output_tokens,
+        metadata=body.metadata or {},
         model="",
         output=[],
-        parallel_tool_calls=wanted.parallel_tool_calls is not False,
-        previous_response_id=wanted.previous_response_id,
-        prompt_cache_key=wanted.prompt_cache_key,
+        parallel_tool_calls=body.parallel_tool_calls is not False,
+        previous_response_id=body.previous_response_id,
+        prompt_cache_key=body.prompt_cache_key,
         reasoning=_raw({"effort": reasoning.effort, "summary": summary}),
-        store=wanted.store is not False,
+        store=body.store is not False,
         temperature=generation_request.sampling.temperature,
         text=_raw({"format": text.format or TextFormat("text"), "verbosity": text.verbosity or "medium"}),
-        tool_choice=_raw(wanted.tool_choice or "auto"),
-        tools=_raw(wanted.tools or []),
-        top_logprobs=wanted.top_logprobs or 0,
+        tool_choice=_raw(body.tool_choice or "auto"),
+        tools=_raw(body.tools or []),
+        top_logprobs=body.top_logprobs or 0,
         top_p=generation_request.sampling.top_p,
-        truncation=wanted.truncation or "disabled",
+        truncation=body.truncation or "disabled",
     )
 
 

@@ -100,19 +100,19 @@ def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, T
 # --- which of them ---------------------------------------------------------------------------------------------------
 
 
-def choice_of(wanted: str | ChosenTool | None, there: Offered) -> ToolChoice:
+def choice_of(choice: str | ChosenTool | None, there: Offered) -> ToolChoice:
     """Raises ApiError when what is asked for is not there."""
-    return check_choice("tool_choice", _choice(wanted), there.tools)
+    return check_choice("tool_choice", _choice(choice), there.tools)
 
 
-def _choice(wanted: str | ChosenTool | None) -> ToolChoice:
-    if not isinstance(wanted, ChosenTool):
-        return choice_by_word(wanted)
-    if wanted.type != "allowed_tools":
-        return ToolChoice("required", (_chosen("tool_choice", wanted),))
-    chosen = ((f"tool_choice.tools[{n}]", tool) for n, tool in enumerate(wanted.tools))
+def _choice(choice: str | ChosenTool | None) -> ToolChoice:
+    if not isinstance(choice, ChosenTool):
+        return choice_by_word(choice)
+    if choice.type != "allowed_tools":
+        return ToolChoice("required", (_chosen("tool_choice", choice),))
+    chosen = ((f"tool_choice.tools[{n}]", tool) for n, tool in enumerate(choice.tools))
     names = (_chosen(path, tool) for path, tool in chosen if tool.type in _CALLABLE)
-    return choice_among("tool_choice.tools", wanted.mode, names)
+    return choice_among("tool_choice.tools", choice.mode, names)
 
 
 def _chosen(path: str, tool: ChosenTool) -> str:

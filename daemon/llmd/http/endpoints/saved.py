@@ -25,10 +25,10 @@ log = logging.getLogger("llmd.http")
 
 
 async def save_session(request: web.Request) -> web.Response:
-    state, wanted = request.app[STATE], await body.read(request, SaveRequest)
+    state, parsed_body = request.app[STATE], await body.read(request, SaveRequest)
     owner, name = meant(request)
     saved_answers = _saved_answers_of(state)
-    label = _label(wanted.name)
+    label = _label(parsed_body.name)
     saved = state.answers.saved(owner, name)
 
     async def whole() -> Reply:
@@ -52,13 +52,13 @@ async def save_session(request: web.Request) -> web.Response:
 
 
 async def load_session(request: web.Request) -> web.Response:
-    state, wanted = request.app[STATE], await body.read(request, LoadRequest)
+    state, parsed_body = request.app[STATE], await body.read(request, LoadRequest)
     saved_answers = _saved_answers_of(state)
     name = name_for(request.match_info["id"], "id")
-    label = _label(wanted.name)
+    label = _label(parsed_body.name)
     owner = _owner_meant(request)
     is_saved = any((one.owner, one.label) == (owner, label) for one in state.engine.saved())
-    if is_saved and not wanted.replace and state.engine.page.sessions_named(name, owner):
+    if is_saved and not parsed_body.replace and state.engine.page.sessions_named(name, owner):
         raise exists(name, 'with "replace": true (llmctl: --replace) what was saved takes its place')
 
     async def whole() -> Reply:

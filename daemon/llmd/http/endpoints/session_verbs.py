@@ -23,11 +23,11 @@ _AT_EXPECTED = f"a count of tokens up to {AT_MAX}, last_user, or turn:N with N f
 
 
 async def fork_session(request: web.Request) -> web.Response:
-    state, wanted = request.app[STATE], await body.read(request, ForkRequest)
+    state, parsed_body = request.app[STATE], await body.read(request, ForkRequest)
     owner, parent = meant(request)
-    name = name_for(wanted.session_id, "session_id", parent)
-    at = fork_point(wanted.at, state.turns.by_user(owner, parent))
-    reply = await state.engine.ask(Fork, owner, parent, name, at, wanted.replace)
+    name = name_for(parsed_body.session_id, "session_id", parent)
+    at = fork_point(parsed_body.at, state.turns.by_user(owner, parent))
+    reply = await state.engine.ask(Fork, owner, parent, name, at, parsed_body.replace)
     if reply.status == Status.EXISTS:
         raise exists(name, 'with "replace": true (llmctl: --replace) the fork takes its place')
     check(parent, reply)
@@ -65,9 +65,9 @@ async def park_session(request: web.Request) -> web.Response:
 
 
 async def pin_session(request: web.Request) -> web.Response:
-    state, wanted = request.app[STATE], await body.read(request, PinRequest)
+    state, parsed_body = request.app[STATE], await body.read(request, PinRequest)
     owner, name = meant(request)
-    reply = await state.engine.ask(Pin, owner, name, wanted.pinned)
+    reply = await state.engine.ask(Pin, owner, name, parsed_body.pinned)
     if reply.status == Status.PINS:
         raise _pins_exhausted(state)
     check(name, reply)
@@ -75,9 +75,9 @@ async def pin_session(request: web.Request) -> web.Response:
 
 
 async def rename_session(request: web.Request) -> web.Response:
-    state, wanted = request.app[STATE], await body.read(request, RenameRequest)
+    state, parsed_body = request.app[STATE], await body.read(request, RenameRequest)
     owner, old = meant(request)
-    name = name_for(wanted.session_id, "session_id", old)
+    name = name_for(parsed_body.session_id, "session_id", old)
     reply = await state.engine.ask(Rename, owner, old, name)
     if reply.status == Status.EXISTS:
         raise exists(name, "close it first")

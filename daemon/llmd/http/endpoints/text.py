@@ -24,17 +24,17 @@ _TOKENS_AT_ONCE = 8192
 async def tokenize(request: web.Request) -> web.Response:
     engine, owner = request.app[STATE].engine, request[FACTS].caller.owner
     async with in_time(request):
-        wanted = await body.read(request, TokenizeRequest)
-        name = "content" if wanted.content is not None else "prompt"
-        text = wanted.content if wanted.content is not None else wanted.prompt
+        parsed_body = await body.read(request, TokenizeRequest)
+        name = "content" if parsed_body.content is not None else "prompt"
+        text = parsed_body.content if parsed_body.content is not None else parsed_body.prompt
         if text is None:
             raise ApiError("missing_parameter", "content is missing.", "content")
         _check(name, utf8_bytes(text), limits.TOKENIZE_BYTES_MAX, "bytes")
         tokens = await engine.tokenize(
-            owner, text, add_special=bool(wanted.add_special), parse_special=bool(wanted.parse_special)
+            owner, text, add_special=bool(parsed_body.add_special), parse_special=bool(parsed_body.parse_special)
         )
         return await engine.in_thread(
-            owner, len(tokens), lambda: respond(_answer(engine, tokens, bool(wanted.with_pieces)))
+            owner, len(tokens), lambda: respond(_answer(engine, tokens, bool(parsed_body.with_pieces)))
         )
 
 
@@ -59,8 +59,8 @@ def _answer(engine: Engine, tokens: bytes, with_pieces: bool) -> Tokens:
 async def detokenize(request: web.Request) -> web.Response:
     engine, owner = request.app[STATE].engine, request[FACTS].caller.owner
     async with in_time(request):
-        wanted = await body.read(request, DetokenizeRequest)
-        _check("tokens", len(wanted.tokens), max(limits.DETOKENIZE_TOKENS_MAX, engine.info.n_ctx), "token ids")
-        tokens = token_bytes(wanted.tokens, engine.info.n_vocab, "tokens")
+        parsed_body = await body.read(request, DetokenizeRequest)
+        _check("tokens", len(parsed_body.tokens), max(limits.DETOKENIZE_TOKENS_MAX, engine.info.n_ctx), "token ids")
+        tokens = token_bytes(parsed_body.tokens, engine.info.n_vocab, "tokens")
         text = await engine.detokenize(owner, tokens)
         return await engine.in_thread(owner, len(text), lambda: respond(DetokenizedText(content=text, prompt=text)))
