@@ -12,9 +12,9 @@ import pytest
 
 from llmd.answers.memory import digest_of
 from llmd.core import limits
+from llmd.core.context_limits import ContextLimits
 from llmd.core.errors import ApiError, shown
 from llmd.core.generation_request import PlainMessage, PlainToolCall
-from llmd.core.room import Room
 from llmd.dialects.anthropic.wire import OutputFormat
 from llmd.dialects.llamacpp.wire import NativeCompletionRequest
 from llmd.dialects.ollama.wire import OllamaChatRequest
@@ -322,7 +322,7 @@ async def test_text_that_cannot_fit_is_refused_by_its_bytes(
 
 
 def test_room_is_exact() -> None:
-    room = Room(n_ctx=100, token_bytes_max=7)
+    room = ContextLimits(n_ctx=100, token_bytes_max=7)
     room.check_bytes(700, "prompt")
     room.check_tokens(100, "prompt")
     with pytest.raises(ApiError, match="at least 101 tokens"):

@@ -387,8 +387,8 @@ def test_a_burst_of_connections_keeps_nobody_out_for_long() -> None:
 
     pool, oldest, newest = connections.Pool(2), Idle(), Idle()
     pool.n_open, pool.idle = 2, dict.fromkeys(cast(list[Connection], [oldest, newest]))
-    assert not pool.make_room(0.0)  # what has just come may be about to ask
-    assert pool.make_room(0.1)
+    assert not pool.ensure_capacity(0.0)  # what has just come may be about to ask
+    assert pool.ensure_capacity(0.1)
     assert oldest.is_closed and not newest.is_closed
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from . import limits
+from .context_limits import utf8_bytes
 from .errors import ApiError, check_range, shown
-from .room import utf8_bytes
 from .sampling_table import BY_NAME, RequestedSampling
 
 LOGIT_BIAS_RANGE = (-100.0, 100.0)

@@ -210,16 +210,16 @@ def details(session: Json) -> str:
 
 def held(session: Json) -> list[tuple[str, str]]:
     """The tokens; of several timelines, a line for each."""
-    room, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
+    context_tokens, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
     if len(found) < 2:
-        return [("tokens", f"{text.count(session.get('tokens', 0))} of {room}")]
-    return [("branch", timeline(one, room)) for one in found]
+        return [("tokens", f"{text.count(session.get('tokens', 0))} of {context_tokens}")]
+    return [("branch", timeline(one, context_tokens)) for one in found]
 
 
-def timeline(one: Json, room: str) -> str:
+def timeline(one: Json, context_tokens: str) -> str:
     tokens, requests = text.count(one.get("tokens", 0)), text.counted(one.get("requests", 0), "request")
     where = f"entry {one.get('slot')}, used {_age(one.get('used_ms', 0))}"
-    return f"{text.scalar(one.get('state'))}, {tokens} of {room} tokens, {requests}, {where}"
+    return f"{text.scalar(one.get('state'))}, {tokens} of {context_tokens} tokens, {requests}, {where}"
 
 
 def last_start(last: Json) -> str:

@@ -17,9 +17,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from ..core import limits
+from ..core.context_limits import ContextLimits
 from ..core.errors import ApiError, code_of_status
 from ..core.generation_request import Constraint
-from ..core.room import Room
 from ..process.logs import fields
 from . import wire
 from .answer_parser import AnswerParser
@@ -79,7 +79,9 @@ class Engine:
         self.fim = fim_of(pointer)
         self.chat_template = text_of(lib.llm_chat_template(pointer))
         """Jinja source; "": there is none."""
-        self.room = Room(self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train, self.info.kv_bytes_short)
+        self.context_limits = ContextLimits(
+            self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train, self.info.kv_bytes_short
+        )
         self.pieces = Pieces(pointer)
         self.json = body_scan(self.info.n_ctx)
         self.events_drained = 0

@@ -274,7 +274,7 @@ class Generation:
         return ApiError(code_of_status(STATUS_WORDS[finished.status]))
 
     def _length_error(self) -> ApiError:
-        return self._engine.room.error(self.work.prompt.n_tokens, self.work.prompt_param)
+        return self._engine.context_limits.error(self.work.prompt.n_tokens, self.work.prompt_param)
 
     def _capacity_error(self) -> ApiError:
         """Names the holders of this owner; others are only counted."""

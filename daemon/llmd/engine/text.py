@@ -98,15 +98,15 @@ def _render_error(status: int, reason: str) -> ApiError:
 
 
 def tokenize(engine: Any, data: bytes, add_special: bool, parse_special: bool) -> bytes:
-    room = len(data) // 2 + 16
+    capacity = len(data) // 2 + 16
     while True:
-        out = ffi.new("int32_t[]", room)
-        n = lib.llm_tokenize(engine, data, len(data), add_special, parse_special, out, room)
+        out = ffi.new("int32_t[]", capacity)
+        n = lib.llm_tokenize(engine, data, len(data), add_special, parse_special, out, capacity)
         if n >= 0:
             return bytes(ffi.buffer(out, 4 * n))
         if n == _INT64_MIN:
             raise ApiError("no_memory")
-        room = -n
+        capacity = -n
 
 
 def detokenize(engine: Any, tokens: bytes) -> str:
@@ -117,15 +117,15 @@ def detokenize(engine: Any, tokens: bytes) -> str:
 def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
     n_tokens = len(tokens) // 4
     raw = ffi.from_buffer("int32_t[]", tokens)
-    room = 8 * n_tokens + 64
+    capacity = 8 * n_tokens + 64
     while True:
-        out = ffi.new("char[]", room)
-        n = lib.llm_detokenize(engine, raw, n_tokens, special, out, room)
+        out = ffi.new("char[]", capacity)
+        n = lib.llm_detokenize(engine, raw, n_tokens, special, out, capacity)
         if n >= 0:
             return bytes(ffi.buffer(out, n))
         if n == _INT64_MIN:
             raise ApiError("invalid_token", None, "tokens")
-        room = -n
+        capacity = -n
 
 
 def make_constraint(engine: Any, constraint: Constraint) -> bytes:

@@ -89,7 +89,7 @@ class TextThreads:
         if self._is_closed:
             raise ApiError("shutting_down")
         if not is_bounded:
-            self._check_room(owner, n_bytes)
+            self._check_share(owner, n_bytes)
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         self._held[owner] = own_jobs + 1, own_bytes + n_bytes
         job = _Job(owner, n_bytes, call, self._loop.create_future())
@@ -121,7 +121,7 @@ class TextThreads:
 
     # --- what one may hold -------------------------------------------------------------------------------------------
 
-    def _check_room(self, owner: int, n_bytes: int) -> None:
+    def _check_share(self, owner: int, n_bytes: int) -> None:
         """Raises ApiError if too much waits. A lone job is taken whatever its size: the body has its own limit."""
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())

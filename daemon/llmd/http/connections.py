@@ -43,7 +43,7 @@ class Pool:
         self.idle: dict[Connection, None] = {}
         """The one that has been idle longest comes first."""
 
-    def make_room(self, now: float) -> bool:
+    def ensure_capacity(self, now: float) -> bool:
         if self.n_open < self.n_max:
             return True
         oldest = next(iter(self.idle), None)
@@ -64,10 +64,10 @@ class Connections(web.Server):
         self._users = PeerUsers() if self._state.keys.is_open else None
         self._settings = settings
         n_connections = limits.CONNECTIONS_MAX + limits.CONNECTIONS_LOCAL_MAX
-        room = descriptors_for(n_connections)
-        n_local = max(1, room * limits.CONNECTIONS_LOCAL_MAX // n_connections)
+        n_connections_max = descriptors_for(n_connections)
+        n_local = max(1, n_connections_max * limits.CONNECTIONS_LOCAL_MAX // n_connections)
         self._local = Pool(n_local)
-        self._remote = Pool(max(1, room - n_local))
+        self._remote = Pool(max(1, n_connections_max - n_local))
         self._peers: Counter[str] = Counter()
         self._open: dict[Connection, tuple[Pool, str]] = {}
         self._refused: set[Farewell] = set()
@@ -128,7 +128,7 @@ class Connections(web.Server):
         if len(self._open) + len(self._refused) == 0:
             self._start_clocks()
         has_share = peer in ("", _LOOPBACK) or self._peers[peer] < limits.CONNECTIONS_PER_PEER_MAX
-        if not has_share or not pool.make_room(self._loop.time()):
+        if not has_share or not pool.ensure_capacity(self._loop.time()):
             self._n_refused += 1
             return Farewell(self._refused)
         connection = Connection(self, loop=self._loop, **self._settings)

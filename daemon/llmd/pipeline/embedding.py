@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import msgspec
 
 from ..core import limits
+from ..core.context_limits import token_bytes, utf8_bytes
 from ..core.errors import ApiError
-from ..core.room import token_bytes, utf8_bytes
 from ..engine.engine import Engine
 from .served import Sender, Served
 

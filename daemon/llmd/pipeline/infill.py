@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 
+from ..core.context_limits import utf8_bytes
 from ..core.errors import ApiError
 from ..core.generation_request import NearbyText, RawPrompt
-from ..core.room import utf8_bytes
 from ..engine.engine import Engine
 from ..engine.opening import FimTokens
 from ..engine.text import Prompt
@@ -32,14 +32,14 @@ async def infilled(served: Served, raw: RawPrompt, sender: Sender) -> Prompt:
     if not isinstance(given, str):
         raise ApiError("unsupported_parameter", f"{param}: a prompt of token ids cannot be filled in.", param)
     n_bytes = sum(map(utf8_bytes, (given, raw.suffix, raw.begun)))
-    engine.room.check_bytes(n_bytes, raw.param)
-    nearby = _fitting(raw.nearby, engine.room.n_bytes - n_bytes)
+    engine.context_limits.check_bytes(n_bytes, raw.param)
+    nearby = _fitting(raw.nearby, engine.context_limits.n_bytes - n_bytes)
     tokens = await engine.in_thread(
         sender.owner,
         n_bytes + sum(utf8_bytes(one.text) for one in nearby),
         lambda: _tokens(engine, fim, raw, given, nearby),
     )
-    engine.room.check_tokens(len(tokens) // 4, raw.param)
+    engine.context_limits.check_tokens(len(tokens) // 4, raw.param)
     return Prompt(tokens)
 
 
@@ -62,8 +62,8 @@ def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, given: str, nearby: 
     ))  # fmt: skip
     front = engine.tokens("", around=raw.add_special)
     if nearby:
-        room = (engine.info.n_ctx - len(text) // 4 - len(front) // 4) // _NEARBY_SHARE
-        front += _context(engine, fim, nearby, 4 * room)
+        n_tokens_max = (engine.info.n_ctx - len(text) // 4 - len(front) // 4) // _NEARBY_SHARE
+        front += _context(engine, fim, nearby, 4 * n_tokens_max)
     return front + text
 
 

@@ -13,9 +13,9 @@ import msgspec
 
 from ..answers.memory import Past, PromptFacts, digests_of, variables_digest
 from ..core import limits
+from ..core.context_limits import token_bytes, utf8_bytes
 from ..core.errors import ApiError
 from ..core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage, RawPrompt
-from ..core.room import token_bytes, utf8_bytes
 from ..core.session_key import SessionKey
 from ..engine.text import Prompt
 from ..turns.divergence import n_common
@@ -115,9 +115,9 @@ def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
 def _digests(served: Served, chat: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
     """Returns the digests of the conversation. Raises ApiError if its text cannot fit; `n_bytes`: those of the request,
     0: it need not fit."""
-    room = served.engine.room
-    if n_bytes > room.n_bytes:  # or they cannot be too long
-        room.check_bytes(text_bytes_of(messages), chat.param)
+    context_limits = served.engine.context_limits
+    if n_bytes > context_limits.n_bytes:  # or they cannot be too long
+        context_limits.check_bytes(text_bytes_of(messages), chat.param)
     return digests_of(messages, chat.tools)
 
 
@@ -268,12 +268,12 @@ async def _raw(served: Served, raw: RawPrompt, constraint: Constraint | None, se
 async def _tokenized(served: Served, raw: RawPrompt, sender: Sender) -> Prompt:
     engine, given = served.engine, raw.given
     if isinstance(given, str):
-        engine.room.check_bytes(utf8_bytes(given), raw.param)
+        engine.context_limits.check_bytes(utf8_bytes(given), raw.param)
         tokens = await engine.tokenize(
             sender.owner, given, add_special=raw.add_special, parse_special=raw.parse_special
         )
     else:
-        engine.room.check_tokens(len(given), raw.param)
+        engine.context_limits.check_tokens(len(given), raw.param)
         tokens = token_bytes(given, engine.info.n_vocab, raw.param)
     if not tokens:
         raise ApiError("invalid_value", f"{raw.param}: it must have at least one token.", raw.param)

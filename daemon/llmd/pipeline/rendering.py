@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from ..answers.memory import Past
+from ..core.context_limits import utf8_bytes
 from ..core.generation_request import ChatPrompt, Constraint, PlainMessage, PlainToolCall
-from ..core.room import utf8_bytes
 
 
 @dataclass(frozen=True, slots=True)

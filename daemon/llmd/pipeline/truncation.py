@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ..core.context_limits import utf8_bytes
 from ..core.errors import ApiError
 from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
-from ..core.room import utf8_bytes
 from .prompt import Prepared, prepared
 from .served import Sender, Served
 
@@ -73,11 +73,11 @@ def _with(request: GenerationRequest, prompt: ChatPrompt, index: int) -> Generat
 
 async def _fits(served: Served, request: GenerationRequest, sender: Sender) -> bool:
     n_ctx = served.engine.info.n_ctx
-    room = n_ctx // _STEPS
+    n_answer_tokens = n_ctx // _STEPS
     try:
         found = await prepared(served, request, sender, is_look=True)
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise
         return False
-    return found.prompt.n_tokens + min(request.max_tokens or room, room) <= n_ctx
+    return found.prompt.n_tokens + min(request.max_tokens or n_answer_tokens, n_answer_tokens) <= n_ctx

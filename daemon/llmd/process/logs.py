@@ -57,8 +57,8 @@ class Sink(logging.Handler):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
-        self._room = select.poll()
-        self._room.register(descriptor, select.POLLOUT)
+        self._writable = select.poll()
+        self._writable.register(descriptor, select.POLLOUT)
         self._lost = 0
         self._is_torn = False
 
@@ -76,7 +76,7 @@ class Sink(logging.Handler):
         data = ("\n" if self._is_torn else "").encode() + line.encode("utf-8", "backslashreplace") + b"\n"
         left = memoryview(data)
         try:
-            while left and self._room.poll(0 if self._lost else limits.LOG_PATIENCE_MS):
+            while left and self._writable.poll(0 if self._lost else limits.LOG_PATIENCE_MS):
                 left = left[os.write(self._descriptor, left[: select.PIPE_BUF]) :]
         except OSError:
             pass  # EPIPE, ENOSPC, EIO, EAGAIN: the next line tries again

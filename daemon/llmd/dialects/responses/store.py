@@ -16,8 +16,8 @@ import msgspec
 from aiohttp import web
 
 from ...core import limits
+from ...core.context_limits import utf8_bytes
 from ...core.generation_request import PlainMessage
-from ...core.room import utf8_bytes
 from ...core.shares import share_of
 from .items import items_of, messages_of
 

@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 
 from ...core import limits
+from ...core.context_limits import token_bytes, utf8_bytes
 from ...core.errors import ApiError
-from ...core.room import token_bytes, utf8_bytes
 from ...engine.engine import Engine
 from .. import body
 from ..body import in_time, respond

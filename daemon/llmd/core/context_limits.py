@@ -9,7 +9,7 @@ from .errors import ApiError, ContextLengthError, advice_on_length, context_leng
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ContextLimits:
     """The most tokens that a prompt may have, and the longest text of one token."""
 
     n_ctx: int
