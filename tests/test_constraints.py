@@ -14,14 +14,14 @@ from llmd.core.generation_request import Constraint
 from llmd.core.parts import End, TextPart
 from llmd.core.sampling import sampler_order
 from llmd.engine.native import lib
-from llmd.pipeline.served import Served
-from tests.test_pipeline import all_parts, answering, served
+from llmd.pipeline.services import Services
+from tests.test_pipeline import all_parts, answering, services
 
-__all__ = ["served"]  # the fixture
+__all__ = ["services"]  # the fixture
 
 
-async def text_of(served: Served, **fields: Any) -> str:
-    one = await answering(served, ignore_end=False, **fields)
+async def text_of(services: Services, **fields: Any) -> str:
+    one = await answering(services, ignore_end=False, **fields)
     parts = await all_parts(one)
     one.release()
     assert isinstance(parts[-1], End), parts
@@ -39,8 +39,8 @@ async def text_of(served: Served, **fields: Any) -> str:
     ],
     ids=lambda value: value.kind if isinstance(value, Constraint) else "",
 )
-async def test_an_answer_has_its_form(served: Served, constraint: Constraint, form: str) -> None:
-    assert re.fullmatch(form, await text_of(served, constraint=constraint), re.DOTALL)
+async def test_an_answer_has_its_form(services: Services, constraint: Constraint, form: str) -> None:
+    assert re.fullmatch(form, await text_of(services, constraint=constraint), re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -54,30 +54,30 @@ async def test_an_answer_has_its_form(served: Served, constraint: Constraint, fo
         (Constraint("grammar", "#" * (limits.CONSTRAINT_BYTES_MAX // 2 + 1)), "at most 262144"),
     ],
 )
-async def test_what_cannot_be_kept_to_is_refused(served: Served, constraint: Constraint, says: str) -> None:
+async def test_what_cannot_be_kept_to_is_refused(services: Services, constraint: Constraint, says: str) -> None:
     with pytest.raises(ApiError, match=says) as refusal:
-        await answering(served, constraint=constraint)
+        await answering(services, constraint=constraint)
     assert (refusal.value.code, refusal.value.param) == ("invalid_value", constraint.param)
 
 
-async def test_a_form_that_leads_nowhere_is_a_failure_of_its_own(served: Served) -> None:
-    one = await answering(served, constraint=Constraint("grammar", 'root ::= "a" <[258]> "b"'), is_stream=False)
+async def test_a_form_that_leads_nowhere_is_a_failure_of_its_own(services: Services) -> None:
+    one = await answering(services, constraint=Constraint("grammar", 'root ::= "a" <[258]> "b"'), is_stream=False)
     with pytest.raises(ApiError, match="constraint_failed"):
         await one.whole()
     one.release()
 
 
-async def test_least_length_and_stop_tokens(served: Served) -> None:
-    free = await text_of(served, max_tokens=30, stop=[" "])
+async def test_least_length_and_stop_tokens(services: Services) -> None:
+    free = await text_of(services, max_tokens=30, stop=[" "])
     assert " " not in free
-    longer = await text_of(served, max_tokens=30, stop=[" "], min_tokens=20)
+    longer = await text_of(services, max_tokens=30, stop=[" "], min_tokens=20)
     assert longer.startswith(free) and longer.count(" ") > 0
     digits = Constraint("grammar", 'root ::= "12345"')
-    assert await text_of(served, constraint=digits, stop_tokens=[ord("4")]) == "123"
+    assert await text_of(services, constraint=digits, stop_tokens=[ord("4")]) == "123"
     with pytest.raises(ApiError, match="stop_token_ids"):
-        await answering(served, stop_tokens=[512])
+        await answering(services, stop_tokens=[512])
     with pytest.raises(ApiError, match="at most 128"):
-        await answering(served, stop_tokens=[1] * 129)
+        await answering(services, stop_tokens=[1] * 129)
 
 
 def test_limits_are_those_of_the_engine() -> None:

@@ -9,7 +9,7 @@ import pytest
 from llmd.core.errors import ApiError
 from llmd.core.generation_request import NearbyText, RawPrompt
 from llmd.pipeline.infill import infilled
-from llmd.pipeline.served import Sender
+from llmd.pipeline.services import Sender
 from tests.conftest import Serve
 from tests.serving import Daemon
 
@@ -24,7 +24,7 @@ async def filling(serve: Serve) -> Daemon:
 
 
 async def text_of(daemon: Daemon, asked: RawPrompt) -> str:
-    prompt = await infilled(daemon.state.served, asked, SENDER)
+    prompt = await infilled(daemon.state.services, asked, SENDER)
     return await daemon.state.engine.detokenize(SENDER.owner, prompt.tokens)
 
 
@@ -39,12 +39,12 @@ async def test_tokens_around_a_text(filling: Daemon, monkeypatch: pytest.MonkeyP
     """The simulated model has none to add."""
     engine, plain = filling.state.engine, filling.state.engine.tokens
     monkeypatch.setattr(engine, "tokens", lambda text, *, around=False: (b"\7\0\0\0" if around else b"") + plain(text))
-    prompt = await infilled(filling.state.served, RawPrompt("a", suffix="b", add_special=is_wanted), SENDER)
+    prompt = await infilled(filling.state.services, RawPrompt("a", suffix="b", add_special=is_wanted), SENDER)
     assert prompt.tokens.startswith(b"\7\0\0\0") is is_wanted
 
 
 async def test_control_words_in_the_texts_are_plain(filling: Daemon) -> None:
-    prompt = await infilled(filling.state.served, RawPrompt(MIDDLE, suffix=PREFIX), SENDER)
+    prompt = await infilled(filling.state.services, RawPrompt(MIDDLE, suffix=PREFIX), SENDER)
     tokens = array("i", prompt.tokens)
     assert [token for token in tokens if 256 <= token < 259] == [256, 257, 258]
     assert (tokens[0], tokens[-1]) == (256, 258)
@@ -55,13 +55,13 @@ async def test_of_texts_nearby_the_last_stay(filling: Daemon) -> None:
     found = await text_of(filling, RawPrompt("a", suffix="b", nearby=nearby))
     assert found.endswith(f"{PREFIX}a{SUFFIX}b{MIDDLE}")
     assert "4 4" in found and "0 0" not in found
-    prompt = await infilled(filling.state.served, RawPrompt("a", suffix="b", nearby=nearby), SENDER)
+    prompt = await infilled(filling.state.services, RawPrompt("a", suffix="b", nearby=nearby), SENDER)
     assert prompt.n_tokens < 256 // 2 + 8
 
 
 async def test_a_model_without_the_tokens_refuses(daemon: Daemon) -> None:
     with pytest.raises(ApiError) as caught:
-        await infilled(daemon.state.served, RawPrompt("a", suffix="b", suffix_param="input_suffix"), SENDER)
+        await infilled(daemon.state.services, RawPrompt("a", suffix="b", suffix_param="input_suffix"), SENDER)
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "input_suffix")
 
 
@@ -75,7 +75,7 @@ async def test_a_model_without_the_tokens_refuses(daemon: Daemon) -> None:
 )
 async def test_refusals(filling: Daemon, asked: RawPrompt, code: str, param: str) -> None:
     with pytest.raises(ApiError) as caught:
-        await infilled(filling.state.served, asked, SENDER)
+        await infilled(filling.state.services, asked, SENDER)
     assert (caught.value.code, caught.value.param) == (code, param)
 
 

@@ -125,7 +125,7 @@ async def test_a_mark_is_a_boundary_of_the_prompt(serve: Serve) -> None:
 
     async def boundaries(*marks: int) -> list[int]:
         asked = ChatPrompt([PlainMessage("user", text, marks=marks)])
-        found = await rendered(daemon.state.served, asked, SCRATCH, "", SENDER)
+        found = await rendered(daemon.state.services, asked, SCRATCH, "", SENDER)
         return memoryview(found.prompt.boundaries).cast("i").tolist()
 
     plain, marked = await boundaries(), await boundaries(len(DOCUMENT))

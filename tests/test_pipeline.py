@@ -23,7 +23,7 @@ from llmd.engine.generation import CancelReason, Generation
 from llmd.engine.opening import EngineOptions
 from llmd.pipeline import remembered
 from llmd.pipeline.answering import Answering, Observer, make_ready
-from llmd.pipeline.served import Sender, Served
+from llmd.pipeline.services import Sender, Services
 from llmd.pipeline.work import seed_of
 from llmd.turns.log import TurnLog
 from tests.fake_parser import FakeParser
@@ -34,17 +34,17 @@ RANDOM = (1 << 64) - 1
 
 
 @asynccontextmanager
-async def serving(model: str) -> AsyncIterator[Served]:
+async def serving(model: str) -> AsyncIterator[Services]:
     engine = await Engine.open(EngineOptions(model=model, n_ctx=100_000))
     turns = TurnLog(engine.page)
-    yield Served(engine=engine, answers=AnswerMemory(), turns=turns, history="resident", scratch_reuse=True)
+    yield Services(engine=engine, answers=AnswerMemory(), turns=turns, history="resident", scratch_reuse=True)
     await engine.close()
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with serving("sim:dense,ctx=100000") as served:
-        yield served
+async def services() -> AsyncIterator[Services]:
+    async with serving("sim:dense,ctx=100000") as services:
+        yield services
 
 
 def asked(**fields: Any) -> GenerationRequest:
@@ -73,9 +73,9 @@ class Counted:
         self.n_texts += 1
 
 
-async def answering(served: Served, counted: Counted | None = None, **fields: Any) -> Answering:
-    ready = await make_ready(served, asked(**fields), SENDER)
-    return Answering(served, ready, (counted or Counted()).observer)
+async def answering(services: Services, counted: Counted | None = None, **fields: Any) -> Answering:
+    ready = await make_ready(services, asked(**fields), SENDER)
+    return Answering(services, ready, (counted or Counted()).observer)
 
 
 async def all_parts(one: Answering) -> list[Part]:
@@ -91,9 +91,9 @@ def text_of(parts: list[Part], index: int) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextPart) and part.index == index)
 
 
-async def test_one_answer(served: Served) -> None:
+async def test_one_answer(services: Services) -> None:
     counted = Counted()
-    parts = await all_parts(await answering(served, counted))
+    parts = await all_parts(await answering(services, counted))
     assert text_of(parts, 0) and counted.n_texts > 0
     end = parts[-1]
     assert isinstance(end, End) and [type(part) for part in parts].count(End) == 1
@@ -102,21 +102,21 @@ async def test_one_answer(served: Served) -> None:
     assert [one.outcome_word for one in counted.ended] == ["length"]
 
 
-async def test_a_conversation(served: Served) -> None:
+async def test_a_conversation(services: Services) -> None:
     said = ChatPrompt([PlainMessage("system", "be brief"), PlainMessage("user", "hello")])
-    parts = await all_parts(await answering(served, prompt=said))
+    parts = await all_parts(await answering(services, prompt=said))
     assert text_of(parts, 0)
 
 
-async def test_several_answers(served: Served) -> None:
+async def test_several_answers(services: Services) -> None:
     """Each has its own text and its own end; the first is the one that is given alone."""
     counted = Counted()
-    parts = await all_parts(await answering(served, counted, n_answers=3))
+    parts = await all_parts(await answering(services, counted, n_answers=3))
     ends = [part for part in parts if isinstance(part, End)]
     assert sorted(end.index for end in ends) == [0, 1, 2] and len(counted.ended) == 3
     texts = [text_of(parts, index) for index in range(3)]
     assert len(set(texts)) == 3 and all(texts)
-    assert text_of(await all_parts(await answering(served)), 0) == texts[0]
+    assert text_of(await all_parts(await answering(services)), 0) == texts[0]
     prefilled = sorted(end.session.prefilled_prompt_tokens for end in ends)
     assert prefilled[1] <= 1 and prefilled[2] == ends[0].usage.n_prompt, "one of them reads the prompt for all"
     for end in ends:
@@ -124,16 +124,16 @@ async def test_several_answers(served: Served) -> None:
         assert all(part.index != end.index for part in behind), "something came after its end"
 
 
-async def test_several_whole_answers(served: Served) -> None:
-    one = await answering(served, n_answers=2, is_stream=False)
+async def test_several_whole_answers(services: Services) -> None:
+    one = await answering(services, n_answers=2, is_stream=False)
     await one.admission()
     parts = await one.whole()
     assert [(type(part), part.index) for part in parts] == [(TextPart, 0), (End, 0), (TextPart, 1), (End, 1)]
 
 
-async def test_a_whole_fails_with_its_first_answer_that_fails(served: Served) -> None:
+async def test_a_whole_fails_with_its_first_answer_that_fails(services: Services) -> None:
     """Nobody would get the others."""
-    one = await answering(served, n_answers=2, max_tokens=90_000, is_stream=False)
+    one = await answering(services, n_answers=2, max_tokens=90_000, is_stream=False)
     await one.admission()
     one.generations[1].cancel(CancelReason.DEADLINE)
     with pytest.raises(ApiError, match="deadline_exceeded"):
@@ -142,49 +142,49 @@ async def test_a_whole_fails_with_its_first_answer_that_fails(served: Served) ->
     one.release()
 
 
-def until_ended(served: Served, n: int) -> None:
+def until_ended(services: Services, n: int) -> None:
     """Keeps the event loop from hearing of the first before the last has ended."""
-    while served.engine.page.counters()["finished_length_total"] < n:
+    while services.engine.page.counters()["finished_length_total"] < n:
         time.sleep(0.001)
 
 
 async def test_each_of_several_answers_is_kept_with_its_own_tokens() -> None:
     """Without a session only the prompt tells where they are, and it is the same."""
-    async with serving("sim:dense,ctx=100000,step_us=5000") as served:  # they run at the same time, each in its place
+    async with serving("sim:dense,ctx=100000,step_us=5000") as services:  # they run at the same time, each in its place
         said, n_tokens = [PlainMessage("user", "hello")], 20
-        one = await answering(served, prompt=ChatPrompt(said), n_answers=2, max_tokens=n_tokens)
-        until_ended(served, 2)
+        one = await answering(services, prompt=ChatPrompt(said), n_answers=2, max_tokens=n_tokens)
+        until_ended(services, 2)
         parts = await all_parts(one)
         for index in (0, 1):
             answer = remembered.message_of(text_of(parts, index))
-            kept = served.answers.past(0, SCRATCH.id, [digests_of([*said, answer])[-1]])
+            kept = services.answers.past(0, SCRATCH.id, [digests_of([*said, answer])[-1]])
             assert kept is not None and len(kept.tokens) // 4 >= n_tokens - 1, "the last one is not resident"
 
 
 async def test_an_answer_that_cannot_be_queued_takes_the_others_with_it(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted, generate = Counted(), served.engine.generate
+    counted, generate = Counted(), services.engine.generate
 
     def full_after_two(*args: Any, **kwargs: Any) -> int:
-        if served.engine.n_live == 2:
+        if services.engine.n_live == 2:
             raise ApiError("overloaded")
         return generate(*args, **kwargs)
 
-    monkeypatch.setattr(served.engine, "generate", full_after_two)
+    monkeypatch.setattr(services.engine, "generate", full_after_two)
     with pytest.raises(ApiError, match="overloaded"):
-        await answering(served, counted, n_answers=3, max_tokens=90_000)
-    await served.engine.idle()
+        await answering(services, counted, n_answers=3, max_tokens=90_000)
+    await services.engine.idle()
     assert [one.outcome_word for one in counted.ended] == ["client_gone", "client_gone"]
 
 
-async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(served: Served) -> None:
-    one = await answering(served, max_tokens=90_000)
+async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(services: Services) -> None:
+    one = await answering(services, max_tokens=90_000)
     await one.admission()
     one.cancel(CancelReason.DEADLINE)
     failed = (await all_parts(one))[-1]
     assert isinstance(failed, Failed) and failed.error.code == "deadline_exceeded" and one.error is failed.error
-    one = await answering(served, max_tokens=90_000, is_stream=False)
+    one = await answering(services, max_tokens=90_000, is_stream=False)
     await one.admission()
     one.cancel(CancelReason.DEADLINE)
     with pytest.raises(ApiError, match="deadline_exceeded"):
@@ -192,17 +192,19 @@ async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(served: S
     one.release()
 
 
-async def test_an_answer_that_is_parsed_waits_for_who_takes_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_is_parsed_waits_for_who_takes_it(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What nobody takes is not parsed, and the engine stops to make more of it."""
-    paused, pause = asyncio.Queue[bool](), served.engine.pause
+    paused, pause = asyncio.Queue[bool](), services.engine.pause
 
     def noted(request: int, is_paused: bool) -> None:
         paused.put_nowait(is_paused)
         pause(request, is_paused)
 
-    monkeypatch.setattr(served.engine, "pause", noted)
-    ready = await make_ready(served, asked(max_tokens=90_000), SENDER)
-    one = Answering(served, dataclasses.replace(ready, parsers=[FakeParser()]), Counted().observer)
+    monkeypatch.setattr(services.engine, "pause", noted)
+    ready = await make_ready(services, asked(max_tokens=90_000), SENDER)
+    one = Answering(services, dataclasses.replace(ready, parsers=[FakeParser()]), Counted().observer)
     async with asyncio.timeout(SETTLE_S):
         assert await paused.get() is True
     n_chars = len(text_of(await one.parts(), 0))
@@ -212,16 +214,16 @@ async def test_an_answer_that_is_parsed_waits_for_who_takes_it(served: Served, m
     assert isinstance(parts[-1], End) and parts[-1].usage.n_generated == 90_000
 
 
-async def test_the_stop_string_that_ended_it_is_told(served: Served) -> None:
-    said = text_of(await all_parts(await answering(served)), 0)
+async def test_the_stop_string_that_ended_it_is_told(services: Services) -> None:
+    said = text_of(await all_parts(await answering(services)), 0)
     for stops, wanted in (([said[5:9]], said[5:9]), (["never, ever", said[:2]], said[:2]), (["never, ever"], None)):
-        end = (await all_parts(await answering(served, stop=stops)))[-1]
+        end = (await all_parts(await answering(services, stop=stops)))[-1]
         assert isinstance(end, End) and (end.stop, end.reason) == (wanted, "stop" if wanted else "length")
 
 
-async def test_the_beginning_is_told_to_who_asks(served: Served) -> None:
+async def test_the_beginning_is_told_to_who_asks(services: Services) -> None:
     for n_answers in (1, 2):
-        parts = await all_parts(await answering(served, returns_progress=True, n_answers=n_answers))
+        parts = await all_parts(await answering(services, returns_progress=True, n_answers=n_answers))
         for index in range(n_answers):
             own = [part for part in parts if part.index == index]
             first, end = own[0], own[-1]
@@ -230,8 +232,8 @@ async def test_the_beginning_is_told_to_who_asks(served: Served) -> None:
             assert first.n_processed == first.n_cached
 
 
-async def test_a_nudge_brings_nothing(served: Served) -> None:
-    one = await answering(served)
+async def test_a_nudge_brings_nothing(services: Services) -> None:
+    one = await answering(services)
     waiting = one.parts()
     waiting.send(None)  # by hand, so that the event loop can bring nothing in between
     one.nudge()

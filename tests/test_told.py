@@ -17,7 +17,7 @@ from llmd.engine.native import lib
 from tests.calling import READ, REPLIES, calling
 from tests.conftest import Serve
 from tests.serving import Daemon, Events, Json, chat
-from tests.test_pipeline import all_parts, answering, asked, served, text_of  # noqa: F401
+from tests.test_pipeline import all_parts, answering, asked, services, text_of  # noqa: F401
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 SAMPLED: Json = {"temperature": 1.0, "seed": 3}
@@ -157,8 +157,8 @@ def test_as_many_likely_ones_as_libllm_tells() -> None:
 # --- in parts --------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_told_stands_behind_its_text(served: Any) -> None:  # noqa: F811
-    parts = await all_parts(await answering(served, n_logprobs=2, returns_tokens=True, returns_counts=True))
+async def test_what_is_told_stands_behind_its_text(services: Any) -> None:  # noqa: F811
+    parts = await all_parts(await answering(services, n_logprobs=2, returns_tokens=True, returns_counts=True))
     text = text_of(parts, 0)
     chosen = [one for part in parts if isinstance(part, LogProbabilities) for one in part.chosen]
     ids = [one for part in parts if isinstance(part, TokenIds) for one in part.tokens]
@@ -176,38 +176,38 @@ async def test_what_is_told_stands_behind_its_text(served: Any) -> None:  # noqa
     assert isinstance(parts[-1], End)
 
 
-async def test_who_asks_for_nothing_pays_nothing(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+async def test_who_asks_for_nothing_pays_nothing(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """Neither in the engine nor on the loop."""
     commands: list[Any] = []
-    push = served.engine._push
+    push = services.engine._push
 
     def noted(command: Any) -> int:
         commands.append(command)
         return int(push(command))
 
-    monkeypatch.setattr(served.engine, "_push", noted)
-    one = await answering(served)
+    monkeypatch.setattr(services.engine, "_push", noted)
+    one = await answering(services)
     assert type(one.generations[0]) is generation_module.Generation and one._told == []
     assert {type(part) for part in await all_parts(one)} == {TextPart, End}
     assert commands[0].n_logprobs == -1 and commands[0].flags == 1
-    other = await answering(served, n_logprobs=0)
+    other = await answering(services, n_logprobs=0)
     assert type(other.generations[0]) is TellingGeneration
     await all_parts(other)
 
 
-async def test_log_probabilities_pause_a_stream_sooner(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+async def test_log_probabilities_pause_a_stream_sooner(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """They weigh as much as the text that a client does not take."""
     monkeypatch.setattr(limits, "PENDING_TEXT_CHARS_MAX", 20_000)
     paused: list[bool] = []
-    pause = served.engine.pause
+    pause = services.engine.pause
 
     def noted(request: int, on: bool) -> None:
         paused.append(on)
         pause(request, on)
 
-    monkeypatch.setattr(served.engine, "pause", noted)
-    one = await answering(served, n_logprobs=20, max_tokens=2000, prompt=RawPrompt([300, 301]))
-    plain = await answering(served, max_tokens=2000, prompt=RawPrompt([300, 301]))
+    monkeypatch.setattr(services.engine, "pause", noted)
+    one = await answering(services, n_logprobs=20, max_tokens=2000, prompt=RawPrompt([300, 301]))
+    plain = await answering(services, max_tokens=2000, prompt=RawPrompt([300, 301]))
     while plain.generations[0].finished is None:
         await plain._bell.wait()
     assert True in paused

@@ -37,7 +37,7 @@ from llmd.pipeline import answering
 from llmd.pipeline.answering import Answering, Observer, make_ready
 from llmd.pipeline.parsing import Parsing
 from llmd.pipeline.prompt import rendered
-from llmd.pipeline.served import Sender, Served
+from llmd.pipeline.services import Sender, Services
 from llmd.turns.log import TurnLog
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -125,7 +125,7 @@ def script(n_calls: int) -> list[PlainMessage]:
 class Loop:
     """An agent and its server."""
 
-    served: Served
+    services: Services
     echo: Echo
     messages: list[PlainMessage] = field(default_factory=list)
     n_turns: int = 0
@@ -153,8 +153,8 @@ class Loop:
             max_tokens=300,
             is_cold=key is SCRATCH,
         )
-        ready = await make_ready(self.served, asked, SENDER)
-        one = Answering(self.served, ready, lambda: Observer(lambda: None, lambda _: None))
+        ready = await make_ready(self.services, asked, SENDER)
+        one = Answering(self.services, ready, lambda: Observer(lambda: None, lambda _: None))
         await one.admission()
         parts = await one.whole()
         one.release()
@@ -167,7 +167,7 @@ class Loop:
         """The new messages as the template writes them, and beside them what ends the answer before and opens the next:
         with 32 tokens of a turn for both."""
         assert report.history == "resident" and report.session_reset_reason == "exact_prefix", report
-        text = await self.served.engine.detokenize(0, self.tokens[-4 * report.prefilled_prompt_tokens :])
+        text = await self.services.engine.detokenize(0, self.tokens[-4 * report.prefilled_prompt_tokens :])
         assert all(text.count(message.content) == 1 for message in new), text
         whole, opened = await self.written(has_opening=False), await self.written(has_opening=True)
         opening = opened.removeprefix(whole)
@@ -181,7 +181,7 @@ class Loop:
         write into the last message."""
         messages, variables = [one for one in self.messages[:-1] if one.role != "system"], self.variables
         prompt = ChatPrompt(messages, variables, has_opening=has_opening, history="template")
-        return (await rendered(self.served, prompt, SCRATCH, "", SENDER, is_look=True)).prompt.text.decode()
+        return (await rendered(self.services, prompt, SCRATCH, "", SENDER, is_look=True)).prompt.text.decode()
 
     async def run(self, turns: list[PlainMessage]) -> list[SessionReport]:
         """All of them; each but the first consumes what is new."""
@@ -199,10 +199,10 @@ class Loop:
 @asynccontextmanager
 async def looping(model: str, template: str, monkeypatch: pytest.MonkeyPatch, echo: Echo) -> AsyncIterator[Loop]:
     engine = await Engine.open(EngineOptions(model=model, n_ctx=100_000, chat_template=template))
-    served = Served(
+    services = Services(
         engine=engine, answers=AnswerMemory(), turns=TurnLog(engine.page), history="resident", scratch_reuse=True
     )
-    loop = Loop(served, echo)
+    loop = Loop(services, echo)
 
     def message_of(_: object) -> PlainMessage:
         assert loop.saying is not None
@@ -233,7 +233,7 @@ async def test_a_turn_of_a_loop_consumes_what_is_new(family: str, model: str, mo
 async def test_a_template_that_rewrites_the_past_makes_it_cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or else the tests above prove nothing: it leaves out what was thought, and writes calls anew."""
     async with looping("sim:hybrid,ctx=100000", template_of("qwen3"), monkeypatch, ECHOES["pi, opencode"]) as loop:
-        loop.served = dataclasses.replace(loop.served, history="template")
+        loop.services = dataclasses.replace(loop.services, history="template")
         new = [PlainMessage("user", "Make the file smaller.")]
         first, then = script(1)[:2]
         await loop.turn(new, first)
@@ -282,6 +282,6 @@ async def test_a_new_session_consumes_its_question(
                 SessionKey(f"s{n}", "session_id"),
             )
         consumed = tokens[-4 * end.session.prefilled_prompt_tokens :]
-        text = await loop.served.engine.detokenize(0, consumed)
+        text = await loop.services.engine.detokenize(0, consumed)
         assert question in text and (end.session.reused_prompt_tokens > 0 or family in NO_TOOLS)
         assert len(text) <= len(question) + SLACK * TOKEN_CHARS, text

@@ -23,7 +23,7 @@ from ..engine.text import Prompt
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
 from ..pipeline.embedding import Embedded, EmbeddingJob, embedded
 from ..pipeline.prompt import rendered
-from ..pipeline.served import Sender
+from ..pipeline.services import Sender
 from .body import Answer, ends_in_time, in_time, read_as, respond
 from .context import FACTS, STATE, Facts, State
 from .metrics import Metrics
@@ -58,7 +58,7 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
         request[FACTS].key = generation_request.key
         try:
             async with in_time(request):
-                ready = await make_ready(state.served, generation_request, sender_of(request))
+                ready = await make_ready(state.services, generation_request, sender_of(request))
             return await _answered(request, ready, writing)
         except ContextLengthError as error:
             state.turns.refused(owner, generation_request.key.id, int(time.time() * 1000), error.n_tokens - 1)
@@ -89,7 +89,7 @@ async def looked_at(
     within `in_time`."""
     (key, parent), conversation = await read_as(request, kind, read)
     found = await rendered(
-        request.app[STATE].served, conversation, key, parent, sender_of(request), is_look=True, has_to_fit=has_to_fit,
+        request.app[STATE].services, conversation, key, parent, sender_of(request), is_look=True, has_to_fit=has_to_fit,
         is_shown=is_shown,
     )  # fmt: skip
     return found.prompt
@@ -100,7 +100,7 @@ async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:
     with state.admission.entered(owner):
         async with in_time(request):
             job, tell = await read()
-            found = await embedded(state.served, job, sender_of(request))
+            found = await embedded(state.services, job, sender_of(request))
             return await state.engine.in_thread(owner, found.n_bytes, lambda: respond(tell(found)))
 
 
@@ -113,7 +113,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
     state, facts = request.app[STATE], request[FACTS]
     if state.is_stopping:
         raise ApiError("shutting_down")
-    answering = facts.answering = Answering(state.served, ready, lambda: _observer(state.metrics, facts))
+    answering = facts.answering = Answering(state.services, ready, lambda: _observer(state.metrics, facts))
     try:
         with ends_in_time(request, answering.cancel):
             await answering.admission()

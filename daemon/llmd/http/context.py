@@ -21,7 +21,7 @@ from ..core.shares import Admission
 from ..engine.engine import Engine
 from ..engine.generation import Generation
 from ..pipeline.answering import Answering
-from ..pipeline.served import Served
+from ..pipeline.services import Services
 from ..process.config_table import Config
 from ..process.progress import Heartbeat, Loading
 from ..turns.log import TurnLog
@@ -114,8 +114,8 @@ class State:
         return self._there.heartbeat
 
     @property
-    def served(self) -> Served:
-        return Served(
+    def services(self) -> Services:
+        return Services(
             engine=self._there.engine,
             answers=self._there.answers,
             turns=self._there.turns,

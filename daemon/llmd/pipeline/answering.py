@@ -23,7 +23,7 @@ from ..turns.user_starts import UserMessages
 from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared
 from .remembered import keep_answer, message_of, resident_answer, turn_of
-from .served import Sender, Served
+from .services import Sender, Services
 from .told import Told, likeliest, tells
 from .truncation import prepared_cut
 from .work import answers_each, command_of, in_scratch, seed_of, without_session, work_of
@@ -46,32 +46,32 @@ class Ready:
     """One for each answer; none: answers are text."""
 
 
-async def make_ready(served: Served, request: GenerationRequest, sender: Sender) -> Ready:
+async def make_ready(services: Services, request: GenerationRequest, sender: Sender) -> Ready:
     """Does everything before the engine: checks, rendering, tokenizing. Raises ApiError. Readers refuse what the engine
     cannot do: they know the client's names."""
     prompts: list[tuple[Prepared, Work]] = []
     parsers: list[Parser] = []
     for given in (request.prompt, *request.more_prompts):
         one = msgspec.structs.replace(request, prompt=given)
-        command = command_of(served, one, sender.owner)
+        command = command_of(services, one, sender.owner)
         may_cut = isinstance(given, ChatPrompt) and given.may_be_cut
-        found = await (prepared_cut if may_cut else prepared)(served, one, sender)
+        found = await (prepared_cut if may_cut else prepared)(services, one, sender)
         if found.prompt.syntax:
-            parsers += await served.engine.parsers(sender.owner, found.prompt.syntax, answers_each(request))
+            parsers += await services.engine.parsers(sender.owner, found.prompt.syntax, answers_each(request))
         prompts.append((found, work_of(command, one, found.prompt)))
     return Ready(request, tuple(prompts), parsers)
 
 
 class Answering:
-    def __init__(self, served: Served, ready: Ready, observe: Callable[[], Observer]) -> None:
+    def __init__(self, services: Services, ready: Ready, observe: Callable[[], Observer]) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it."""
-        self._served = served
+        self._services = services
         self._observe = observe
         self._request = request = ready.request
-        self._bell = Bell(served.engine.loop)
+        self._bell = Bell(services.engine.loop)
         self.is_nudged = False
         """The stream has to send something; it resets this when it has."""
-        in_thread = partial(served.engine.parsed, ready.prompts[0][1].owner)
+        in_thread = partial(services.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
         """One for each answer; none: answers are text."""
         self._ends = [TokenEnds() for _ in ready.parsers]
@@ -112,42 +112,42 @@ class Answering:
         self.release()
         self.generations, self._told = [], []
         self._request = msgspec.structs.replace(self._request, key=SCRATCH, parent="")
-        self._prompts = tuple((found, without_session(self._served, work)) for found, work in self._prompts)
+        self._prompts = tuple((found, without_session(self._services, work)) for found, work in self._prompts)
         self._begin()
 
     def _begun(self, found: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
-        served, request, index = self._served, self._request, len(self.generations)
+        services, request, index = self._services, self._request, len(self.generations)
         came_ms = int(time.time() * 1000)
-        visit = served.turns.look(work.owner, work.key.id, work.prompt.tokens)
+        visit = services.turns.look(work.owner, work.key.id, work.prompt.tokens)
         is_kept = bool(found.digest) and not request.is_mute
-        kept = served.answers.visit(work.owner, request.key.id) if is_kept else None
+        kept = services.answers.visit(work.owner, request.key.id) if is_kept else None
         by_user = UserMessages(found.n_by_user, found.facts.user_starts)
 
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
-            served.turns.add(visit, turn_of(ended, came_ms, visit.sights))
-            answer = resident_answer(served, found, ended) if kept is not None else None
+            services.turns.add(visit, turn_of(ended, came_ms, visit.sights))
+            answer = resident_answer(services, found, ended) if kept is not None else None
             if kept is None or answer is None:
                 return
             if self._parsings:  # what was said is known when all of it was parsed
-                self._keeping[index] = lambda said: keep_answer(served, kept, found, said, answer)
+                self._keeping[index] = lambda said: keep_answer(services, kept, found, said, answer)
             else:
-                keep_answer(served, kept, found, message_of(ended.said() or ""), answer)
+                keep_answer(services, kept, found, message_of(ended.said() or ""), answer)
 
         generation = (TellingGeneration if tells(request) else Generation)(
-            served.engine,
+            services.engine,
             work,
             self._bell,
             is_stream=request.is_stream,
             is_remembered=kept is not None,
             after=after,
-            on_start=lambda _: served.turns.started(visit, by_user),
+            on_start=lambda _: services.turns.started(visit, by_user),
             on_text=observer.text,
             token_ends=self._ends[index] if self._ends else None,
             on_end=on_end,
         )
         if isinstance(generation, TellingGeneration):
-            self._told.append(Told(request, index, generation, served.engine.pieces, found.echo))
+            self._told.append(Told(request, index, generation, services.engine.pieces, found.echo))
         self.generations.append(generation)
         return generation
 

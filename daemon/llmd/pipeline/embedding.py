@@ -13,7 +13,7 @@ from ..core import limits
 from ..core.context_limits import token_bytes, utf8_bytes
 from ..core.errors import ApiError
 from ..engine.engine import Engine
-from .served import Sender, Served
+from .services import Sender, Services
 
 Text = str | list[int]
 """A text, or its tokens."""
@@ -44,9 +44,9 @@ class EmbeddingJob:
     """A text that is too long loses what does not fit."""
 
 
-async def embedded(served: Served, job: EmbeddingJob, sender: Sender) -> Embedded:
+async def embedded(services: Services, job: EmbeddingJob, sender: Sender) -> Embedded:
     """Raises ApiError."""
-    engine, texts = served.engine, job.texts
+    engine, texts = services.engine, job.texts
     _check(engine, job)
     n_bytes = sum(utf8_bytes(text) if isinstance(text, str) else 4 * len(text) for text in texts)
     numbers = range(len(texts))

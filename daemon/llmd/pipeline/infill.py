@@ -11,7 +11,7 @@ from ..core.generation_request import NearbyText, RawPrompt
 from ..engine.engine import Engine
 from ..engine.opening import FimTokens
 from ..engine.text import Prompt
-from .served import Sender, Served
+from .services import Sender, Services
 
 _NEARBY_SHARE = 2
 """One in so many tokens of the room beside the text itself is for texts nearby; the rest is for the answer."""
@@ -23,9 +23,9 @@ def fills_in(raw: RawPrompt) -> bool:
     return raw.is_infill or bool(raw.suffix)
 
 
-async def infilled(served: Served, raw: RawPrompt, sender: Sender) -> Prompt:
+async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt:
     """Control words in the texts are plain text: the marks are the only control tokens. Raises ApiError."""
-    engine, fim, given = served.engine, served.engine.fim, raw.given
+    engine, fim, given = services.engine, services.engine.fim, raw.given
     param = raw.suffix_param
     if fim is None:
         raise ApiError("unsupported_parameter", f"{param}: this model has no tokens for filling in the middle.", param)

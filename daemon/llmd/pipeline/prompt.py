@@ -24,7 +24,7 @@ from .history import in_order, plain
 from .infill import fills_in, infilled
 from .marks import marked_heads, with_marks
 from .rendering import ANY_FORM, Form, render_request, text_bytes_of
-from .served import Sender, Served
+from .services import Sender, Services
 
 log = logging.getLogger("llmd.prompt")
 
@@ -50,23 +50,23 @@ class Prepared:
 
 
 async def prepared(
-    served: Served, request: GenerationRequest, sender: Sender, *, is_look: bool = False, has_to_fit: bool = True
+    services: Services, request: GenerationRequest, sender: Sender, *, is_look: bool = False, has_to_fit: bool = True
 ) -> Prepared:
     """`is_look`: it is not going to be answered, and changes nothing; `has_to_fit`: false where a conversation may be
     larger than the context then."""
     if isinstance(request.prompt, RawPrompt):
-        prompt = await _raw(served, request.prompt, request.constraint, sender)
-        return Prepared(prompt, echo=await _echo(served, request.prompt, prompt, sender) if request.echoes else "")
+        prompt = await _raw(services, request.prompt, request.constraint, sender)
+        return Prepared(prompt, echo=await _echo(services, request.prompt, prompt, sender) if request.echoes else "")
     form = Form(request.constraint, request.thinking_tokens_max, follows_thinking=request.has_answer_stops)
     key, parent = request.key, request.parent
-    return await rendered(served, request.prompt, key, parent, sender, form, is_look=is_look, has_to_fit=has_to_fit)
+    return await rendered(services, request.prompt, key, parent, sender, form, is_look=is_look, has_to_fit=has_to_fit)
 
 
 # --- a conversation --------------------------------------------------------------------------------------------------
 
 
 async def rendered(
-    served: Served,
+    services: Services,
     chat: ChatPrompt,
     key: SessionKey,
     parent: str,
@@ -78,19 +78,19 @@ async def rendered(
     is_shown: bool = False,
 ) -> Prepared:
     """`is_look` and `has_to_fit`: as `prepared` has them; `is_shown`: its text is read."""
-    engine, owner, answers = served.engine, sender.owner, served.answers
+    engine, owner, answers = services.engine, sender.owner, services.answers
     size = sender.n_bytes if has_to_fit else 0
 
     def read() -> tuple[list[PlainMessage], list[bytes]]:
         ordered = in_order(chat.messages)
-        return ordered, _digests(served, chat, ordered, size)
+        return ordered, _digests(services, chat, ordered, size)
 
     messages, digests = await engine.in_thread(owner, sender.n_bytes, read) if sender.is_large else read()
     if not is_look:
         answers.inherit(owner, parent, key.id)
         answers.choose(owner, key.id, chat.history)
     source = answers.source(owner, parent, key.id)
-    is_resident = (chat.history or answers.mode(owner, source) or served.history) == "resident"
+    is_resident = (chat.history or answers.mode(owner, source) or services.history) == "resident"
     ends = digests[:-1] if chat.continues else digests  # a message that is gone on with has not ended
 
     def known(n_messages: int) -> Past | None:
@@ -99,7 +99,7 @@ async def rendered(
             return None  # then it fits as the template has it, or not at all
         return past
 
-    found = await _Rendering(served, chat, sender, form, is_look, is_shown).somehow(messages, known)
+    found = await _Rendering(services, chat, sender, form, is_look, is_shown).somehow(messages, known)
     is_kept = is_resident and chat.has_opening is not False
     return dataclasses.replace(found, digest=digests[-1] if is_kept else b"")
 
@@ -112,10 +112,10 @@ def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
     return ApiError(error.code, error.message.replace(error.param, param, 1), param)
 
 
-def _digests(served: Served, chat: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
+def _digests(services: Services, chat: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
     """Returns the digests of the conversation. Raises ApiError if its text cannot fit; `n_bytes`: those of the request,
     0: it need not fit."""
-    context_limits = served.engine.context_limits
+    context_limits = services.engine.context_limits
     if n_bytes > context_limits.n_bytes:  # or they cannot be too long
         context_limits.check_bytes(text_bytes_of(messages), chat.param)
     return digests_of(messages, chat.tools)
@@ -129,7 +129,7 @@ Known = Callable[[int], Past | None]
 class _Rendering:
     """Attempts at one conversation."""
 
-    served: Served
+    services: Services
     chat: ChatPrompt
     sender: Sender
     form: Form
@@ -159,7 +159,7 @@ class _Rendering:
     async def _prepared(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
         """With the places that the client marked, if anything is kept there."""
         found = await self._made(messages, past)
-        if self.is_look or not self.served.engine.info.has_checkpoints:
+        if self.is_look or not self.services.engine.info.has_checkpoints:
             return found
         if not found.since:
             past = None
@@ -194,12 +194,12 @@ class _Rendering:
         if past is None or not prompt.is_after:
             return _whole(prompt, messages, variables)
         found = _after(past, prompt, messages, variables)
-        if found.prompt.n_tokens > self.served.engine.info.n_ctx:
+        if found.prompt.n_tokens > self.services.engine.info.n_ctx:
             return _whole(await self._rendered(messages, None), messages, variables)
         return found
 
     async def _rendered(self, messages: Sequence[PlainMessage], past: Past | None) -> Prompt:
-        engine, sender = self.served.engine, self.sender
+        engine, sender = self.services.engine, self.sender
         try:
             prompt = await engine.render_chat(
                 sender.owner, sender.n_bytes, lambda: render_request(self.chat, messages, past, self.form)
@@ -257,16 +257,16 @@ def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variabl
 # --- a raw prompt ----------------------------------------------------------------------------------------------------
 
 
-async def _raw(served: Served, raw: RawPrompt, constraint: Constraint | None, sender: Sender) -> Prompt:
+async def _raw(services: Services, raw: RawPrompt, constraint: Constraint | None, sender: Sender) -> Prompt:
     make = infilled if fills_in(raw) else _tokenized
-    prompt = await make(served, raw, sender)
+    prompt = await make(services, raw, sender)
     if constraint is None:
         return prompt
-    return dataclasses.replace(prompt, constraint=await served.engine.make_constraint(sender.owner, constraint))
+    return dataclasses.replace(prompt, constraint=await services.engine.make_constraint(sender.owner, constraint))
 
 
-async def _tokenized(served: Served, raw: RawPrompt, sender: Sender) -> Prompt:
-    engine, given = served.engine, raw.given
+async def _tokenized(services: Services, raw: RawPrompt, sender: Sender) -> Prompt:
+    engine, given = services.engine, raw.given
     if isinstance(given, str):
         engine.context_limits.check_bytes(utf8_bytes(given), raw.param)
         tokens = await engine.tokenize(
@@ -280,7 +280,7 @@ async def _tokenized(served: Served, raw: RawPrompt, sender: Sender) -> Prompt:
     return Prompt(tokens)
 
 
-async def _echo(served: Served, raw: RawPrompt, prompt: Prompt, sender: Sender) -> str:
+async def _echo(services: Services, raw: RawPrompt, prompt: Prompt, sender: Sender) -> str:
     if isinstance(raw.given, str):
         return raw.given
-    return await served.engine.detokenize(sender.owner, prompt.tokens)
+    return await services.engine.detokenize(sender.owner, prompt.tokens)

@@ -19,7 +19,7 @@ from ..engine.text import Prompt
 from ..turns.divergence import Sight, best_sight, divergence_of
 from ..turns.log import Turn
 from .prompt import Prepared
-from .served import Served
+from .services import Services
 
 
 def message_of(text: str) -> PlainMessage:
@@ -27,24 +27,24 @@ def message_of(text: str) -> PlainMessage:
     return PlainMessage("assistant", text)
 
 
-def resident_answer(served: Served, prepared: Prepared, generation: Generation) -> Answer | None:
+def resident_answer(services: Services, prepared: Prepared, generation: Generation) -> Answer | None:
     """The answer with its tokens, after those of the past. Called when the event of the generation's end arrives."""
     text = generation.said()
     if not text:
         return None
     prompt = generation.work.prompt
-    spell = partial(spelled, served.engine, preserved_of(prompt))
+    spell = partial(spelled, services.engine, preserved_of(prompt))
     new = prompt.tokens[prepared.n_past_bytes :]
-    found = (answer_of(new, tokens, text, spell) for tokens in _generated(served.engine.page, generation))
+    found = (answer_of(new, tokens, text, spell) for tokens in _generated(services.engine.page, generation))
     answer = min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
     return None if answer is None else msgspec.structs.replace(answer, since=prepared.since, facts=prepared.facts)
 
 
-def keep_answer(served: Served, kept: SessionAnswers, found: Prepared, said: PlainMessage, answer: Answer) -> None:
+def keep_answer(services: Services, kept: SessionAnswers, found: Prepared, said: PlainMessage, answer: Answer) -> None:
     """Before whoever got the answer can go on with it. `kept`: the session as it was when the request came."""
     if said.content.strip() or said.tool_calls or said.reasoning:
         past = found.prompt.tokens[: found.n_past_bytes]
-        served.answers.keep_for(kept, digest_of(found.digest, said), answer, past)
+        services.answers.keep_for(kept, digest_of(found.digest, said), answer, past)
 
 
 class _Preserved(msgspec.Struct, frozen=True):

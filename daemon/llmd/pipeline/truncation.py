@@ -15,7 +15,7 @@ from ..core.context_limits import utf8_bytes
 from ..core.errors import ApiError
 from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
 from .prompt import Prepared, prepared
-from .served import Sender, Served
+from .services import Sender, Services
 
 _BYTES_PER_TOKEN = 4
 _STEPS = 4
@@ -39,27 +39,27 @@ def cut(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage]:
     return [message for n, message in enumerate(messages) if n >= index or message.role == "system"]
 
 
-async def prepared_cut(served: Served, request: GenerationRequest, sender: Sender) -> Prepared:
+async def prepared_cut(services: Services, request: GenerationRequest, sender: Sender) -> Prepared:
     """Prepares the whole conversation if it fits, at no further cost; else truncates it with `fitting`."""
     try:
-        found = await prepared(served, request, sender)
-        if found.prompt.n_tokens < served.engine.info.n_ctx:
+        found = await prepared(services, request, sender)
+        if found.prompt.n_tokens < services.engine.info.n_ctx:
             return found
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise
-    return await prepared(served, await fitting(served, request, sender), sender)
+    return await prepared(services, await fitting(services, request, sender), sender)
 
 
-async def fitting(served: Served, request: GenerationRequest, sender: Sender) -> GenerationRequest:
+async def fitting(services: Services, request: GenerationRequest, sender: Sender) -> GenerationRequest:
     """Keeps as much of the conversation as leaves room for the answer, or the least possible if none does."""
     prompt = request.prompt
     assert isinstance(prompt, ChatPrompt)
-    cuts = cuts_of(prompt.messages, served.engine.info.n_ctx)
+    cuts = cuts_of(prompt.messages, services.engine.info.n_ctx)
     low, high = 0, len(cuts) - 1
     while low < high:  # the first that fits
         middle = (low + high) // 2
-        if await _fits(served, _with(request, prompt, cuts[middle]), sender):
+        if await _fits(services, _with(request, prompt, cuts[middle]), sender):
             high = middle
         else:
             low = middle + 1
@@ -71,11 +71,11 @@ def _with(request: GenerationRequest, prompt: ChatPrompt, index: int) -> Generat
     return msgspec.structs.replace(request, prompt=shorter)
 
 
-async def _fits(served: Served, request: GenerationRequest, sender: Sender) -> bool:
-    n_ctx = served.engine.info.n_ctx
+async def _fits(services: Services, request: GenerationRequest, sender: Sender) -> bool:
+    n_ctx = services.engine.info.n_ctx
     n_answer_tokens = n_ctx // _STEPS
     try:
-        found = await prepared(served, request, sender, is_look=True)
+        found = await prepared(services, request, sender, is_look=True)
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise

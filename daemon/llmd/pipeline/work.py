@@ -18,7 +18,7 @@ from ..engine.generation import Work
 from ..engine.native import GenerateFlag
 from ..engine.text import Prompt
 from ..engine.wire import Generate, Sampling
-from .served import Served
+from .services import Services
 
 _DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
 _SEEDS = 1 << SEED_BITS
@@ -27,9 +27,9 @@ _RANDOM = _SEEDS - 1
 T = TypeVar("T")
 
 
-def command_of(served: Served, request: GenerationRequest, owner: int) -> Generate:
+def command_of(services: Services, request: GenerationRequest, owner: int) -> Generate:
     """Makes the command except its prompt. Rendering is expensive, so all other checks come first. Raises ApiError."""
-    info = served.engine.info
+    info = services.engine.info
     check_logit_bias(request.logit_bias, info.n_vocab)
     check_stop_tokens(request.stop_tokens, info.n_vocab)
     return Generate(
@@ -40,7 +40,7 @@ def command_of(served: Served, request: GenerationRequest, owner: int) -> Genera
         max_tokens=_length(request, info.n_ctx),
         sampling=sampling_of(request.sampling, info.sampling, info.n_ctx),
         logit_bias=_biases(request.logit_bias),
-        flags=_flags(served, request),
+        flags=_flags(services, request),
         parent=request.parent,
         stop_tokens=struct.pack(f"<{len(request.stop_tokens)}i", *request.stop_tokens),
         min_tokens=min(request.min_tokens, info.n_ctx),
@@ -74,9 +74,9 @@ def in_scratch(work: Work, **changes: Any) -> Work:
     return replace(work, key=SCRATCH, command=structs.replace(work.command, session="", parent="", **changes))
 
 
-def without_session(served: Served, work: Work) -> Work:
+def without_session(services: Services, work: Work) -> Work:
     flags = work.command.flags
-    return in_scratch(work, flags=flags if served.scratch_reuse else flags | GenerateFlag.COLD)
+    return in_scratch(work, flags=flags if services.scratch_reuse else flags | GenerateFlag.COLD)
 
 
 def answers_each(request: GenerationRequest) -> int:
@@ -120,11 +120,11 @@ def _either(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
-def _flags(served: Served, request: GenerationRequest) -> GenerateFlag:
+def _flags(services: Services, request: GenerationRequest) -> GenerateFlag:
     flags = GenerateFlag(0)
     if request.ignore_end:
         flags |= GenerateFlag.IGNORE_END
-    if request.is_cold or (request.key.is_scratch and not served.scratch_reuse):
+    if request.is_cold or (request.key.is_scratch and not services.scratch_reuse):
         flags |= GenerateFlag.COLD
     if request.returns_tokens:
         flags |= GenerateFlag.RETURN_TOKENS

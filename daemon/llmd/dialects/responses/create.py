@@ -27,10 +27,10 @@ async def create_response(request: web.Request) -> web.StreamResponse:
 
 async def count_input_tokens(request: web.Request) -> web.Response:
     """Counts the tokens of the prompt, even if it does not fit the context."""
-    served, sender = request.app[STATE].served, sender_of(request)
+    services, sender = request.app[STATE].services, sender_of(request)
     async with in_time(request):
         generation_request = await _fitting(request, await _parsed(request))
-        found = await prepared(served, generation_request, sender, is_look=True, has_to_fit=False)
+        found = await prepared(services, generation_request, sender, is_look=True, has_to_fit=False)
     return respond(InputTokens(input_tokens=found.prompt.n_tokens))
 
 
@@ -47,7 +47,7 @@ async def _fitting(request: web.Request, parsed: ParsedRequest) -> GenerationReq
     """Truncates the conversation if it may and has to be."""
     if parsed.response.truncation != "auto":
         return parsed.generation_request
-    return await fitting(request.app[STATE].served, parsed.generation_request, sender_of(request))
+    return await fitting(request.app[STATE].services, parsed.generation_request, sender_of(request))
 
 
 async def _read(request: web.Request) -> tuple[GenerationRequest, Writing]:

@@ -11,7 +11,7 @@ from ..turns.log import TurnLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Services:
     """The model, what is remembered of its sessions, and what the operator has chosen."""
 
     engine: Engine
