@@ -93,7 +93,7 @@ class UsedTokens(msgspec.Struct, frozen=True, gc=False):
     """Tokens of answers that are not returned (best_of)."""
 
 
-class SoFar(msgspec.Struct, frozen=True, gc=False):
+class RunningUsage(msgspec.Struct, frozen=True, gc=False):
     """Tokens used up to the end of the part before."""
 
     index: int
@@ -153,7 +153,7 @@ Part = (
     | TokenIds
     | PromptTokens
     | Progress
-    | SoFar
+    | RunningUsage
     | End
     | Failed
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..core.parts import End, SoFar
+from ..core.parts import End, RunningUsage
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ def timings_of(end: End) -> Timings:
     )
 
 
-def timings_at(now: SoFar) -> Timings:
+def timings_at(now: RunningUsage) -> Timings:
     return _timings(now.usage.n_cached, now.n_prefilled, now.prefill_ms, now.usage.n_generated, now.decode_ms)
 
 

@@ -310,13 +310,13 @@ def _listed(names: list[str]) -> str:
     return (", ".join(shown) or "none of yours") + (f" and {n_more} more of yours" if n_more > 0 else "")
 
 
-class TellingGeneration(Generation):
+class DetailedGeneration(Generation):
     """A generation that also reports its tokens and the progress of its prefill."""
 
-    __slots__ = ("_came", "consumed", "first_text_s", "started_s")
+    __slots__ = ("_events", "consumed", "first_text_s", "started_s")
 
     def __init__(self, engine: Engine, work: Work, bell: Bell, **others: Any) -> None:
-        self._came: list[Text] = []
+        self._events: list[Text] = []
         self.consumed: Consumed | None = None
         """The last one."""
         self.started_s = self.first_text_s = 0.0
@@ -335,15 +335,15 @@ class TellingGeneration(Generation):
     def on_text(self, event: Text) -> None:
         self.first_text_s = self.first_text_s or time.monotonic()
         if self._delivering:
-            self._came.append(event)
+            self._events.append(event)
             self._pending_chars += (len(event.tokens) + len(event.likeliest)) // 4  # costs as much as characters
         super().on_text(event)
 
-    def told(self) -> list[Text]:
+    def take_events(self) -> list[Text]:
         """Returns the events that came with the text that was taken last."""
-        came, self._came = self._came, []
-        return came
+        events, self._events = self._events, []
+        return events
 
     def release(self) -> None:
         super().release()
-        self._came = []
+        self._events = []

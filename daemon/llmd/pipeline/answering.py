@@ -17,14 +17,14 @@ from ..core.errors import ApiError
 from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
 from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH, SessionKey
-from ..engine.generation import Bell, CancelReason, Generation, TellingGeneration, TokenEnds, Work
+from ..engine.generation import Bell, CancelReason, DetailedGeneration, Generation, TokenEnds, Work
 from ..engine.native import GenerateFlag
 from ..turns.user_starts import UserMessages
 from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared
 from .remembered import keep_answer, message_of, resident_answer, turn_of
 from .services import Sender, Services
-from .told import Told, likeliest, tells
+from .token_details import TokenDetails, likeliest, needs_token_details
 from .truncation import prepared_cut
 from .work import answers_each, command_of, in_scratch, seed_of, without_session, work_of
 
@@ -81,9 +81,9 @@ class Answering:
         self._stops = ready.request.stop
         self.generations: list[Generation] = []
         """One for each answer; its index is that of its parts."""
-        self._told: list[Told] = []
+        self._token_details: list[TokenDetails] = []
         """Token details of each answer, if any were asked for."""
-        self._is_plain = not (ready.parsers or tells(request) or request.is_mute)
+        self._is_plain = not (ready.parsers or needs_token_details(request) or request.is_mute)
         self._prompts = ready.prompts
         self._open: list[tuple[int, Generation]] = []
         """Generations that may have more parts."""
@@ -110,7 +110,7 @@ class Answering:
     def _begin_without_session(self) -> None:
         """Starts again without the session, before any part has come."""
         self.release()
-        self.generations, self._told = [], []
+        self.generations, self._token_details = [], []
         self._request = msgspec.structs.replace(self._request, key=SCRATCH, parent="")
         self._prompts = tuple((found, without_session(self._services, work)) for found, work in self._prompts)
         self._begin()
@@ -134,7 +134,7 @@ class Answering:
             else:
                 keep_answer(services, kept, found, message_of(ended.said() or ""), answer)
 
-        generation = (TellingGeneration if tells(request) else Generation)(
+        generation = (DetailedGeneration if needs_token_details(request) else Generation)(
             services.engine,
             work,
             self._bell,
@@ -146,8 +146,8 @@ class Answering:
             token_ends=self._ends[index] if self._ends else None,
             on_end=on_end,
         )
-        if isinstance(generation, TellingGeneration):
-            self._told.append(Told(request, index, generation, services.engine.pieces, found.echo))
+        if isinstance(generation, DetailedGeneration):
+            self._token_details.append(TokenDetails(request, index, generation, services.engine.pieces, found.echo))
         self.generations.append(generation)
         return generation
 
@@ -192,11 +192,11 @@ class Answering:
         found: list[Part] = []
         for index, generation in self._open:
             is_over, text = generation.finished is not None, generation.taken()
-            came = self._told[index].came() if self._told else []
+            events = self._token_details[index].take_events() if self._token_details else []
             parts: list[Part] = [TextPart(index, text)] if text else []
             if self._parsings:
                 parts = await self._parsings[index].fed(text, is_over, generation.is_cut)
-            found += self._told[index].around(parts, came) if self._told else parts
+            found += self._token_details[index].with_details(parts, events) if self._token_details else parts
             if is_over:
                 found.append(self._end(index, generation))
                 self._open = [one for one in self._open if one[0] != index]
@@ -215,14 +215,14 @@ class Answering:
                 break
             if error := next(filter(None, (generation.error() for generation in self.generations)), None):
                 raise error
-            if self._told:
+            if self._token_details:
                 found += await self._found()  # a little at a time
             if not bell.has_news:
                 await bell.wait()
         found += await self._found()
         if self.error is not None:
             raise self.error
-        return likeliest(found, self._request, self._told) if self._request.n_tried else found
+        return likeliest(found, self._request, self._token_details) if self._request.n_tried else found
 
     def _end(self, index: int, generation: Generation) -> End | Failed:
         error = generation.error()

@@ -30,7 +30,7 @@ _TEXT_OPENS = framing.OPENS + b'{"index":0,"content":'
 _TEXT_CLOSES = b',"stop":false,"id_slot":-1}' + framing.CLOSES
 _NO_TOKENS = b',"tokens":[]'
 _encode = msgspec.json.Encoder().encode
-_Told = LogProbabilities | TokenIds
+_Details = LogProbabilities | TokenIds
 """Beside the text, in its event."""
 
 
@@ -61,18 +61,18 @@ class NativeWriter:
         if len(parts) == 1:  # nearly always
             return self._event(parts[0])
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
-        told = [part for part in parts if isinstance(part, _Told)]
-        rest = (part for part in parts if not isinstance(part, _Told | TextPart))
-        return (self._said(text, told) if text or told else b"") + b"".join(map(self._event, rest))
+        details = [part for part in parts if isinstance(part, _Details)]
+        rest = (part for part in parts if not isinstance(part, _Details | TextPart))
+        return (self._text_event(text, details) if text or details else b"") + b"".join(map(self._event, rest))
 
     def ending(self) -> bytes:
         return b""
 
     def _event(self, part: Part) -> bytes:
         if isinstance(part, TextPart):
-            return self._said(part.text, ())
-        if isinstance(part, _Told):
-            return self._said("", (part,))
+            return self._text_event(part.text, ())
+        if isinstance(part, _Details):
+            return self._text_event("", (part,))
         if isinstance(part, End):
             return framing.event(self._last(part))
         if isinstance(part, Failed):
@@ -81,18 +81,18 @@ class NativeWriter:
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
-    def _said(self, text: str, told: Sequence[_Told]) -> bytes:
+    def _text_event(self, text: str, details: Sequence[_Details]) -> bytes:
         self._has_new_line = self._has_new_line or "\n" in text
-        tokens = [one for part in told if isinstance(part, TokenIds) for one in part.tokens]
-        beside = b',"tokens":' + _encode(tokens) if tokens else _NO_TOKENS
-        probable = [part for part in told if isinstance(part, LogProbabilities)]
+        tokens = [one for part in details if isinstance(part, TokenIds) for one in part.tokens]
+        members = b',"tokens":' + _encode(tokens) if tokens else _NO_TOKENS
+        probable = [part for part in details if isinstance(part, LogProbabilities)]
         if probable:
-            beside += b',"completion_probabilities":' + _encode(probabilities_of(probable))
-        return _TEXT_OPENS + _encode(text) + beside + _TEXT_CLOSES
+            members += b',"completion_probabilities":' + _encode(probabilities_of(probable))
+        return _TEXT_OPENS + _encode(text) + members + _TEXT_CLOSES
 
     def _last(self, end: End, **members: Any) -> bytes:
         """`members`: of what was not streamed."""
-        told = NativeCompletion(
+        completion = NativeCompletion(
             model=self._model,
             tokens_predicted=end.usage.n_generated,
             tokens_evaluated=end.usage.n_prompt,
@@ -102,7 +102,9 @@ class NativeWriter:
             timings=timings_of(end),
             **members,
         )
-        return msgspec.json.encode(told if self._fields is None else chosen(msgspec.to_builtins(told), self._fields))
+        return msgspec.json.encode(
+            completion if self._fields is None else chosen(msgspec.to_builtins(completion), self._fields)
+        )
 
 
 def probabilities_of(parts: Sequence[LogProbabilities]) -> list[NativeChosen]:
@@ -117,11 +119,11 @@ def _probable(one: TokenProbability) -> NativeProbable:
     return NativeProbable(one.token, text_of(one), list(one.text), one.log_probability)
 
 
-def chosen(told: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+def chosen(completion: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
     """Returns the members at these paths; a missing one is left out."""
     found: dict[str, Any] = {}
     for path in paths:
-        value: Any = told
+        value: Any = completion
         for name in path.split("/"):
             value = value.get(name) if isinstance(value, Mapping) else None
         if value is not None:

@@ -93,8 +93,8 @@ class ChatWriter(AnswerWriter):
     def _finish(self, end: End) -> bytes:
         """Writes the rests of texts of custom calls, then the last event."""
         rests = [(call, reading.rest()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
-        told = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
-        return b"".join(told) + super()._finish(end)
+        events = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
+        return b"".join(events) + super()._finish(end)
 
     def _delta(self, index: int, delta: bytes) -> bytes:
         return self._choice(index) + b'"delta":%b,"finish_reason":null}]}' % delta + framing.CLOSES

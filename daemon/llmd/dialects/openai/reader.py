@@ -92,7 +92,7 @@ def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts:
         "min_tokens": min_tokens_of(body.min_tokens, max_tokens),
         "stop_tokens": body.stop_token_ids or [],
         "constraint": constraint_of(body),
-        **_told(body, n_prompts),
+        **_all_detail_fields(body, n_prompts),
     }
 
 
@@ -100,10 +100,10 @@ def session_of(body: CompletionBase, headers: Headers) -> Session:
     return reading.session_of(headers, body.session_id, body.prompt_cache_key, body.metadata)
 
 
-def _told(body: CompletionBase, n_prompts: int) -> dict[str, Any]:
-    found = told_of(body, n_prompts, is_stream=bool(body.stream))
-    found["returns_counts"] |= bool(body.stream) and _has_running_usage(body)
-    return found
+def _all_detail_fields(body: CompletionBase, n_prompts: int) -> dict[str, Any]:
+    fields = detail_fields(body, n_prompts, is_stream=bool(body.stream))
+    fields["returns_counts"] |= bool(body.stream) and _has_running_usage(body)
+    return fields
 
 
 def prompts_of(body: CompletionRequest) -> list[RawPrompt]:
@@ -152,7 +152,7 @@ def _has_running_usage(body: CompletionBase) -> bool:
 # --- several answers, log probabilities -------------------------------------------------------------------------------
 
 
-def told_of(body: CompletionBase, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
+def detail_fields(body: CompletionBase, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
     """Fields of GenerationRequest, but for log probabilities. Raises ApiError naming the client's."""
     n_answers, n_tried = _several(body, n_prompts, is_stream)
     return {

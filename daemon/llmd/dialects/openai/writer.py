@@ -15,7 +15,7 @@ from ...core.parts import End, EndReason, Failed, Part, TextPart
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
-from .beside import KINDS, OPEN, Beside, usage_of
+from .details_writer import DETAIL_PARTS, OPEN, DetailsWriter, usage_of
 from .wire.answer import (
     ChatChoice,
     ChatCompletion,
@@ -64,7 +64,7 @@ class AnswerWriter(ABC):
         self._n_answers = n_answers
         self._n_each = n_answers // n_prompts
         is_chat = self._whole_kind is ChatCompletion
-        self._beside = Beside(is_chat=is_chat, has_timings=has_timings, has_running_usage=has_running_usage)
+        self._details = DetailsWriter(is_chat=is_chat, has_timings=has_timings, has_running_usage=has_running_usage)
         self._include_usage = include_usage
         self._ends: list[End] = []
         self._head = b""
@@ -79,12 +79,12 @@ class AnswerWriter(ABC):
         for part in parts:
             by_answer.setdefault(part.index, []).append(part)
         choices: list[Any] = [
-            msgspec.structs.replace(self._whole_choice(own, end), **self._beside.choice(own))
+            msgspec.structs.replace(self._whole_choice(own, end), **self._details.choice(own))
             for end in ends
             if (own := by_answer[end.index])
         ]
         facts = {"usage": usage_of(ends, self._n_each), "session": ends[0].session, **self._facts}
-        return msgspec.json.encode(self._whole_kind(choices=choices, **facts, **self._beside.members(parts, ends)))
+        return msgspec.json.encode(self._whole_kind(choices=choices, **facts, **self._details.members(parts, ends)))
 
     @abstractmethod
     def _whole_choice(self, parts: Sequence[Part], end: End) -> ChatChoice | CompletionChoice:
@@ -100,7 +100,7 @@ class AnswerWriter(ABC):
     def events(self, parts: Sequence[Part]) -> bytes:
         if len(parts) == 1:  # nearly always
             return self._event(parts[0])
-        return self._beside.events(parts, self._event, self._without_text)
+        return self._details.events(parts, self._event, self._without_text)
 
     def _event(self, part: Part) -> bytes:
         if type(part) is TextPart:
@@ -110,8 +110,8 @@ class AnswerWriter(ABC):
             return self._finish(part)
         if isinstance(part, Failed):
             return framing.event(ENVELOPE.body(part.error))
-        if isinstance(part, KINDS):
-            return self._beside.events([part], self._event, self._without_text)
+        if isinstance(part, DETAIL_PARTS):
+            return self._details.events([part], self._event, self._without_text)
         return self._rare_event(part)
 
     def _rare_event(self, part: Part) -> bytes:
@@ -130,10 +130,10 @@ class AnswerWriter(ABC):
     def _finish(self, end: End) -> bytes:
         self._ends.append(end)
         reason = b',"finish_reason":"%b"}]' % self._finish_reason(end).encode()
-        told = self._beside.finish(end)
+        members = self._details.finish(end)
         if not self._include_usage:
-            told += b',"session":' + msgspec.json.encode(end.session) + self._beside.ending(end)
-        return self._choice(end.index) + self._no_text + reason + told + b"}" + framing.CLOSES
+            members += b',"session":' + msgspec.json.encode(end.session) + self._details.ending(end)
+        return self._choice(end.index) + self._no_text + reason + members + b"}" + framing.CLOSES
 
     def _finish_reason(self, end: End) -> str:
         return FINISH[end.reason]
@@ -143,8 +143,8 @@ class AnswerWriter(ABC):
             return _DONE
         ends = ends_of(self._ends)
         usage, session = msgspec.json.encode(usage_of(ends, self._n_each)), msgspec.json.encode(ends[0].session)
-        told = usage, session, self._beside.ending(ends[0])
-        return self._head + b',"choices":[],"usage":%b,"session":%b%b}' % told + framing.CLOSES + _DONE
+        members = usage, session, self._details.ending(ends[0])
+        return self._head + b',"choices":[],"usage":%b,"session":%b%b}' % members + framing.CLOSES + _DONE
 
 
 class CompletionWriter(AnswerWriter):

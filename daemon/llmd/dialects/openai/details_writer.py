@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from ...core.parts import End, LogProbabilities, Part, Progress, PromptTokens, SoFar, TokenIds
+from ...core.parts import End, LogProbabilities, Part, Progress, PromptTokens, RunningUsage, TokenIds
 from ...http import framing
 from ..timings import timings_at, timings_of
 from .probabilities import chat_logprobs, completion_logprobs
 from .wire.answer import CompletionTokensDetails, PromptProgress, PromptTokensDetails, Usage
 
-Told = LogProbabilities | TokenIds | PromptTokens | Progress | SoFar
-KINDS = (LogProbabilities, TokenIds, PromptTokens, Progress, SoFar)
+DetailPart = LogProbabilities | TokenIds | PromptTokens | Progress | RunningUsage
+DETAIL_PARTS = (LogProbabilities, TokenIds, PromptTokens, Progress, RunningUsage)
 OPEN = b',"finish_reason":null}]}' + framing.CLOSES
 """The end of an event that is not the last of its answer."""
 _encode = msgspec.json.encode
@@ -41,7 +41,7 @@ def _usage(n_prompt: int, n_cached: int, n_generated: int, n_reasoning: int = 0)
     )
 
 
-class Beside:
+class DetailsWriter:
     def __init__(self, *, is_chat: bool, has_timings: bool, has_running_usage: bool) -> None:
         self._is_chat = is_chat
         self._has_timings = has_timings
@@ -52,16 +52,16 @@ class Beside:
 
     def choice(self, parts: Sequence[Part]) -> dict[str, Any]:
         """Members of one answer, whose parts they are."""
-        told = [part for part in parts if isinstance(part, KINDS)]
-        if not told:
+        details = [part for part in parts if isinstance(part, DETAIL_PARTS)]
+        if not details:
             return {}
         found: dict[str, Any] = {}
-        logprobs = [part for part in told if isinstance(part, LogProbabilities)]
+        logprobs = [part for part in details if isinstance(part, LogProbabilities)]
         if logprobs:
             found["logprobs"] = self._logprobs(logprobs)
-        prompt = next((part.tokens for part in told if isinstance(part, PromptTokens)), None)
+        prompt = next((part.tokens for part in details if isinstance(part, PromptTokens)), None)
         if prompt is not None:
-            found["token_ids"] = [one for part in told if isinstance(part, TokenIds) for one in part.tokens]
+            found["token_ids"] = [one for part in details if isinstance(part, TokenIds) for one in part.tokens]
             if not self._is_chat:
                 found["prompt_token_ids"] = prompt
         return found
@@ -81,25 +81,25 @@ class Beside:
         found: list[bytes] = []
         chunk: _Chunk | None = None
         for part in parts:
-            if isinstance(part, KINDS):
+            if isinstance(part, DETAIL_PARTS):
                 if chunk is None or not chunk.is_of(part):
                     found += [chunk.event()] if chunk is not None else []
                     chunk = _Chunk(part.index, no_text(part.index))
-                self._tell(chunk, part)
+                self._add(chunk, part)
             else:
                 found += [chunk.event()] if chunk is not None else []
                 chunk = _Chunk(part.index, write(part))
         return b"".join(found) + (chunk.event() if chunk is not None else b"")
 
-    def _tell(self, chunk: _Chunk, part: Told) -> None:
+    def _add(self, chunk: _Chunk, part: DetailPart) -> None:
         if isinstance(part, LogProbabilities):
             chunk.add_to_choice("logprobs", self._logprobs([part]))
         elif isinstance(part, TokenIds):
             chunk.add_to_choice("token_ids", part.tokens)
         elif isinstance(part, Progress):
-            told = PromptProgress(part.n_prompt, part.n_cached, part.n_processed, part.elapsed_ms)
-            chunk.add("prompt_progress", told)
-        elif isinstance(part, SoFar):
+            details = PromptProgress(part.n_prompt, part.n_cached, part.n_processed, part.elapsed_ms)
+            chunk.add("prompt_progress", details)
+        elif isinstance(part, RunningUsage):
             if self._has_running_usage:
                 chunk.add("usage", _usage(part.usage.n_prompt, part.usage.n_cached, part.usage.n_generated))
             if self._has_timings:
@@ -127,7 +127,7 @@ class _Chunk:
         self._event = event
         self._choice = self._members = b""
 
-    def is_of(self, part: Told) -> bool:
+    def is_of(self, part: DetailPart) -> bool:
         """Whether this part may be reported in the event."""
         return (
             part.index == self._index and self._event.endswith(OPEN) and not isinstance(part, PromptTokens | Progress)
@@ -142,5 +142,5 @@ class _Chunk:
     def event(self) -> bytes:
         if not self._choice and not self._members:
             return self._event
-        told = self._event.removesuffix(OPEN), self._choice, self._members
-        return b'%b%b,"finish_reason":null}]%b}' % told + framing.CLOSES
+        details = self._event.removesuffix(OPEN), self._choice, self._members
+        return b'%b%b,"finish_reason":null}]%b}' % details + framing.CLOSES

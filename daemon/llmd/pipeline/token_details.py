@@ -19,20 +19,20 @@ from ..core.parts import (
     Part,
     Progress,
     PromptTokens,
-    SoFar,
+    RunningUsage,
     TextPart,
     TokenIds,
     TokenProbability,
     UsedTokens,
 )
-from ..engine.generation import TellingGeneration
+from ..engine.generation import DetailedGeneration
 from ..engine.text import Pieces
 from ..engine.wire import Text
 
 _LIKELY = struct.Struct("<if")
 
 
-def tells(request: GenerationRequest) -> bool:
+def needs_token_details(request: GenerationRequest) -> bool:
     """Whether the request asks for token details. Others cost nothing."""
     return (
         request.n_logprobs is not None
@@ -44,9 +44,9 @@ def tells(request: GenerationRequest) -> bool:
     )
 
 
-class Told:
+class TokenDetails:
     def __init__(
-        self, request: GenerationRequest, index: int, generation: TellingGeneration, pieces: Pieces, echo: str
+        self, request: GenerationRequest, index: int, generation: DetailedGeneration, pieces: Pieces, echo: str
     ) -> None:
         """`echo`: the prompt's text, if the answer is to begin with it."""
         self._request = request
@@ -62,11 +62,11 @@ class Told:
         if echo:
             self._opening.append(TextPart(index, echo))
 
-    def came(self) -> list[Text]:
+    def take_events(self) -> list[Text]:
         """Returns the events of the text that was taken last."""
-        return self._generation.told()
+        return self._generation.take_events()
 
-    def around(self, parts: list[Part], events: list[Text]) -> list[Part]:
+    def with_details(self, parts: list[Part], events: list[Text]) -> list[Part]:
         """The parts that were made of the text, and what is told with them: `events` came with it."""
         request = self._request
         found, self._opening = self._opening, []
@@ -74,14 +74,14 @@ class Told:
             found += self._progress()
         found += parts
         if request.n_tried:
-            self._weigh(events)
+            self._add_log_probabilities(events)
         if request.n_logprobs is not None and any(event.tokens for event in events):
             found.append(self._log_probabilities(events))
         if request.returns_tokens and any(event.tokens for event in events):
             tokens = b"".join(event.tokens for event in events)
             found.append(TokenIds(self._index, memoryview(tokens).cast("i").tolist()))
         if request.returns_counts and events:
-            found.append(self._so_far(events[-1].n_tokens))
+            found.append(self._running_usage(events[-1].n_tokens))
         return found
 
     @property
@@ -89,7 +89,7 @@ class Told:
         """The mean log probability of its tokens."""
         return self._log_probability / self._n_chosen if self._n_chosen else 0.0
 
-    def _weigh(self, events: list[Text]) -> None:
+    def _add_log_probabilities(self, events: list[Text]) -> None:
         for event in events:
             logprobs = memoryview(event.logprobs).cast("f").tolist()
             self._log_probability += sum(logprobs)
@@ -136,11 +136,11 @@ class Told:
         n_each = len(found) // n_tokens if n_tokens else 0
         return [found[number * n_each : (number + 1) * n_each] for number in range(n_tokens)]
 
-    def _so_far(self, n_generated: int) -> SoFar:
+    def _running_usage(self, n_generated: int) -> RunningUsage:
         generation = self._generation
         started = generation.started
         assert started is not None
-        return SoFar(
+        return RunningUsage(
             self._index,
             UsedTokens(started.n_prompt, started.n_reused, n_generated),
             n_prefilled=started.n_prompt - started.n_reused,
@@ -149,13 +149,13 @@ class Told:
         )
 
 
-def likeliest(parts: list[Part], request: GenerationRequest, told: list[Told]) -> list[Part]:
+def likeliest(parts: list[Part], request: GenerationRequest, details: list[TokenDetails]) -> list[Part]:
     """Keeps the most likely answers to each prompt, the best first."""
     places: dict[int, int] = {}
     n_discarded: dict[int, int] = {}
     used = {part.index: part.usage.n_generated for part in parts if isinstance(part, End)}
-    for first in range(0, len(told), request.n_tried):
-        ranked = sorted(range(first, first + request.n_tried), key=lambda index: -told[index].likelihood)
+    for first in range(0, len(details), request.n_tried):
+        ranked = sorted(range(first, first + request.n_tried), key=lambda index: -details[index].likelihood)
         for index in ranked[: request.n_answers]:
             places[index] = len(places)
         n_discarded[ranked[0]] = sum(used[index] for index in ranked[request.n_answers :])

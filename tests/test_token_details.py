@@ -1,4 +1,4 @@
-"""What is told beside the text: log probabilities, token ids, usage and timings so far, the prompt's progress."""
+"""Token details beside the text: log probabilities, token ids, usage and timings so far, the prompt's progress."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from llmd.core import limits
 from llmd.core.generation_request import RawPrompt
-from llmd.core.parts import End, LogProbabilities, Part, SoFar, TextPart, TokenIds
+from llmd.core.parts import End, LogProbabilities, Part, RunningUsage, TextPart, TokenIds
 from llmd.engine import generation as generation_module
-from llmd.engine.generation import TellingGeneration
+from llmd.engine.generation import DetailedGeneration
 from llmd.engine.native import lib
 from tests.calling import READ, REPLIES, calling
 from tests.conftest import Serve
@@ -164,7 +164,7 @@ async def test_what_is_told_stands_behind_its_text(services: Any) -> None:  # no
     ids = [one for part in parts if isinstance(part, TokenIds) for one in part.tokens]
     assert [one.token for one in chosen] == ids and len(ids) == 40
     assert b"".join(one.text for one in chosen).decode("utf-8", "replace") == text
-    counts = [part.usage.n_generated for part in parts if isinstance(part, SoFar)]
+    counts = [part.usage.n_generated for part in parts if isinstance(part, RunningUsage)]
     assert counts == sorted(counts) and counts[-1] == 40
     so_far: list[Part] = []
     for part in parts:
@@ -187,11 +187,11 @@ async def test_who_asks_for_nothing_pays_nothing(services: Any, monkeypatch: pyt
 
     monkeypatch.setattr(services.engine, "_push", noted)
     one = await answering(services)
-    assert type(one.generations[0]) is generation_module.Generation and one._told == []
+    assert type(one.generations[0]) is generation_module.Generation and one._token_details == []
     assert {type(part) for part in await all_parts(one)} == {TextPart, End}
     assert commands[0].n_logprobs == -1 and commands[0].flags == 1
     other = await answering(services, n_logprobs=0)
-    assert type(other.generations[0]) is TellingGeneration
+    assert type(other.generations[0]) is DetailedGeneration
     await all_parts(other)
 
 
