@@ -15,7 +15,7 @@ from ...core.session_key import PREVIOUS_RESPONSE, SessionKey, parent_of
 from ..conversation import answerable
 from ..probabilities import likely_of
 from ..reading import Headers, generation, schema_constraint, session_of, thinking_variables
-from .growing import new_id
+from .item_writers import new_id
 from .items import InputItem, items_of, messages_of, tools_among
 from .store import ResponseStore, StoredResponse
 from .tools import Offered, choice_of, offered

@@ -11,7 +11,16 @@ from ...core.errors import ApiError
 from ...core.parts import End, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
 from ...http import framing
 from ...http.context import State
-from .growing import Event, GrowingCall, GrowingItem, GrowingMessage, GrowingReasoning, call_of, chosen_tokens, new_id
+from .item_writers import (
+    CallItemWriter,
+    Event,
+    ItemWriter,
+    MessageItemWriter,
+    ReasoningItemWriter,
+    call_of,
+    chosen_tokens,
+    new_id,
+)
 from .reader import ParsedRequest
 from .wire.answer import (
     CachedInput,
@@ -43,11 +52,11 @@ class ResponseWriter:
         )
         self._n_events = 0
         self._done: list[OutputItem] = []
-        self._open: GrowingItem | None = None
+        self._open: ItemWriter | None = None
         self._call = -1
         """Number of the open call; -1: none."""
         self._body = b""
-        self._untold: list[LogProbabilities] = []
+        self._unassigned: list[LogProbabilities] = []
         """Log probabilities whose text may come with a later token: blanks, and the beginning of a marker."""
 
     def whole(self, parts: Sequence[Part]) -> bytes:
@@ -64,8 +73,9 @@ class ResponseWriter:
         """A silent stream says that it is in progress: some clients wait for events, and a comment is none."""
         if not parts:
             return self._sent([(b"response.in_progress", self._with(self._response))])
-        if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(self._open, GrowingMessage):  # nearly always
-            return self._framed(self._open.more(parts[0].text, []))
+        item = self._open
+        if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(item, MessageItemWriter):  # nearly always
+            return self._framed(item.more(parts[0].text, []))
         return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in self._with_logprobs(parts)])
 
     def ending(self) -> bytes:
@@ -77,12 +87,12 @@ class ResponseWriter:
             before, after = parts[n - 1] if n > 0 else None, parts[n + 1] if n + 1 < len(parts) else None
             if isinstance(part, LogProbabilities):
                 if before is None or isinstance(before, LogProbabilities):
-                    self._untold.append(part)
+                    self._unassigned.append(part)
                 continue
             found: list[LogProbabilities] = []
             if isinstance(part, TextPart):
-                found = _making_up(part.text, self._untold, [after] if isinstance(after, LogProbabilities) else [])
-            self._untold.clear()
+                found = _spelling(part.text, self._unassigned, [after] if isinstance(after, LogProbabilities) else [])
+            self._unassigned.clear()
             yield part, [token for one in found for token in chosen_tokens(one.chosen, one.likely)]
 
     def _sent(self, events: Sequence[Event]) -> bytes:
@@ -118,28 +128,28 @@ class ResponseWriter:
 
     # --- items -------------------------------------------------------------------------------------------------------
 
-    def _message(self) -> tuple[list[Event], GrowingMessage]:
-        if isinstance(self._open, GrowingMessage):
+    def _message(self) -> tuple[list[Event], MessageItemWriter]:
+        if isinstance(self._open, MessageItemWriter):
             return [], self._open
-        message = GrowingMessage(len(self._done) + (self._open is not None))
+        message = MessageItemWriter(len(self._done) + (self._open is not None))
         return self._begun(message), message
 
-    def _reasoning(self) -> tuple[list[Event], GrowingReasoning]:
-        if isinstance(self._open, GrowingReasoning):
+    def _reasoning(self) -> tuple[list[Event], ReasoningItemWriter]:
+        if isinstance(self._open, ReasoningItemWriter):
             return [], self._open
         index = len(self._done) + (self._open is not None)
-        reasoning = GrowingReasoning(index, is_summary=self._parsed.is_summary, is_enclosed=self._parsed.is_enclosed)
+        reasoning = ReasoningItemWriter(index, is_summary=self._parsed.is_summary, is_enclosed=self._parsed.is_enclosed)
         return self._begun(reasoning), reasoning
 
-    def _called(self, piece: ToolCallPiece) -> tuple[list[Event], GrowingCall]:
-        if isinstance(self._open, GrowingCall) and piece.call == self._call:
+    def _called(self, piece: ToolCallPiece) -> tuple[list[Event], CallItemWriter]:
+        if isinstance(self._open, CallItemWriter) and piece.call == self._call:
             return [], self._open
         self._call = piece.call
         index = len(self._done) + (self._open is not None)
         call = call_of(index, self._parsed.offered.name_of(piece.name or ""), piece)
         return self._begun(call), call
 
-    def _begun(self, item: GrowingItem) -> list[Event]:
+    def _begun(self, item: ItemWriter) -> list[Event]:
         events = [*self._closed("completed"), *item.opening()]
         self._open = item
         return events
@@ -149,10 +159,10 @@ class ResponseWriter:
         if item is None:
             return []
         self._open = None
-        if isinstance(item, GrowingCall) and not item.is_whole():
+        if isinstance(item, CallItemWriter) and not item.is_complete():
             status = "incomplete"
         events = item.closing(status)
-        self._done.append(item.told(status))
+        self._done.append(item.output_item(status))
         return events
 
     # --- ends --------------------------------------------------------------------------------------------------------
@@ -180,25 +190,25 @@ class ResponseWriter:
 
     def _failed(self, error: ApiError) -> list[Event]:
         """Some clients look for the one event, some for the other."""
-        told = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
+        members = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
         events = self._closed("incomplete")
         response = msgspec.structs.replace(
             self._response, status="failed", error=ResponseFailure(error.code, error.message), output=self._done
         )
-        return [*events, (b"error", told), (b"response.failed", self._with(response))]
+        return [*events, (b"error", members), (b"response.failed", self._with(response))]
 
 
-def _making_up(text: str, before: list[LogProbabilities], own: list[LogProbabilities]) -> list[LogProbabilities]:
+def _spelling(text: str, before: list[LogProbabilities], own: list[LogProbabilities]) -> list[LogProbabilities]:
     """Returns the log probabilities of a text: its own, with those before it if together they spell the text."""
     left = text.encode()
-    told = [*before, *own]
-    for n in reversed(range(len(told))):
-        token = b"".join(one.text for one in told[n].chosen)
+    logprobs = [*before, *own]
+    for n in reversed(range(len(logprobs))):
+        token = b"".join(one.text for one in logprobs[n].chosen)
         if not left.endswith(token):
             break
         left = left[: len(left) - len(token)]
         if not left:
-            return told[n:]
+            return logprobs[n:]
     return own
 
 

@@ -39,7 +39,7 @@ def new_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(12)}"
 
 
-class GrowingItem(ABC):
+class ItemWriter(ABC):
     """One item. `opening`, then what comes, then `closing`."""
 
     kind: str
@@ -47,7 +47,7 @@ class GrowingItem(ABC):
     def __init__(self, index: int) -> None:
         self.id = new_id(self.kind)
         self._index = b'"output_index":%d' % index
-        self._place = b'"item_id":"%b",%b' % (self.id.encode(), self._index)
+        self._position = b'"item_id":"%b",%b' % (self.id.encode(), self._index)
 
     def opening(self) -> list[Event]:
         return [self._event(b"response.output_item.added", "in_progress")]
@@ -56,41 +56,41 @@ class GrowingItem(ABC):
         return [self._event(b"response.output_item.done", status)]
 
     @abstractmethod
-    def told(self, status: ItemStatus) -> OutputItem:
+    def output_item(self, status: ItemStatus) -> OutputItem:
         """Returns the item as it is now."""
 
     def _event(self, name: bytes, status: ItemStatus) -> Event:
-        return name, b'%b,"item":%b' % (self._index, _encode(self.told(status)))
+        return name, b'%b,"item":%b' % (self._index, _encode(self.output_item(status)))
 
 
-class GrowingMessage(GrowingItem):
+class MessageItemWriter(ItemWriter):
     kind = "msg"
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self._texts: list[str] = []
         self._logprobs: list[TextToken] = []
-        self._place += b',"content_index":0'
+        self._position += b',"content_index":0'
 
     def opening(self) -> list[Event]:
-        part = b'%b,"part":%b' % (self._place, _encode(OutputText(text="")))
+        part = b'%b,"part":%b' % (self._position, _encode(OutputText(text="")))
         return [*super().opening(), (b"response.content_part.added", part)]
 
     def more(self, text: str, logprobs: list[TextToken]) -> Event:
         self._texts.append(text)
         self._logprobs += logprobs
-        told = _encode(logprobs) if logprobs else b"[]"
-        return b"response.output_text.delta", b'%b,"delta":%b,"logprobs":%b' % (self._place, _encode(text), told)
+        encoded = _encode(logprobs) if logprobs else b"[]"
+        return b"response.output_text.delta", b'%b,"delta":%b,"logprobs":%b' % (self._position, _encode(text), encoded)
 
     def closing(self, status: ItemStatus) -> list[Event]:
         text, logprobs = _encode("".join(self._texts)), _encode(self._logprobs)
         return [
-            (b"response.output_text.done", b'%b,"text":%b,"logprobs":%b' % (self._place, text, logprobs)),
-            (b"response.content_part.done", b'%b,"part":%b' % (self._place, _encode(self._content()[0]))),
+            (b"response.output_text.done", b'%b,"text":%b,"logprobs":%b' % (self._position, text, logprobs)),
+            (b"response.content_part.done", b'%b,"part":%b' % (self._position, _encode(self._content()[0]))),
             *super().closing(status),
         ]
 
-    def told(self, status: ItemStatus) -> OutputMessage:
+    def output_item(self, status: ItemStatus) -> OutputMessage:
         content = self._content() if status != "in_progress" else []
         return OutputMessage(id=self.id, status=status, content=content)
 
@@ -98,7 +98,7 @@ class GrowingMessage(GrowingItem):
         return [OutputText(text="".join(self._texts), logprobs=self._logprobs)]
 
 
-class GrowingReasoning(GrowingItem):
+class ReasoningItemWriter(ItemWriter):
     """Reasoning: a summary if one was asked for, else the text itself."""
 
     kind = "rs"
@@ -111,25 +111,25 @@ class GrowingReasoning(GrowingItem):
         self._names = (b"reasoning_summary_part", b"reasoning_summary_text")
         if not is_summary:
             self._names = (b"content_part", b"reasoning_text")
-        self._place += b',"summary_index":0' if is_summary else b',"content_index":0'
+        self._position += b',"summary_index":0' if is_summary else b',"content_index":0'
 
     def opening(self) -> list[Event]:
-        part = b'%b,"part":%b' % (self._place, self._part(""))
+        part = b'%b,"part":%b' % (self._position, self._part(""))
         return [*super().opening(), (b"response.%b.added" % self._names[0], part)]
 
     def more(self, text: str) -> Event:
         self._texts.append(text)
-        return b"response.%b.delta" % self._names[1], b'%b,"delta":%b' % (self._place, _encode(text))
+        return b"response.%b.delta" % self._names[1], b'%b,"delta":%b' % (self._position, _encode(text))
 
     def closing(self, status: ItemStatus) -> list[Event]:
         text = "".join(self._texts)
         return [
-            (b"response.%b.done" % self._names[1], b'%b,"text":%b' % (self._place, _encode(text))),
-            (b"response.%b.done" % self._names[0], b'%b,"part":%b' % (self._place, self._part(text))),
+            (b"response.%b.done" % self._names[1], b'%b,"text":%b' % (self._position, _encode(text))),
+            (b"response.%b.done" % self._names[0], b'%b,"part":%b' % (self._position, self._part(text))),
             *super().closing(status),
         ]
 
-    def told(self, status: ItemStatus) -> OutputReasoning:
+    def output_item(self, status: ItemStatus) -> OutputReasoning:
         text, is_over = "".join(self._texts), status != "in_progress"
         return OutputReasoning(
             id=self.id,
@@ -143,7 +143,7 @@ class GrowingReasoning(GrowingItem):
         return _encode(SummaryText(text) if self._is_summary else ReasoningText(text))
 
 
-class GrowingCall(GrowingItem):
+class CallItemWriter(ItemWriter):
     """The base of function and custom calls."""
 
     def __init__(self, index: int, name: ToolName, call_id: str) -> None:
@@ -155,11 +155,11 @@ class GrowingCall(GrowingItem):
     def more(self, arguments: str) -> Event | None: ...
 
     @abstractmethod
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all of its arguments have come."""
 
 
-class GrowingFunctionCall(GrowingCall):
+class FunctionCallWriter(CallItemWriter):
     kind = "fc"
 
     def __init__(self, index: int, name: ToolName, call_id: str) -> None:
@@ -168,18 +168,18 @@ class GrowingFunctionCall(GrowingCall):
 
     def more(self, arguments: str) -> Event:
         self._arguments.append(arguments)
-        return b"response.function_call_arguments.delta", b'%b,"delta":%b' % (self._place, _encode(arguments))
+        return b"response.function_call_arguments.delta", b'%b,"delta":%b' % (self._position, _encode(arguments))
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return is_object("".join(self._arguments))
 
     def closing(self, status: ItemStatus) -> list[Event]:
-        whole = b'%b,"name":%b,"arguments":%b' % (
-            self._place, _encode(self._name.name), _encode("".join(self._arguments)),
+        members = b'%b,"name":%b,"arguments":%b' % (
+            self._position, _encode(self._name.name), _encode("".join(self._arguments)),
         )  # fmt: skip
-        return [(b"response.function_call_arguments.done", whole), *super().closing(status)]
+        return [(b"response.function_call_arguments.done", members), *super().closing(status)]
 
-    def told(self, status: ItemStatus) -> OutputFunctionCall:
+    def output_item(self, status: ItemStatus) -> OutputFunctionCall:
         return OutputFunctionCall(
             id=self.id,
             status=status,
@@ -190,43 +190,43 @@ class GrowingFunctionCall(GrowingCall):
         )
 
 
-class GrowingCustomCall(GrowingCall):
+class CustomCallWriter(CallItemWriter):
     kind = "ctc"
 
     def __init__(self, index: int, name: ToolName, call_id: str) -> None:
         super().__init__(index, name, call_id)
         self._reading = CustomInput()
-        self._whole = ""
+        self._text = ""
 
     def more(self, arguments: str) -> Event | None:
         text = self._reading.more(arguments)
         return self._delta(text) if text else None
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return is_object(self._reading.arguments)
 
     def closing(self, status: ItemStatus) -> list[Event]:
-        rest, self._whole = self._reading.rest()
-        whole = b'%b,"input":%b' % (self._place, _encode(self._whole))
-        done = (b"response.custom_tool_call_input.done", whole)
+        rest, self._text = self._reading.rest()
+        members = b'%b,"input":%b' % (self._position, _encode(self._text))
+        done = (b"response.custom_tool_call_input.done", members)
         return [*([self._delta(rest)] if rest else []), done, *super().closing(status)]
 
-    def told(self, status: ItemStatus) -> OutputCustomCall:
+    def output_item(self, status: ItemStatus) -> OutputCustomCall:
         return OutputCustomCall(
             id=self.id,
             status=status,
             call_id=self._call_id,
             name=self._name.name,
             namespace=self._name.namespace or UNSET,
-            input=self._whole,
+            input=self._text,
         )
 
     def _delta(self, text: str) -> Event:
-        return b"response.custom_tool_call_input.delta", b'%b,"delta":%b' % (self._place, _encode(text))
+        return b"response.custom_tool_call_input.delta", b'%b,"delta":%b' % (self._position, _encode(text))
 
 
-def call_of(index: int, name: ToolName, piece: ToolCallPiece) -> GrowingCall:
-    kind = GrowingCustomCall if name.is_custom else GrowingFunctionCall
+def call_of(index: int, name: ToolName, piece: ToolCallPiece) -> CallItemWriter:
+    kind = CustomCallWriter if name.is_custom else FunctionCallWriter
     return kind(index, name, piece.id or new_id("call"))
 
 
