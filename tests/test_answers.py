@@ -260,7 +260,7 @@ def test_an_answer_that_comes_again_leaves_its_tokens_to_those_that_went_on_afte
 def test_an_answer_is_kept_behind_the_tokens_that_it_went_on_after(is_replaced: bool) -> None:
     memory, messages = AnswerMemory(), [user("q"), assistant("abc"), user("more"), assistant("d")]
     first, _, last = digests_of(messages)[1:]
-    visited = memory.visit(OWNER, "s")
+    visited = memory.record(OWNER, "s")
     if is_replaced:  # or it has gone
         memory.keep(OWNER, "s", first, Answer(tokens(1, 9), ""))
     memory.keep_for(visited, last, Answer(tokens(2, 3), "", first), tokens(1))
@@ -290,12 +290,12 @@ def test_a_fork_and_a_renamed_session_know_what_was_said() -> None:
 
 def test_an_answer_follows_its_session_and_not_its_name() -> None:
     memory = AnswerMemory()
-    visited = memory.visit(OWNER, "s")
+    visited = memory.record(OWNER, "s")
     memory.rename(OWNER, "s", "new")
     memory.keep_for(visited, digest(user("q"), assistant("a")), Answer(tokens(1), ""))
     assert memory.n_bytes > 0 and [name for _, name, _ in memory.keys()] == ["new"]
     memory.forget(OWNER, "new")
-    memory.visit(OWNER, "new")  # another session of that name
+    memory.record(OWNER, "new")  # another session of that name
     memory.keep_for(visited, digest(user("q"), assistant("b")), Answer(tokens(2), ""))
     assert memory.n_bytes == 0
 

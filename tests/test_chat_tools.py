@@ -17,7 +17,7 @@ from llmd.dialects.openai import reader
 from llmd.engine.answer_parser import Diff
 from llmd.engine.native import lib
 from llmd.engine.text import Prompt
-from llmd.pipeline.remembered import preserved_of, spelled
+from llmd.pipeline.answer_record import preserved_of, spelled
 from tests.conftest import Serve
 from tests.fake_parser import FakeParser, parsed_by
 from tests.serving import Daemon, Events, Json, chat

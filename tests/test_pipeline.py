@@ -21,7 +21,7 @@ from llmd.core.session_key import SCRATCH
 from llmd.engine.engine import Engine
 from llmd.engine.generation import CancelReason, Generation
 from llmd.engine.opening import EngineOptions
-from llmd.pipeline import remembered
+from llmd.pipeline import answer_record
 from llmd.pipeline.answering import Answering, Observer, make_ready
 from llmd.pipeline.services import Sender, Services
 from llmd.pipeline.work import seed_of
@@ -156,7 +156,7 @@ async def test_each_of_several_answers_is_kept_with_its_own_tokens() -> None:
         until_ended(services, 2)
         parts = await all_parts(one)
         for index in (0, 1):
-            answer = remembered.message_of(text_of(parts, index))
+            answer = answer_record.message_of(text_of(parts, index))
             kept = services.answers.past(0, SCRATCH.id, [digests_of([*said, answer])[-1]])
             assert kept is not None and len(kept.tokens) // 4 >= n_tokens - 1, "the last one is not resident"
 

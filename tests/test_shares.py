@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from llmd.core.errors import ApiError
-from llmd.core.shares import Admission, share_of, who_must_go
+from llmd.core.shares import Admission, pick_eviction_victim, share_of
 from tests.conftest import Serve
 from tests.serving import chat
 
@@ -32,9 +32,9 @@ def test_whoever_takes_all_it_may_locks_nobody_out() -> None:
 
 
 def test_where_there_are_too_many_the_one_who_has_most_loses() -> None:
-    assert who_must_go([(1, "a"), (2, "b"), (2, "c"), (1, "d"), (2, "e")]) == (2, "b")
-    assert who_must_go([(1, "a"), (2, "b")]) == (1, "a")
-    assert who_must_go([(7, "z")]) == (7, "z")
+    assert pick_eviction_victim([(1, "a"), (2, "b"), (2, "c"), (1, "d"), (2, "e")]) == (2, "b")
+    assert pick_eviction_victim([(1, "a"), (2, "b")]) == (1, "a")
+    assert pick_eviction_victim([(7, "z")]) == (7, "z")
 
 
 INSIDE: list[object] = []

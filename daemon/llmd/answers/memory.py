@@ -26,7 +26,7 @@ import msgspec
 from ..core import limits
 from ..core.errors import ApiError
 from ..core.generation_request import HistoryMode, PlainMessage, PlainToolCall, Tool
-from ..core.shares import who_must_go
+from ..core.shares import pick_eviction_victim
 from ..engine.json_scan import ARGUMENTS, decoder_of
 
 TOKEN_BYTES = 4
@@ -47,8 +47,8 @@ def digest_of(previous: bytes, message: PlainMessage) -> bytes:
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
     """The digest of the conversation up to and including each message. Deferred tools are named in messages."""
-    told = [tool for tool in tools if not tool.is_deferred]
-    return list(accumulate(messages, digest_of, initial=_digest(told) if told else b""))[1:]
+    listed = [tool for tool in tools if not tool.is_deferred]
+    return list(accumulate(messages, digest_of, initial=_digest(listed) if listed else b""))[1:]
 
 
 def variables_digest(variables: Mapping[str, Any]) -> bytes:
@@ -134,9 +134,9 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
         return None
     tail, spelled = text[len(head) :], decoder.getstate()[0] + spell(end)
     for _ in range(n_left_out_max + 1):
-        said = spelled.decode("utf-8", "replace")
-        if tail.startswith(said):
-            return Answer(prompt + sure + end, tail[len(said) :])
+        written = spelled.decode("utf-8", "replace")
+        if tail.startswith(written):
+            return Answer(prompt + sure + end, tail[len(written) :])
         last = spell(end[-TOKEN_BYTES:])
         spelled = spelled[: len(spelled) - len(last)]
         end = end[:-TOKEN_BYTES]
@@ -201,76 +201,76 @@ class AnswerMemory:
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
         """Sets the mode until the client chooses another one; None changes nothing."""
         if session and mode is not None and self.mode(owner, session) != mode:
-            self._of(owner, session).mode = mode
-            self._tell(owner, session, b"")
+            self._record(owner, session).mode = mode
+            self._report(owner, session, b"")
 
     def mode(self, owner: int, session: str) -> HistoryMode | None:
         """Returns the mode that the client chose last."""
-        said = self._sessions.get((owner, session))
-        return said.mode if said is not None else None
+        record = self._sessions.get((owner, session))
+        return record.mode if record is not None else None
 
     def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:
         """The longest past that is known of a conversation with these digests (digests_of). `is_used`: false for who
         only looks."""
-        said = self._sessions.get((owner, session))
-        if said is None:
+        record = self._sessions.get((owner, session))
+        if record is None:
             return None
         for index in range(len(digests) - 1, -1, -1):
-            chain = _chain(said, digests[index])
+            chain = _chain(record, digests[index])
             if chain:
                 if is_used:
                     for digest in chain:
-                        said.answers.move_to_end(digest)
+                        record.answers.move_to_end(digest)
                     self._sessions.move_to_end((owner, session))
-                last = said.answers[digests[index]]
-                return Past(index, digests[index], _tokens_of(said, chain), last.rest, last.facts)
+                last = record.answers[digests[index]]
+                return Past(index, digests[index], _tokens_of(record, chain), last.rest, last.facts)
         return None
 
-    def visit(self, owner: int, session: str) -> SessionAnswers:
+    def record(self, owner: int, session: str) -> SessionAnswers:
         """Returns the session as it is now, for an answer that comes later."""
-        return self._of(owner, session)
+        return self._record(owner, session)
 
-    def keep_for(self, visited: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
+    def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
         """Keeps the answer under the name that the session has by now, or drops it if the session was forgotten.
 
         `past`: the tokens that its prompt went on after. If other tokens have taken their place since, or none, the
         answer has them itself.
         """
-        if self._sessions.get((visited.owner, visited.name)) is not visited:
+        if self._sessions.get((record.owner, record.name)) is not record:
             return
-        if answer.since and _tokens_of(visited, _chain(visited, answer.since)) != past:
+        if answer.since and _tokens_of(record, _chain(record, answer.since)) != past:
             answer = msgspec.structs.replace(answer, tokens=past + answer.tokens, since=b"")
-        self.keep(visited.owner, visited.name, digest, answer)
+        self.keep(record.owner, record.name, digest, answer)
 
     def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
         """`digest`: of the conversation with the answer as its last message."""
-        said = self._of(owner, session)
-        before = said.answers.get(digest)
+        record = self._record(owner, session)
+        before = record.answers.get(digest)
         if before is not None and before != answer:
-            self._retire(said, digest)  # what went on after it did so after other tokens
+            self._retire(record, digest)  # what went on after it did so after other tokens
         else:
-            self._drop(said, digest)
-        said.answers[digest] = answer
-        self._count(said, _bytes_of(answer))
-        self._tell(owner, session, digest)
-        while len(said.answers) > self._answers_max:
-            self._retire(said, next(iter(said.answers)))
+            self._drop(record, digest)
+        record.answers[digest] = answer
+        self._count(record, _bytes_of(answer))
+        self._report(owner, session, digest)
+        while len(record.answers) > self._answers_max:
+            self._retire(record, next(iter(record.answers)))
         while self.n_bytes > self._bytes_max:
             self._drop_oldest()
 
     def forget(self, owner: int, session: str) -> None:
-        said = self._sessions.pop((owner, session), None)
-        if said is not None:
-            self._count(said, -said.n_bytes)
-            self._tell(owner, session, b"", *said.answers)
+        record = self._sessions.pop((owner, session), None)
+        if record is not None:
+            self._count(record, -record.n_bytes)
+            self._report(owner, session, b"", *record.answers)
 
     def copy(self, owner: int, session: str, new_session: str) -> None:
         """Gives a fork the answers of its parent."""
-        said = self._sessions.get((owner, session))
+        record = self._sessions.get((owner, session))
         self.forget(owner, new_session)
-        if said is None:
+        if record is None:
             return
-        self.restore(owner, new_session, StoredSession(said.mode, dict(said.answers)))
+        self.restore(owner, new_session, StoredSession(record.mode, dict(record.answers)))
 
     def inherit(self, owner: int, parent: str, session: str) -> None:
         """A session that is used for the first time begins as a fork of its parent, if it names one."""
@@ -283,32 +283,32 @@ class AnswerMemory:
 
     def rename(self, owner: int, session: str, new_session: str) -> None:
         self.forget(owner, new_session)
-        said = self._sessions.pop((owner, session), None)
-        if said is not None:
-            said.name = new_session
-            self._sessions[owner, new_session] = said
+        record = self._sessions.pop((owner, session), None)
+        if record is not None:
+            record.name = new_session
+            self._sessions[owner, new_session] = record
             for name in (session, new_session):
-                self._tell(owner, name, b"", *said.answers)
+                self._report(owner, name, b"", *record.answers)
 
     def keys(self) -> list[tuple[int, str, bytes]]:
         """Returns owner, session and digest of everything that named sessions hold, as `on_change` gets them."""
         return [
             (owner, name, digest)
-            for (owner, name), said in self._sessions.items()
+            for (owner, name), record in self._sessions.items()
             if name
-            for digest in (*said.answers, *([b""] if said.mode is not None else []))
+            for digest in (*record.answers, *([b""] if record.mode is not None else []))
         ]
 
     def find(self, owner: int, session: str, digest: bytes) -> Answer | None:
-        said = self._sessions.get((owner, session))
-        return said.answers.get(digest) if said is not None else None
+        record = self._sessions.get((owner, session))
+        return record.answers.get(digest) if record is not None else None
 
     def saved(self, owner: int, session: str) -> StoredSession | None:
         """Returns all that the session holds; None if it holds nothing."""
-        said = self._sessions.get((owner, session))
-        if said is None or not (said.answers or said.mode is not None):
+        record = self._sessions.get((owner, session))
+        if record is None or not (record.answers or record.mode is not None):
             return None
-        return StoredSession(said.mode, dict(said.answers))
+        return StoredSession(record.mode, dict(record.answers))
 
     def restore(self, owner: int, name: str, saved: StoredSession) -> None:
         """Adds the answers as if they had been used just now; the bounds hold."""
@@ -316,75 +316,75 @@ class AnswerMemory:
         for digest, answer in saved.answers.items():
             self.keep(owner, name, digest, answer)
 
-    def _tell(self, owner: int, session: str, *digests: bytes) -> None:
+    def _report(self, owner: int, session: str, *digests: bytes) -> None:
         for digest in digests if session else ():
             self.on_change(owner, session, digest)
 
-    def _of(self, owner: int, session: str) -> SessionAnswers:
-        said = self._sessions.setdefault((owner, session), SessionAnswers(owner, session))
+    def _record(self, owner: int, session: str) -> SessionAnswers:
+        record = self._sessions.setdefault((owner, session), SessionAnswers(owner, session))
         self._sessions.move_to_end((owner, session))
         while len(self._sessions) > limits.ANSWER_SESSIONS_MAX:
-            self.forget(*who_must_go(self._sessions))
-        return said
+            self.forget(*pick_eviction_victim(self._sessions))
+        return record
 
-    def _drop(self, said: SessionAnswers, digest: bytes) -> None:
-        answer = said.answers.pop(digest, None)
+    def _drop(self, record: SessionAnswers, digest: bytes) -> None:
+        answer = record.answers.pop(digest, None)
         if answer is not None:
-            self._count(said, -_bytes_of(answer))
-            self._tell(said.owner, said.name, digest)
+            self._count(record, -_bytes_of(answer))
+            self._report(record.owner, record.name, digest)
 
-    def _retire(self, said: SessionAnswers, digest: bytes) -> None:
+    def _retire(self, record: SessionAnswers, digest: bytes) -> None:
         """Removes an answer; the answers that continue it take over its tokens."""
-        gone = said.answers[digest]
-        self._drop(said, digest)
-        for later, answer in said.answers.items():
+        removed = record.answers[digest]
+        self._drop(record, digest)
+        for later, answer in record.answers.items():
             if answer.since == digest:
-                said.answers[later] = msgspec.structs.replace(
-                    answer, tokens=gone.tokens + answer.tokens, since=gone.since
+                record.answers[later] = msgspec.structs.replace(
+                    answer, tokens=removed.tokens + answer.tokens, since=removed.since
                 )
-                self._count(said, len(gone.tokens))
-                self._tell(said.owner, said.name, later)
+                self._count(record, len(removed.tokens))
+                self._report(record.owner, record.name, later)
 
     def _drop_oldest(self) -> None:
         """Drops an answer and all answers that continue it."""
         [(owner, n_bytes)] = self._owner_bytes.most_common(1)
-        said = self._sessions.get((owner, ""))
-        if said is None or said.n_bytes <= n_bytes // 2:
-            said = next(said for said in self._sessions.values() if said.owner == owner and said.answers)
+        record = self._sessions.get((owner, ""))
+        if record is None or record.n_bytes <= n_bytes // 2:
+            record = next(record for record in self._sessions.values() if record.owner == owner and record.answers)
         later: defaultdict[bytes, list[bytes]] = defaultdict(list)
-        for digest, answer in said.answers.items():
+        for digest, answer in record.answers.items():
             later[answer.since].append(digest)
-        gone = [next(iter(said.answers))]
-        for digest in gone:
-            self._drop(said, digest)
-            gone += later[digest]
-        self.n_dropped += len(gone)
-        if not said.answers and said.mode is None:
-            del self._sessions[said.owner, said.name]
+        removed = [next(iter(record.answers))]
+        for digest in removed:
+            self._drop(record, digest)
+            removed += later[digest]
+        self.n_dropped += len(removed)
+        if not record.answers and record.mode is None:
+            del self._sessions[record.owner, record.name]
 
-    def _count(self, said: SessionAnswers, n_bytes: int) -> None:
+    def _count(self, record: SessionAnswers, n_bytes: int) -> None:
         """Adds to the counts of bytes; `n_bytes` may be negative."""
-        said.n_bytes += n_bytes
+        record.n_bytes += n_bytes
         self.n_bytes += n_bytes
-        self._owner_bytes[said.owner] += n_bytes
-        if not self._owner_bytes[said.owner]:
-            del self._owner_bytes[said.owner]
+        self._owner_bytes[record.owner] += n_bytes
+        if not self._owner_bytes[record.owner]:
+            del self._owner_bytes[record.owner]
 
 
-def _chain(said: SessionAnswers, digest: bytes) -> list[bytes]:
+def _chain(record: SessionAnswers, digest: bytes) -> list[bytes]:
     """The answers that make up the past with this digest, the first one first; empty: one of them is not there."""
     chain: list[bytes] = []
     while digest:
-        answer = said.answers.get(digest)
-        if answer is None or len(chain) > len(said.answers):
+        answer = record.answers.get(digest)
+        if answer is None or len(chain) > len(record.answers):
             return []
         chain.append(digest)
         digest = answer.since
     return chain[::-1]
 
 
-def _tokens_of(said: SessionAnswers, chain: Sequence[bytes]) -> bytes:
-    return b"".join(said.answers[digest].tokens for digest in chain)
+def _tokens_of(record: SessionAnswers, chain: Sequence[bytes]) -> bytes:
+    return b"".join(record.answers[digest].tokens for digest in chain)
 
 
 def _bytes_of(answer: Answer) -> int:

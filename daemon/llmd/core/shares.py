@@ -19,7 +19,7 @@ def share_of(limit: int, n_owners: int) -> int:
     return limit - max((n_owners - 1) * limit // (2 * n_owners), 1)
 
 
-def who_must_go(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
+def pick_eviction_victim(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
     """Picks the session to drop: the first of the owner who has the most, so that a greedy owner costs no other one.
     `held`: sessions by owner and name, the least recently used first."""
     held = list(held)

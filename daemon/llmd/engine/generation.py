@@ -102,7 +102,7 @@ class Work:
     prompt: Prompt
     prompt_param: str
     """The field that it came from."""
-    n_stops_told: int = 0
+    n_stops_returned: int = 0
     """The first so many of `stop` are a part of the answer that they end."""
 
     @property
@@ -113,7 +113,7 @@ class Work:
 class Generation:
     __slots__ = (
         "_bell", "_delivering", "_engine", "_on_end", "_on_start", "_on_text", "_paused", "_pending", "_pending_chars",
-        "_request", "_ring_news", "_said", "_token_ends", "admitted", "cancel_reason", "finished", "is_stream",
+        "_request", "_ring_news", "_answer_texts", "_token_ends", "admitted", "cancel_reason", "finished", "is_stream",
         "started", "work",
     )  # fmt: skip
 
@@ -124,15 +124,15 @@ class Generation:
         bell: Bell,
         *,
         is_stream: bool,
-        is_remembered: bool = False,
+        keeps_text: bool = False,
         after: Generation | None = None,
         on_start: Callable[[Generation], None] | None = None,
         on_text: Callable[[], None] | None = None,
         token_ends: TokenEnds | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
-        """Queues the work. Raises ApiError when the engine cannot take it. `is_remembered`: its text is asked for once
-        more when it is complete (`said`). `after`: one with the same prompt; this one begins when it was consumed.
+        """Queues the work. Raises ApiError when the engine cannot take it. `keeps_text`: `answer_text`
+        returns the whole text at the end. `after`: one with the same prompt; this one begins when it was consumed.
         `token_ends`: is told where its tokens end, which its work has to ask for."""
         self.work = work
         self.is_stream = is_stream
@@ -151,7 +151,7 @@ class Generation:
         self._pending_chars = 0
         self._paused = False
         self._delivering = True
-        self._said: list[str] | None = [] if is_remembered else None
+        self._answer_texts: list[str] | None = [] if keeps_text else None
         if work.prompt.n_tokens > engine.info.n_ctx:
             raise self._length_error()
         self._request: int = engine.generate(self, work.command, after._request if after is not None else 0)
@@ -179,8 +179,8 @@ class Generation:
         if self._token_ends is not None:
             self._token_ends.came(text, event.ends)
         self._pending.append(text)
-        if self._said is not None:
-            self._said.append(text)
+        if self._answer_texts is not None:
+            self._answer_texts.append(text)
         self._pending_chars += len(text)
         if self._pending_chars > limits.PENDING_TEXT_CHARS_MAX and self.is_stream and not self._paused:
             self._paused = True
@@ -189,11 +189,11 @@ class Generation:
 
     def on_finished(self, event: Finished) -> None:
         self.finished = event
-        if 0 <= event.stop_index < self.work.n_stops_told and self._delivering:
+        if 0 <= event.stop_index < self.work.n_stops_returned and self._delivering:
             stop = self.work.command.stop[event.stop_index]
             self._pending.append(stop)
-            if self._said is not None:
-                self._said.append(stop)
+            if self._answer_texts is not None:
+                self._answer_texts.append(stop)
         self._ring_news()
         self._on_end(self)
 
@@ -229,11 +229,11 @@ class Generation:
         self._pending.clear()
         self.cancel(CancelReason.CLIENT_GONE)
 
-    def said(self) -> str | None:
+    def answer_text(self) -> str | None:
         """The whole answer, once it is complete; None when nobody is to remember it."""
-        if self._said is None or not self._delivering or self.finished is None or self.error() is not None:
+        if self._answer_texts is None or not self._delivering or self.finished is None or self.error() is not None:
             return None
-        return "".join(self._said)
+        return "".join(self._answer_texts)
 
     # --- how it ended ------------------------------------------------------------------------------------------------
 

@@ -20,9 +20,9 @@ from ..core.session_key import SCRATCH, SessionKey
 from ..engine.generation import Bell, CancelReason, DetailedGeneration, Generation, TokenEnds, Work
 from ..engine.native import GenerateFlag
 from ..turns.user_starts import UserMessages
+from .answer_record import keep_answer, message_of, resident_answer, turn_of
 from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared
-from .remembered import keep_answer, message_of, resident_answer, turn_of
 from .services import Sender, Services
 from .token_details import TokenDetails, likeliest, needs_token_details
 from .truncation import prepared_cut
@@ -119,27 +119,27 @@ class Answering:
         services, request, index = self._services, self._request, len(self.generations)
         came_ms = int(time.time() * 1000)
         visit = services.turns.look(work.owner, work.key.id, work.prompt.tokens)
-        is_kept = bool(found.digest) and not request.is_mute
-        kept = services.answers.visit(work.owner, request.key.id) if is_kept else None
+        is_recorded = bool(found.digest) and not request.is_mute
+        record = services.answers.record(work.owner, request.key.id) if is_recorded else None
         by_user = UserMessages(found.n_by_user, found.facts.user_starts)
 
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
             services.turns.add(visit, turn_of(ended, came_ms, visit.sights))
-            answer = resident_answer(services, found, ended) if kept is not None else None
-            if kept is None or answer is None:
+            answer = resident_answer(services, found, ended) if record is not None else None
+            if record is None or answer is None:
                 return
             if self._parsings:  # what was said is known when all of it was parsed
-                self._keeping[index] = lambda said: keep_answer(services, kept, found, said, answer)
+                self._keeping[index] = lambda message: keep_answer(services, record, found, message, answer)
             else:
-                keep_answer(services, kept, found, message_of(ended.said() or ""), answer)
+                keep_answer(services, record, found, message_of(ended.answer_text() or ""), answer)
 
         generation = (DetailedGeneration if needs_token_details(request) else Generation)(
             services.engine,
             work,
             self._bell,
             is_stream=request.is_stream,
-            is_remembered=kept is not None,
+            keeps_text=record is not None,
             after=after,
             on_start=lambda _: services.turns.started(visit, by_user),
             on_text=observer.text,

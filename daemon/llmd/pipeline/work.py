@@ -63,9 +63,13 @@ def work_of(command: Generate, request: GenerationRequest, prompt: Prompt) -> Wo
         stop=[*request.stop, *prompt.stops],
         flags=flags,
     )
-    n_stops_told = len(request.stop) if request.includes_stop else 0
+    n_stops_returned = len(request.stop) if request.includes_stop else 0
     return Work(
-        command=whole, key=request.key, prompt=prompt, prompt_param=request.prompt.param, n_stops_told=n_stops_told
+        command=whole,
+        key=request.key,
+        prompt=prompt,
+        prompt_param=request.prompt.param,
+        n_stops_returned=n_stops_returned,
     )
 
 

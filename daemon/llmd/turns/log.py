@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from ..core import limits
-from ..core.shares import who_must_go
+from ..core.shares import pick_eviction_victim
 from ..engine.native import OUTCOME_WORDS, REASON_TEXTS, REASON_WORDS, STATE_WORDS, Outcome, Page
 from .divergence import DivergedTokens, Sight, sight_of
 from .user_starts import UserMessages
@@ -108,7 +108,7 @@ class TurnLog:
         found = self._sessions.setdefault((owner, name), SessionTurns())
         self._sessions.move_to_end((owner, name))
         while len(self._sessions) > limits.TURN_SESSIONS_MAX:
-            self.forget(*who_must_go(self._sessions))
+            self.forget(*pick_eviction_victim(self._sessions))
         return found
 
     def came_from(self, owner: int, name: str, place: int, client: str, last_words: str) -> None:

@@ -29,7 +29,7 @@ def message_of(text: str) -> PlainMessage:
 
 def resident_answer(services: Services, prepared: Prepared, generation: Generation) -> Answer | None:
     """The answer with its tokens, after those of the past. Called when the event of the generation's end arrives."""
-    text = generation.said()
+    text = generation.answer_text()
     if not text:
         return None
     prompt = generation.work.prompt
@@ -40,11 +40,13 @@ def resident_answer(services: Services, prepared: Prepared, generation: Generati
     return None if answer is None else msgspec.structs.replace(answer, since=prepared.since, facts=prepared.facts)
 
 
-def keep_answer(services: Services, kept: SessionAnswers, found: Prepared, said: PlainMessage, answer: Answer) -> None:
-    """Before whoever got the answer can go on with it. `kept`: the session as it was when the request came."""
-    if said.content.strip() or said.tool_calls or said.reasoning:
-        past = found.prompt.tokens[: found.n_past_bytes]
-        services.answers.keep_for(kept, digest_of(found.digest, said), answer, past)
+def keep_answer(
+    services: Services, record: SessionAnswers, prepared: Prepared, message: PlainMessage, answer: Answer
+) -> None:
+    """Before whoever got the answer can go on with it. `record`: the session as it was when the request came."""
+    if message.content.strip() or message.tool_calls or message.reasoning:
+        past = prepared.prompt.tokens[: prepared.n_past_bytes]
+        services.answers.keep_for(record, digest_of(prepared.digest, message), answer, past)
 
 
 class _Preserved(msgspec.Struct, frozen=True):
