@@ -12,7 +12,7 @@ import pytest
 from llmd.core.errors import ApiError
 from llmd.core.session_key import SCRATCH, SessionKey
 from llmd.engine.engine import Engine
-from llmd.engine.generation import Bell, CancelReason, Generation, Work
+from llmd.engine.generation import CancelReason, Generation, Notifier, Work
 from llmd.engine.native import GenerateFlag, Status, lib
 from llmd.engine.opening import EngineError, EngineOptions
 from llmd.engine.text import Prompt
@@ -43,23 +43,23 @@ def generation(
     flags = GenerateFlag.IGNORE_END
     command = Generate(request=0, owner=0, session=key.id, prompt=tokens, max_tokens=n, sampling=GREEDY, flags=flags)
     work = Work(command=command, key=key, prompt=Prompt(tokens), prompt_param="prompt")
-    return Generation(engine, work, Bell(engine.loop), is_stream=is_stream, on_end=ENDED.append)
+    return Generation(engine, work, Notifier(engine.loop), is_stream=is_stream, on_end=ENDED.append)
 
 
 async def taken(one: Generation) -> str:
     """What has come, waiting for it."""
-    if not one._bell.has_news:
-        await one._bell.wait()
-    one._bell.has_news = False
-    return one.taken()
+    if not one._notifier.has_events:
+        await one._notifier.wait()
+    one._notifier.has_events = False
+    return one.take_text()
 
 
 async def whole(one: Generation) -> str:
     """All that has not been taken, when it has ended."""
     while one.finished is None:
-        await one._bell.wait()
-    one._bell.has_news = False
-    return one.taken()
+        await one._notifier.wait()
+    one._notifier.has_events = False
+    return one.take_text()
 
 
 def how_it_ended(one: Generation) -> tuple[str, str | None, str, ApiError | None]:
@@ -101,7 +101,7 @@ async def test_pieces_add_up(engine: Engine) -> None:
     pieces = []
     while one.finished is None:
         pieces.append(await taken(one))
-    pieces.append(one.taken())
+    pieces.append(one.take_text())
     assert "".join(pieces) == await whole(two)
 
 
@@ -122,7 +122,7 @@ async def test_release_drops_text_and_still_hears_the_end(engine: Engine) -> Non
     one.release()
     await engine.idle()
     assert ENDED == [one] and one.outcome_word == "client_gone"
-    assert one.taken() == ""
+    assert one.take_text() == ""
 
 
 async def test_a_cancel_survives_a_full_ring(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

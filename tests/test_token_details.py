@@ -209,7 +209,7 @@ async def test_log_probabilities_pause_a_stream_sooner(services: Any, monkeypatc
     one = await answering(services, n_logprobs=20, max_tokens=2000, prompt=RawPrompt([300, 301]))
     plain = await answering(services, max_tokens=2000, prompt=RawPrompt([300, 301]))
     while plain.generations[0].finished is None:
-        await plain._bell.wait()
+        await plain._notifier.wait()
     assert True in paused
     assert len([1 for part in await all_parts(one) if isinstance(part, LogProbabilities)]) > 1
     await all_parts(plain)

@@ -127,8 +127,8 @@ def _make_state_dir(config: Config) -> None:
     try:
         make_private(directory)
     except OSError as error:
-        is_taken = isinstance(error, FileExistsError)
-        why = f"{error.filename} exists and is not a directory" if is_taken else error.strerror
+        is_file = isinstance(error, FileExistsError)
+        why = f"{error.filename} exists and is not a directory" if is_file else error.strerror
         raise StartError(f"--state-dir: cannot make {directory}: {why}; {_OTHER_DIRECTORY}") from None
     if not os.access(directory, os.W_OK | os.X_OK):
         raise StartError(f"--state-dir: {directory} cannot be written to by this user; {_OTHER_DIRECTORY}")

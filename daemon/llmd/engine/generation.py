@@ -37,23 +37,23 @@ class CancelReason(enum.StrEnum):
     SHUTDOWN = "shutting_down"
 
 
-class Bell:
+class Notifier:
     """Wakes the one task that waits for news of several generations. A task that waits looks first whether there is
     news: a bell that rings while nobody waits is not heard."""
 
-    __slots__ = ("_create_future", "_waiter", "has_news")
+    __slots__ = ("_create_future", "_waiter", "has_events")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._create_future = loop.create_future  # get_running_loop() costs a system call each time
         self._waiter: asyncio.Future[None] | None = None
-        self.has_news = False
+        self.has_events = False
         """Something has come that was not taken yet; the taker resets it."""
 
-    def ring_news(self) -> None:
-        self.has_news = True
-        self.ring()
+    def notify(self) -> None:
+        self.has_events = True
+        self.wake()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Without news."""
         waiter = self._waiter
         if waiter is not None:
@@ -112,16 +112,16 @@ class Work:
 
 class Generation:
     __slots__ = (
-        "_bell", "_delivering", "_engine", "_on_end", "_on_start", "_on_text", "_paused", "_pending", "_pending_chars",
-        "_request", "_ring_news", "_answer_texts", "_token_ends", "admitted", "cancel_reason", "finished", "is_stream",
-        "started", "work",
+        "_answer_texts", "_delivering", "_engine", "_notifier", "_notify", "_on_end", "_on_start", "_on_text",
+        "_paused", "_pending", "_pending_chars", "_request", "_token_ends", "admitted", "cancel_reason", "finished",
+        "is_stream", "started", "work",
     )  # fmt: skip
 
     def __init__(
         self,
         engine: Engine,
         work: Work,
-        bell: Bell,
+        notifier: Notifier,
         *,
         is_stream: bool,
         keeps_text: bool = False,
@@ -141,8 +141,8 @@ class Generation:
         self.finished: Finished | None = None
         self.cancel_reason: CancelReason | None = None
         self._engine = engine
-        self._bell = bell
-        self._ring_news = bell.ring_news
+        self._notifier = notifier
+        self._notify = notifier.notify
         self._on_start = on_start
         self._on_text = on_text
         self._token_ends = token_ends
@@ -160,7 +160,7 @@ class Generation:
 
     def on_admitted(self, event: Admitted) -> None:
         self.admitted = event
-        self._bell.ring()
+        self._notifier.wake()
 
     def on_started(self, event: Started) -> None:
         self.started = event
@@ -185,7 +185,7 @@ class Generation:
         if self._pending_chars > limits.PENDING_TEXT_CHARS_MAX and self.is_stream and not self._paused:
             self._paused = True
             self._engine.pause(self._request, True)
-        self._ring_news()
+        self._notify()
 
     def on_finished(self, event: Finished) -> None:
         self.finished = event
@@ -194,7 +194,7 @@ class Generation:
             self._pending.append(stop)
             if self._answer_texts is not None:
                 self._answer_texts.append(stop)
-        self._ring_news()
+        self._notify()
         self._on_end(self)
 
     # --- the side of who delivers it ---------------------------------------------------------------------------------
@@ -204,9 +204,9 @@ class Generation:
         while self.admitted is None:
             if self.finished is not None:
                 raise self.error() or ApiError("internal_error")
-            await self._bell.wait()
+            await self._notifier.wait()
 
-    def taken(self) -> str:
+    def take_text(self) -> str:
         """The text that has come since the last call."""
         pending = self._pending
         text = pending[0] if len(pending) == 1 else "".join(pending)
@@ -282,14 +282,14 @@ class Generation:
         own = [name for owner, name in holders if owner == self.work.owner]
         info, n_others = self._engine.info, len(holders) - len(own)
         n_names = info.n_places - info.n_scratch
-        taken = f"All {n_names} session entries are taken"
+        usage = f"All {n_names} session entries are taken"
         if len(holders) < n_names:
-            taken = f"{len(own)} of {n_names} session entries, the share of one owner, are taken"
+            usage = f"{len(own)} of {n_names} session entries, the share of one owner, are taken"
         more = f" and {n_others} of other owners" if n_others else ""
         options = "--max-sessions or --max-parked" if n_names > info.n_sessions else "--max-sessions"
         return ApiError(
             "capacity_exhausted",
-            f"{taken} (by {_listed(sorted(set(own)))}{more}). Close a session with DELETE /v1/sessions/ID, or start "
+            f"{usage} (by {_listed(sorted(set(own)))}{more}). Close a session with DELETE /v1/sessions/ID, or start "
             f"llmd with a larger {options}.",
             "session_id",
         )
@@ -315,22 +315,22 @@ class DetailedGeneration(Generation):
 
     __slots__ = ("_events", "consumed", "first_text_s", "started_s")
 
-    def __init__(self, engine: Engine, work: Work, bell: Bell, **others: Any) -> None:
+    def __init__(self, engine: Engine, work: Work, notifier: Notifier, **others: Any) -> None:
         self._events: list[Text] = []
         self.consumed: Consumed | None = None
         """The last one."""
         self.started_s = self.first_text_s = 0.0
-        super().__init__(engine, work, bell, **others)
+        super().__init__(engine, work, notifier, **others)
 
     def on_started(self, event: Started) -> None:
         self.started_s = time.monotonic()
         super().on_started(event)
         if self.work.command.flags & GenerateFlag.RETURN_CONSUMED:
-            self._ring_news()
+            self._notify()
 
     def on_consumed(self, event: Consumed) -> None:
         self.consumed = event
-        self._ring_news()
+        self._notify()
 
     def on_text(self, event: Text) -> None:
         self.first_text_s = self.first_text_s or time.monotonic()

@@ -73,19 +73,19 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
 
 
 def _prompt_of(prompt: Any) -> Prompt:
-    def taken(pointer: Any, n_bytes: int) -> bytes:
+    def copied(pointer: Any, n_bytes: int) -> bytes:
         return bytes(ffi.buffer(pointer, n_bytes)) if n_bytes else b""
 
     return Prompt(
-        tokens=taken(prompt.tokens, 4 * prompt.n_tokens),
-        text=taken(prompt.text, prompt.n_text_bytes),
-        boundaries=taken(prompt.boundaries, 4 * prompt.n_boundaries),
+        tokens=copied(prompt.tokens, 4 * prompt.n_tokens),
+        text=copied(prompt.text, prompt.n_text_bytes),
+        boundaries=copied(prompt.boundaries, 4 * prompt.n_boundaries),
         n_history=int(prompt.n_history),
         n_head=int(prompt.n_head),
         is_after=bool(prompt.is_after),
-        syntax=taken(prompt.syntax, prompt.n_syntax_bytes),
-        constraint=taken(prompt.constraint, prompt.n_constraint_bytes),
-        stops=tuple(json.decode(taken(prompt.stops, prompt.n_stops_bytes) or b"[]", type=list[str])),
+        syntax=copied(prompt.syntax, prompt.n_syntax_bytes),
+        constraint=copied(prompt.constraint, prompt.n_constraint_bytes),
+        stops=tuple(json.decode(copied(prompt.stops, prompt.n_stops_bytes) or b"[]", type=list[str])),
     )
 
 

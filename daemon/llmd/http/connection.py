@@ -56,7 +56,7 @@ class Connection(web.RequestHandler):
         self._is_unread = False
         """The buffer of bytes to send is full, or the connection is closing."""
         self._n_unread = 0
-        self._taken_at = 0.0
+        self._last_read_at = 0.0
         """When the client was last seen to read something."""
         self._refusal: ApiError | None = None
         self._is_half_closed = False
@@ -253,7 +253,7 @@ class Connection(web.RequestHandler):
 
     def _begin_unread(self, now: float) -> None:
         self._is_unread = True
-        self._taken_at, self._n_unread = now, self._bytes_unread()
+        self._last_read_at, self._n_unread = now, self._bytes_unread()
 
     def unread_s(self, now: float) -> float:
         """How long the client has read nothing, as far as was checked; 0 while there is room for more."""
@@ -262,8 +262,8 @@ class Connection(web.RequestHandler):
         n_before = self._n_unread
         self._n_unread = self._bytes_unread()
         if self._n_unread < n_before:
-            self._taken_at = now
-        return now - self._taken_at
+            self._last_read_at = now
+        return now - self._last_read_at
 
     def _bytes_unread(self) -> int:
         """Unread bytes in the buffer and in the kernel, which has room again only after it has sent much."""

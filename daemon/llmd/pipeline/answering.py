@@ -17,7 +17,7 @@ from ..core.errors import ApiError
 from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
 from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH, SessionKey
-from ..engine.generation import Bell, CancelReason, DetailedGeneration, Generation, TokenEnds, Work
+from ..engine.generation import CancelReason, DetailedGeneration, Generation, Notifier, TokenEnds, Work
 from ..engine.native import GenerateFlag
 from ..turns.user_starts import UserMessages
 from .answer_record import keep_answer, message_of, resident_answer, turn_of
@@ -68,7 +68,7 @@ class Answering:
         self._services = services
         self._observe = observe
         self._request = request = ready.request
-        self._bell = Bell(services.engine.loop)
+        self._notifier = Notifier(services.engine.loop)
         self.is_nudged = False
         """The stream has to send something; it resets this when it has."""
         in_thread = partial(services.engine.parsed, ready.prompts[0][1].owner)
@@ -137,7 +137,7 @@ class Answering:
         generation = (DetailedGeneration if needs_token_details(request) else Generation)(
             services.engine,
             work,
-            self._bell,
+            self._notifier,
             is_stream=request.is_stream,
             keeps_text=record is not None,
             after=after,
@@ -174,24 +174,24 @@ class Answering:
 
     async def parts(self) -> list[Part]:
         """Returns the parts that have come since the last call, and waits for them; empty after a nudge."""
-        bell = self._bell
+        notifier = self._notifier
         while True:
-            if not bell.has_news:
-                await bell.wait()
-            has_news, bell.has_news = bell.has_news, False
+            if not notifier.has_events:
+                await notifier.wait()
+            has_events, notifier.has_events = notifier.has_events, False
             if len(self._open) == 1 and self._is_plain:  # nearly always: a token costs one look
                 index, generation = self._open[0]
                 if generation.finished is None:
-                    text = generation.taken()
+                    text = generation.take_text()
                     return [TextPart(index, text)] if text else []
             found = await self._found()
-            if found or not has_news or self.is_nudged:  # a parser may hold back what has come
+            if found or not has_events or self.is_nudged:  # a parser may hold back what has come
                 return found
 
     async def _found(self) -> list[Part]:
         found: list[Part] = []
         for index, generation in self._open:
-            is_over, text = generation.finished is not None, generation.taken()
+            is_over, text = generation.finished is not None, generation.take_text()
             events = self._token_details[index].take_events() if self._token_details else []
             parts: list[Part] = [TextPart(index, text)] if text else []
             if self._parsings:
@@ -208,17 +208,17 @@ class Answering:
 
     async def whole(self) -> list[Part]:
         """All parts, when everything has ended. Raises ApiError as soon as anything fails: nobody gets the rest."""
-        bell, found = self._bell, list[Part]()
+        notifier, found = self._notifier, list[Part]()
         while True:
-            bell.has_news = False
+            notifier.has_events = False
             if all(generation.finished is not None for generation in self.generations):
                 break
             if error := next(filter(None, (generation.error() for generation in self.generations)), None):
                 raise error
             if self._token_details:
                 found += await self._found()  # a little at a time
-            if not bell.has_news:
-                await bell.wait()
+            if not notifier.has_events:
+                await notifier.wait()
         found += await self._found()
         if self.error is not None:
             raise self.error
@@ -254,7 +254,7 @@ class Answering:
     def nudge(self) -> None:
         """Makes `parts` return at once, with or without any, and asks the stream to send something in either case."""
         self.is_nudged = True
-        self._bell.ring()
+        self._notifier.wake()
 
     def cancel(self, reason: CancelReason) -> None:
         for generation in self.generations:

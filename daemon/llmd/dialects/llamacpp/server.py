@@ -48,10 +48,10 @@ async def slots(request: web.Request) -> web.Response:
 
     def listed() -> web.Response:
         views = [view for view in state.engine.page.sessions() if STATE_WORDS[view.state] not in _ELSEWHERE]
-        taken = [_slot(state, caller, number, view) for number, view in enumerate(views)]
+        occupied = [_slot(state, caller, number, view) for number, view in enumerate(views)]
         n_ctx = state.engine.info.n_ctx
-        free = [Slot(id=number, n_ctx=n_ctx, is_processing=False) for number in range(len(taken), n_slots(state))]
-        return respond([*taken, *free])
+        free = [Slot(id=number, n_ctx=n_ctx, is_processing=False) for number in range(len(occupied), n_slots(state))]
+        return respond([*occupied, *free])
 
     return await state.engine.in_thread(caller.owner, 0, listed)
 
