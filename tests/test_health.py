@@ -31,8 +31,8 @@ async def test_ready(daemon: Daemon) -> None:
 
 async def test_not_ready_when_the_decode_thread_is_stuck(daemon: Daemon) -> None:
     times = iter([0.0, 0.0, limits.STALLED_AFTER_S])
-    assert daemon.state.opened is not None
-    daemon.state.opened.heartbeat = Heartbeat(lambda: (7, True), lambda: next(times))
+    assert daemon.state.loaded_model is not None
+    daemon.state.loaded_model.heartbeat = Heartbeat(lambda: (7, True), lambda: next(times))
     assert (await daemon.ask("GET", "/ready")).status == 200
     answer = await daemon.ask("GET", "/ready")
     assert answer.status == 503 and answer.json["status"] == "stalled"
@@ -42,15 +42,15 @@ async def test_not_ready_when_the_decode_thread_is_stuck(daemon: Daemon) -> None
 def test_heartbeat() -> None:
     now, beats = 0.0, (1, True)
     heartbeat = Heartbeat(lambda: beats, lambda: now)
-    assert heartbeat.seconds_without() == 0
+    assert heartbeat.stalled_for_s() == 0
     now = 5.0
-    assert heartbeat.seconds_without() == 5
+    assert heartbeat.stalled_for_s() == 5
     beats = (2, True)
-    assert heartbeat.seconds_without() == 0
+    assert heartbeat.stalled_for_s() == 0
     now, beats = 100.0, (2, False)  # waiting for work is progress
-    assert heartbeat.seconds_without() == 0
+    assert heartbeat.stalled_for_s() == 0
     now, beats = 101.0, (2, True)
-    assert heartbeat.seconds_without() == 1
+    assert heartbeat.stalled_for_s() == 1
 
 
 async def test_models_and_props(daemon: Daemon) -> None:

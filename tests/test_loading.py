@@ -36,13 +36,13 @@ from tests.test_process import Process, Start
 SLOW = """
 import pathlib, sys, time
 from llmd import __main__
-from llmd.engine import beginning
-gate, real = pathlib.Path(sys.argv.pop(1)), beginning.open_engine
+from llmd.engine import loader
+gate, real = pathlib.Path(sys.argv.pop(1)), loader.open_engine
 def open_engine(options):
     while not gate.exists():
         time.sleep(0.01)
     return real(options)
-beginning.open_engine = open_engine
+loader.open_engine = open_engine
 __main__.main()
 """
 
@@ -51,13 +51,13 @@ __main__.main()
 ENDING = """
 import signal, sys, threading
 from llmd import __main__
-from llmd.engine import beginning
+from llmd.engine import loader
 action, module = sys.argv.pop(1), sys.argv.pop(1)
 is_loading = threading.Event()
 def open_engine(options):
     is_loading.set()
     threading.Event().wait()
-beginning.open_engine = open_engine
+loader.open_engine = open_engine
 class Gate:
     def find_spec(self, name, path, target=None):
         if name == module:
@@ -71,9 +71,9 @@ __main__.main()
 DIFFERING = """
 import os
 from llmd import __main__
-from llmd.engine import beginning
-beginning.differences = lambda: ["Save.label: known on one side only"]
-beginning.open_engine = lambda options: os._exit(9)
+from llmd.engine import loader
+loader.differences = lambda: ["Save.label: known on one side only"]
+loader.open_engine = lambda options: os._exit(9)
 __main__.main()
 """
 
@@ -87,7 +87,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         event.wait()
         return open_engine(options)
 
-    monkeypatch.setattr("llmd.engine.beginning.open_engine", open_later)
+    monkeypatch.setattr("llmd.engine.loader.open_engine", open_later)
     yield event
     event.set()
 

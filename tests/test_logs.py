@@ -142,9 +142,9 @@ def test_each_line_has_its_priority(level: int, priority: int) -> None:
 
 
 def test_last_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.last_words("llmd: no")
+    logs.print_fatal("llmd: no")
     monkeypatch.setattr(logs, "writes_to_journal", lambda: True)
-    logs.last_words("llmd: no")
+    logs.print_fatal("llmd: no")
     assert capsys.readouterr().err == "llmd: no\n<3>llmd: no\n"
 
 

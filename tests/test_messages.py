@@ -233,9 +233,9 @@ async def test_a_busy_server_is_529(serve: Serve) -> None:
     answer = await refused(daemon, message())
     assert (answer.status, answer.error["type"], answer.error["code"]) == (529, "overloaded_error", "overloaded")
     assert answer.headers["Retry-After"] == str(limits.RETRY_AFTER_S)
-    opened, daemon.state.opened = daemon.state.opened, None
+    opened, daemon.state.loaded_model = daemon.state.loaded_model, None
     assert (await refused(daemon, message())).status == 529
-    daemon.state.opened = opened
+    daemon.state.loaded_model = opened
     assert (await daemon.ask("POST", "/v1/chat/completions", chat())).status == 503
 
 

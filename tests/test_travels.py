@@ -23,7 +23,7 @@ from llmd.ctl import sessions as ctl_sessions
 from llmd.ctl import status as ctl_status
 from llmd.dialects.openai.wire import ChatCompletionRequest
 from llmd.dialects.sampling import spoken_in
-from llmd.engine import beginning
+from llmd.engine import loader
 from llmd.engine.native import SAMPLER_WORDS, PageView, SessionView, ffi
 from llmd.engine.opening import EngineInfo, EngineOptions, SavedSession
 from llmd.engine.wire import Sampling
@@ -116,10 +116,10 @@ def test_a_struct_is_copied_whole(struct: str) -> None:
 
 
 def test_every_option_of_the_engine_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """beginning.engine_options makes them from the configuration."""
+    """loader.engine_options makes them from the configuration."""
     given: dict[str, Any] = {}
-    monkeypatch.setattr(beginning, "EngineOptions", lambda **options: given.update(options))
-    beginning.engine_options(Config())
+    monkeypatch.setattr(loader, "EngineOptions", lambda **options: given.update(options))
+    loader.engine_options(Config())
     assert left_out(EngineOptions, set(given)) == {"exact"}  # for tests and benches
 
 

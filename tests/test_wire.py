@@ -13,9 +13,9 @@ import pytest
 
 from llmd.core.errors import ApiError
 from llmd.core.sampling_table import SAMPLING
-from llmd.engine import beginning, wire
-from llmd.engine.beginning import Beginning
+from llmd.engine import loader, wire
 from llmd.engine.engine import Engine
+from llmd.engine.loader import EngineLoader
 from llmd.engine.native import COMMANDS, EVENTS, SAMPLING_FIELDS, Field, GenerateFlag, ffi
 from llmd.engine.opening import EngineError, EngineOptions
 from llmd.engine.text import Prompt
@@ -60,9 +60,9 @@ def test_an_event_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 async def test_nothing_is_opened_that_would_be_misunderstood(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[EngineOptions] = []
-    monkeypatch.setattr(beginning, "differences", lambda: ["Save.label: known on one side only"])
-    monkeypatch.setattr(beginning, "open_engine", opened.append)
-    begun = Beginning(EngineOptions(model="sim:dense"))
+    monkeypatch.setattr(loader, "differences", lambda: ["Save.label: known on one side only"])
+    monkeypatch.setattr(loader, "open_engine", opened.append)
+    begun = EngineLoader(EngineOptions(model="sim:dense"))
     with pytest.raises(EngineError, match=r"Save\.label: known on one side only"):
         begun.begin()  # as the process does, long before there is a loop
     with pytest.raises(EngineError, match=r"Save\.label: known on one side only"):

@@ -22,7 +22,7 @@ from .process.manual import PROGRAM
 from .process.socket_trust import make_private
 
 if TYPE_CHECKING:
-    from .engine.beginning import Beginning
+    from .engine.loader import EngineLoader
     from .http.context import State
 
 log = logging.getLogger("llmd")
@@ -48,15 +48,15 @@ def main() -> None:
     try:
         _run(config)
     except (StartError, ListenError, KeyboardInterrupt) as error:
-        sys.exit(_told(error))
+        sys.exit(_report_failure(error))
 
 
-def _told(error: BaseException) -> int:
+def _report_failure(error: BaseException) -> int:
     """Prints why the process ends, and returns its exit status."""
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT  # there was nothing yet to stop in order
     if isinstance(error, (StartError, ListenError, ImportError)):
-        logs.last_words(f"{PROGRAM}: {error}")
+        logs.print_fatal(f"{PROGRAM}: {error}")
     else:
         sys.excepthook(type(error), error, error.__traceback__)
     return error.status if isinstance(error, StartError) else EXIT_FAILED
@@ -80,9 +80,9 @@ def _run(config: Config) -> None:
     try:
         _check_exposure(config, listeners)
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
-        beginning, keys = _prepared(config)
+        loader, keys = _prepared(config)
         faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, crashes are told in another way
-        _load_and_serve(config, listeners, beginning, keys)
+        _load_and_serve(config, listeners, loader, keys)
     finally:
         listeners.close()
 
@@ -97,23 +97,23 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
         )
 
 
-def _load_and_serve(config: Config, listeners: Listeners, beginning: Beginning, keys: KeyRing) -> None:
+def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> None:
     """Returns when the engine has been closed. Any earlier end, with an error or without, ends the process here: the
     interpreter would wait for the thread that loads the model."""
     from .engine.opening import EngineError
 
     try:
-        beginning.begin()
+        loader.begin()
         import uvloop  # this, and all that `_serve` imports, while the model is being read
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            if runner.run(_serve(config, listeners, beginning, keys)):
+            if runner.run(_serve(config, listeners, loader, keys)):
                 return
         status = 0
     except EngineError as error:
-        status = _told(_blamed(config, error.field, str(error)))
+        status = _report_failure(_blamed(config, error.field, str(error)))
     except BaseException as error:
-        status = _told(error)
+        status = _report_failure(error)
     listeners.close()
     os._exit(status)
 
@@ -137,7 +137,7 @@ def _make_state_dir(config: Config) -> None:
 _OTHER_DIRECTORY = "choose another, or none to keep sessions in memory only"
 
 
-async def _serve(config: Config, listeners: Listeners, beginning: Beginning, keys: KeyRing) -> bool:
+async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> bool:
     """Listens, loads the model, serves until a signal, stops in order. Returns False if the signal came while it
     loaded."""
     from aiohttp import web
@@ -145,7 +145,7 @@ async def _serve(config: Config, listeners: Listeners, beginning: Beginning, key
     from .app import OPENING, create_app, runner_of, stop_serving
     from .http.context import STATE
 
-    app = create_app(config, keys, beginning)
+    app = create_app(config, keys, loader)
     state, runner = app[STATE], runner_of(app)
     signals = _Signals(state, listeners)
     await runner.setup()
@@ -156,14 +156,14 @@ async def _serve(config: Config, listeners: Listeners, beginning: Beginning, key
             await app[OPENING]  # says why, before anybody is told of an address
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
         await _first_of(app[OPENING], signals.stop)
-        if state.opened is not None:
+        if state.loaded_model is not None:
             _announce(state, listeners)
             await signals.stop.wait()
         await stop_serving(state)
     finally:
         await runner.cleanup()
     log.info("stopped")
-    return state.opened is not None
+    return state.loaded_model is not None
 
 
 def _can_open(model: str) -> bool:
@@ -184,14 +184,14 @@ async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
         opening.result()
 
 
-def _prepared(config: Config) -> tuple[Beginning, KeyRing]:
+def _prepared(config: Config) -> tuple[EngineLoader, KeyRing]:
     """Returns the loader of the model and the keys, after checking the files that the configuration names. The native
     library is imported only here, so that --help works without it."""
     try:
-        from .engine.beginning import Named
+        from .engine.loader import DaemonEngineLoader
 
         keys = keys_of(config.api_key_file, config.state_dir)
-        return Named(config), keys
+        return DaemonEngineLoader(config), keys
     except ImportError as error:
         raise StartError(str(error)) from error
     except KeyFileError as error:
@@ -250,7 +250,7 @@ class _Signals:
     def _on_reload(self) -> None:
         from .app import reload_keys
 
-        if self._state.opened is None or self._state.is_stopping:
+        if self._state.loaded_model is None or self._state.is_stopping:
             reload_keys(self._state)
             return
         systemd.notify(systemd.reloading())
@@ -304,8 +304,8 @@ def _warn_of_short_context(state: State) -> None:
     """Warns of a context shorter than the model's that nobody chose: agents fill it. That a GPU's default is shorter is
     documented."""
     info = state.engine.info
-    is_told = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
-    if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and is_told:
+    needs_warning = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
+    if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and needs_warning:
         cause = "--kv-memory pays for no more" if info.kv_bytes_short else "--ctx-size may ask for more"
         holder = "a text to embed" if info.only_embeds else "a session"
         log.warning("%s holds %d tokens, the model was trained for %d: %s", holder, info.n_ctx, info.n_ctx_train, cause)

@@ -19,13 +19,13 @@ from .core import limits
 from .dialects.responses import store_file
 from .dialects.responses.store import STORE, ResponseStore
 from .engine import native
-from .engine.beginning import Beginning, Named
 from .engine.engine import Engine
 from .engine.generation import CancelReason, Generation
+from .engine.loader import DaemonEngineLoader, EngineLoader
 from .http.access import KeyFileError, KeyRing, keys_of
 from .http.boundary import add_headers, boundary
 from .http.connections import Runner
-from .http.context import STATE, Opened, State
+from .http.context import STATE, LoadedModel, State
 from .http.metrics import Metrics
 from .http.receive import BODIES, Bodies
 from .process import systemd
@@ -42,11 +42,11 @@ OPENING = web.AppKey("opening", asyncio.Task[None])
 """Ends when the model is there, or with the EngineError that says why it is not."""
 
 
-def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None) -> web.Application:
+def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
     """Returns the application. Starting it begins to load the model, unless that has begun already; until the model is
     loaded, only probes are answered."""
     app = web.Application(middlewares=[boundary])
-    loader = beginning or Named(config)
+    loader = loader or DaemonEngineLoader(config)
     warn_of_guessable(keys)
     app[STATE] = State(
         config=config,
@@ -66,17 +66,17 @@ def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None
         yield
         opening.cancel()
         await asyncio.wait([opening])
-        if state.opened is not None:
+        if state.loaded_model is not None:
             await save(state)
         telling.cancel()
-        if state.opened is not None:
+        if state.loaded_model is not None:
             await state.engine.close()
 
     app.cleanup_ctx.append(model)
     return app
 
 
-async def open_model(state: State, loader: Beginning, responses: ResponseStore) -> None:
+async def open_model(state: State, loader: EngineLoader, responses: ResponseStore) -> None:
     """Loads the model. If it is cancelled meanwhile, the loading thread goes on: only the end of the process stops it.
     A later cancellation waits: what was taken from the state directory must go back there with the stop."""
     engine = await Engine.open(loader)
@@ -102,7 +102,7 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
             await asyncio.to_thread(database.close)
         await engine.close()
         raise
-    state.opened = Opened(
+    state.loaded_model = LoadedModel(
         engine=engine,
         heartbeat=Heartbeat(engine.heartbeat),
         turns=TurnLog(engine.page),
@@ -203,11 +203,11 @@ async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
         systemd.notify(status, *systemd.more_time(limits.LOAD_PATIENCE_S, loaded > before))
         await asyncio.wait([opening], timeout=limits.LOAD_PROGRESS_S)
     interval = systemd.watchdog_interval_s()
-    if state.opened is None or interval is None:
+    if state.loaded_model is None or interval is None:
         return
     heartbeat = Heartbeat(state.engine.heartbeat)
     while True:
-        if heartbeat.seconds_without() == 0:
+        if heartbeat.stalled_for_s() == 0:
             systemd.notify("WATCHDOG=1")
         await asyncio.sleep(interval)
 
@@ -216,7 +216,7 @@ async def stop_serving(state: State) -> None:
     """Refuses new work and what the engine does not have yet, lets running requests go on until the deadline, then
     cancels them."""
     state.stop()
-    if state.opened is None:
+    if state.loaded_model is None:
         systemd.notify("STOPPING=1")
         log.info("stopping", extra=fields(seconds_loading=round(state.loading.seconds())))
         return

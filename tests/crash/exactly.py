@@ -6,11 +6,11 @@ from __future__ import annotations
 import dataclasses
 
 from llmd import __main__ as llmd
-from llmd.engine import beginning
+from llmd.engine import loader
 from llmd.engine.opening import EngineOptions
 from llmd.process.config_table import Config
 
-_engine_options = beginning.engine_options
+_engine_options = loader.engine_options
 
 
 def _exact_options(config: Config) -> EngineOptions:
@@ -18,5 +18,5 @@ def _exact_options(config: Config) -> EngineOptions:
 
 
 if __name__ == "__main__":
-    beginning.engine_options = _exact_options
+    loader.engine_options = _exact_options
     llmd.main()

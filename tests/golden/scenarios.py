@@ -385,9 +385,9 @@ async def before_the_handler(transcript: Transcript, serve: Serve, directory: Pa
         await transcript.ask(daemon, path, chat(), headers={**key, "Content-Length": "x"})
     await transcript.ask(daemon, "/v1/chat", chat(), headers=key)
     plain = await serve()
-    opened, plain.state.opened = plain.state.opened, None
+    opened, plain.state.loaded_model = plain.state.loaded_model, None
     await transcript.ask(plain, CHAT, chat(stream=True))
-    plain.state.opened = opened
+    plain.state.loaded_model = opened
 
 
 async def calls(transcript: Transcript, serve: Serve, directory: Path) -> None:

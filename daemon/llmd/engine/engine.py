@@ -23,9 +23,9 @@ from ..core.generation_request import Constraint
 from ..process.logs import fields
 from . import wire
 from .answer_parser import AnswerParser
-from .beginning import Beginning
 from .embedding import Embedder
 from .json_scan import body_scan
+from .loader import EngineLoader
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .opening import EngineOptions, SavedSession, fim_of, info_of, saved_of, start_engine
 from .text import Pieces, Prompt, detokenize, make_constraint, render_chat, spell, tokenize
@@ -91,15 +91,15 @@ class Engine:
     # --- life --------------------------------------------------------------------------------------------------------
 
     @classmethod
-    async def open(cls, source: EngineOptions | Beginning) -> Engine:
+    async def open(cls, source: EngineOptions | EngineLoader) -> Engine:
         """Loads the model and starts the decode thread. Raises EngineError with a sentence for people."""
-        beginning = source if isinstance(source, Beginning) else Beginning(source)
+        loader = source if isinstance(source, EngineLoader) else EngineLoader(source)
         try:
-            pointer = await beginning.pointer()
-            engine = cls(pointer, beginning.thread)
-            await engine.loop.run_in_executor(beginning.thread, start_engine, pointer)
+            pointer = await loader.pointer()
+            engine = cls(pointer, loader.thread)
+            await engine.loop.run_in_executor(loader.thread, start_engine, pointer)
         except BaseException:
-            beginning.thread.shutdown(wait=False)
+            loader.thread.shutdown(wait=False)
             raise
         return engine
 

@@ -232,7 +232,7 @@ def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
 
 def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
     """Refuses before anything is read: only public endpoints can answer without a model."""
-    if state.opened is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
+    if state.loaded_model is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
         raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
 
 

@@ -39,7 +39,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
 
 
 @dataclass(slots=True, kw_only=True)
-class Opened:
+class LoadedModel:
     engine: Engine
     heartbeat: Heartbeat
     turns: TurnLog
@@ -63,7 +63,7 @@ class State:
     metrics: Metrics
     loading: Loading
     created: int
-    opened: Opened | None = None
+    loaded_model: LoadedModel | None = None
     admission: Admission = field(default_factory=lambda: Admission(limits.LIVE_REQUESTS_MAX))
     is_stopping: bool = False
     preparing: set[Stoppable] = field(default_factory=set)
@@ -95,53 +95,53 @@ class State:
 
     def _share(self) -> None:
         self.admission.n_owners = self.n_owners
-        if self.opened is not None:
-            self.opened.engine.set_owners(self.n_owners)
+        if self.loaded_model is not None:
+            self.loaded_model.engine.set_owners(self.n_owners)
 
     @property
-    def _there(self) -> Opened:
-        if self.opened is None:
+    def _loaded(self) -> LoadedModel:
+        if self.loaded_model is None:
             raise ApiError("model_loading")
-        return self.opened
+        return self.loaded_model
 
     @property
     def engine(self) -> Engine:
         """This and the following properties raise ApiError while the model is loading."""
-        return self._there.engine
+        return self._loaded.engine
 
     @property
     def heartbeat(self) -> Heartbeat:
-        return self._there.heartbeat
+        return self._loaded.heartbeat
 
     @property
     def services(self) -> Services:
         return Services(
-            engine=self._there.engine,
-            answers=self._there.answers,
-            turns=self._there.turns,
+            engine=self._loaded.engine,
+            answers=self._loaded.answers,
+            turns=self._loaded.turns,
             history=cast(HistoryMode, self.config.history),
             scratch_reuse=self.config.scratch_reuse,
         )
 
     @property
     def turns(self) -> TurnLog:
-        return self._there.turns
+        return self._loaded.turns
 
     @property
     def answers(self) -> AnswerMemory:
-        return self._there.answers
+        return self._loaded.answers
 
     @property
     def database(self) -> Database | None:
-        return self._there.database
+        return self._loaded.database
 
     @property
     def saved_answers(self) -> SavedAnswers | None:
-        return self._there.saved_answers
+        return self._loaded.saved_answers
 
     @property
     def model_id(self) -> str:
-        return self._there.model_id
+        return self._loaded.model_id
 
     def is_in_use(self, owner: int, session: str) -> bool:
         """Whether a generation of that owner and session is live."""

@@ -56,7 +56,7 @@ def load_or_exit(arguments: Sequence[str]) -> Config:
     try:
         return load(arguments)
     except ConfigError as error:
-        logs.last_words(f"{PROGRAM}: {error}")
+        logs.print_fatal(f"{PROGRAM}: {error}")
         raise SystemExit(USAGE_ERROR) from None
 
 

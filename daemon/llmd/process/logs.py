@@ -34,7 +34,7 @@ def configure(level: str, form: str) -> None:
     logging.getLogger("llmd").setLevel(level.upper())
 
 
-def last_words(text: str) -> None:
+def print_fatal(text: str) -> None:
     """Why the process ends before it has begun."""
     line = f"<{_PRIORITIES[logging.ERROR]}>{text}" if writes_to_journal() else text
     with contextlib.suppress(OSError):

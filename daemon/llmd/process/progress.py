@@ -22,7 +22,7 @@ class Heartbeat:
         self._count = -1
         self._since = clock()
 
-    def seconds_without(self) -> float:
+    def stalled_for_s(self) -> float:
         """How long the same step has been going on, as far as has been seen; 0 when there is progress."""
         count, busy = self._read()
         if count != self._count or not busy:

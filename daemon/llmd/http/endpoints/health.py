@@ -20,9 +20,9 @@ async def health(_: web.Request) -> web.Response:
 
 
 def readiness(state: State) -> Readiness:
-    if state.opened is None:
+    if state.loaded_model is None:
         return _loading(state)
-    seconds = state.heartbeat.seconds_without()
+    seconds = state.heartbeat.stalled_for_s()
     status: Literal["ready", "stalled", "stopping"] = "ready"
     if state.is_stopping:
         status = "stopping"

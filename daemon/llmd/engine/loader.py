@@ -25,7 +25,7 @@ _CRASH_NOTICE = (
 )
 
 
-class Beginning:
+class EngineLoader:
     """An engine that is being opened, in the thread that owns it from then on."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -60,7 +60,7 @@ class Beginning:
             log.info("loading the model", extra=fields(model=self._options.model, seconds=seconds))
 
 
-class Named(Beginning):
+class DaemonEngineLoader(EngineLoader):
     """The engine of a daemon, whose shared segment is named in the lock file beside its socket. The segments of killed
     daemons are named there, too, until a daemon of the same model has taken them over. Reads the chat template."""
 
@@ -69,7 +69,7 @@ class Named(Beginning):
         super().__init__(options)
         self._config = config
         self._names = [*filter(None, [options.page_name]), *(options.dead_page_names or "").split()]
-        self._is_named = False
+        self._has_names = False
 
     def _prepare(self) -> None:
         if self._options.dead_page_names:
@@ -77,11 +77,11 @@ class Named(Beginning):
                 "the previous daemon was killed or crashed; its sessions are kept, and each is prefilled once "
                 "more with its next request where its state was not on the disk (reason torn)"
             )
-        self._is_named = self._name(self._names)
+        self._has_names = self._name(self._names)
 
     async def pointer(self) -> Any:
         pointer = await super().pointer()
-        if self._is_named:
+        if self._has_names:
             self._name([name for name in self._names if segment.exists(name)])
         return pointer
 
@@ -101,7 +101,7 @@ def engine_options(config: Config) -> EngineOptions:
     return EngineOptions(
         model=config.model,
         page_name=segment.new_name(config.socket),
-        dead_page_names=_left_behind(config.socket),
+        dead_page_names=_abandoned_segments(config.socket),
         chat_template=_template(config.chat_template_file),
         n_ctx=config.ctx_size,
         n_sessions=config.max_sessions,
@@ -124,7 +124,7 @@ def engine_options(config: Config) -> EngineOptions:
     )
 
 
-def _left_behind(socket: Path) -> str | None:
+def _abandoned_segments(socket: Path) -> str | None:
     try:
         return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
     except PermissionError:
