@@ -13,7 +13,7 @@ import pytest
 from llmd.answers.memory import digest_of
 from llmd.core import limits
 from llmd.core.context_limits import ContextLimits
-from llmd.core.errors import ApiError, shown
+from llmd.core.errors import ApiError, quoted
 from llmd.core.generation_request import PlainMessage, PlainToolCall
 from llmd.dialects.anthropic.wire import OutputFormat
 from llmd.dialects.llamacpp.wire import NativeCompletionRequest
@@ -413,12 +413,12 @@ class Untouchable(str):
 
 
 def test_shown_looks_at_no_more_than_it_shows() -> None:
-    assert shown(Untouchable("x" * 10_000)) == "'" + "x" * (limits.USER_FIELD_SHOWN_CHARS_MAX - 2) + "…"
-    assert shown([1, 2]) == "[1, 2]" and shown({"a": None}) == "{'a': None}" and shown(None) == "None"
-    assert len(shown([[["x" * 1000] * 1000] * 1000] * 1000)) <= limits.USER_FIELD_SHOWN_CHARS_MAX
-    assert shown(1 << 70) == str(1 << 70) and shown(10**5000) == "a number of 16610 bits"
-    assert shown(msgspec.Raw(b'{"a": 1}')) == '{"a": 1}'
-    assert len(shown(msgspec.Raw("ä".encode() * 10_000))) == limits.USER_FIELD_SHOWN_CHARS_MAX
+    assert quoted(Untouchable("x" * 10_000)) == "'" + "x" * (limits.USER_FIELD_SHOWN_CHARS_MAX - 2) + "…"
+    assert quoted([1, 2]) == "[1, 2]" and quoted({"a": None}) == "{'a': None}" and quoted(None) == "None"
+    assert len(quoted([[["x" * 1000] * 1000] * 1000] * 1000)) <= limits.USER_FIELD_SHOWN_CHARS_MAX
+    assert quoted(1 << 70) == str(1 << 70) and quoted(10**5000) == "a number of 16610 bits"
+    assert quoted(msgspec.Raw(b'{"a": 1}')) == '{"a": 1}'
+    assert len(quoted(msgspec.Raw("ä".encode() * 10_000))) == limits.USER_FIELD_SHOWN_CHARS_MAX
 
 
 def test_a_long_value_of_a_refused_parameter_is_shown_without_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

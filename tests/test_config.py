@@ -267,7 +267,7 @@ def test_defaults_are_valid_as_text(option: Option) -> None:
     default: Any = option.default() if callable(option.default) else option.default
     if default in (None, (), ""):
         return
-    assert option.kind.parse(option.shown_default()) == default
+    assert option.kind.parse(option.default_text()) == default
 
 
 def test_the_table_is_the_type() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from llmd.core import limits
-from llmd.core.errors import CODES, ApiError, code_of_status, context_length_error, shown
+from llmd.core.errors import CODES, ApiError, code_of_status, context_length_error, quoted
 from llmd.engine import native
 from llmd.http.envelope import OWN
 
@@ -71,5 +71,5 @@ def test_overflow() -> None:
 
 
 def test_shown_values_are_short() -> None:
-    assert shown("x") == "'x'"
-    assert len(shown("x" * 10_000)) == limits.USER_FIELD_SHOWN_CHARS_MAX
+    assert quoted("x") == "'x'"
+    assert len(quoted("x" * 10_000)) == limits.USER_FIELD_SHOWN_CHARS_MAX

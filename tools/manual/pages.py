@@ -28,7 +28,7 @@ DEFAULTS = {
 
 def default(option: Option) -> str:
     """As a page for everybody has it; "" where the help says it, or there is none."""
-    return "" if "(default:" in option.help else DEFAULTS.get(option.name) or option.shown_default()
+    return "" if "(default:" in option.help else DEFAULTS.get(option.name) or option.default_text()
 
 
 def pages() -> dict[str, str]:

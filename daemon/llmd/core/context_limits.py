@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-from .errors import ApiError, ContextLengthError, advice_on_length, context_length_error, shown
+from .errors import ApiError, ContextLengthError, advice_on_length, context_length_error, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +65,5 @@ def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
 
 def _outside(tokens: list[int], n_vocab: int, param: str) -> ApiError:
     index, token = next((index, token) for index, token in enumerate(tokens) if not 0 <= token < n_vocab)
-    message = f"{param}[{index}]: the vocabulary has tokens 0 to {n_vocab - 1}, not {shown(token)}."
+    message = f"{param}[{index}]: the vocabulary has tokens 0 to {n_vocab - 1}, not {quoted(token)}."
     return ApiError("invalid_token", message, param)

@@ -206,11 +206,11 @@ def check_range(param: str, value: Number, low: float, high: float) -> Number:
     """Returns the value. Raises ApiError naming the client's parameter, its value and its range; NaN is in none."""
     if not low <= value <= high:
         bounds = " and ".join(f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (low, high))
-        raise ApiError("invalid_value", f"{param}: {shown(value)} is not between {bounds}.", param)
+        raise ApiError("invalid_value", f"{param}: {quoted(value)} is not between {bounds}.", param)
     return value
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Quotes a client's value for an error message. Reads no more of it than is shown."""
     limit = limits.USER_FIELD_SHOWN_CHARS_MAX
     if isinstance(value, str | bytes):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from . import limits
 from .context_limits import utf8_bytes
-from .errors import ApiError, check_range, shown
+from .errors import ApiError, check_range, quoted
 from .sampling_table import BY_NAME, RequestedSampling
 
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
@@ -52,7 +52,7 @@ def sampler_order(param: str, names: list[str] | str) -> int:
         name = _OTHER_NAMES.get(given.lower(), given.lower())
         if name not in SAMPLERS:
             known = ", ".join(SAMPLERS)
-            raise ApiError("invalid_value", f"{param}: {shown(given)} is not one of {known}.", param)
+            raise ApiError("invalid_value", f"{param}: {quoted(given)} is not one of {known}.", param)
         order |= SAMPLERS.index(name) + 1 << _ORDER_BITS * place
     return order
 
@@ -89,7 +89,7 @@ def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_
         raise ApiError("invalid_value", f"{param}: {len(tokens)} tokens; at most {most} are allowed.", param)
     for token in tokens:
         if not 0 <= token < n_vocab:
-            message = f"{param}: {shown(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}."
+            message = f"{param}: {quoted(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}."
             raise ApiError("invalid_value", message, param)
 
 
@@ -98,7 +98,7 @@ def max_tokens_of(name: str, value: int) -> int:
     if value == -1:
         return 0
     if value < 1:
-        raise ApiError("invalid_value", f"{name}: {shown(value)} is less than 1; -1 means no limit.", name)
+        raise ApiError("invalid_value", f"{name}: {quoted(value)} is less than 1; -1 means no limit.", name)
     return value
 
 
@@ -108,7 +108,7 @@ def min_tokens_of(value: int | None, max_tokens: int, param: str = "min_tokens")
         return 0
     if value < 0 or (max_tokens and value > max_tokens):
         most = f"not between 0 and {max_tokens}, which is max_tokens" if max_tokens else "less than 0"
-        raise ApiError("invalid_value", f"{param}: {shown(value)} is {most}.", param)
+        raise ApiError("invalid_value", f"{param}: {quoted(value)} is {most}.", param)
     return value
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from . import limits
-from .errors import ApiError, shown
+from .errors import ApiError, quoted
 
 _USER_SESSION = re.compile(r"user_.*_session_([0-9A-Za-z-]+)")
 _VALID = re.compile(rf"[\x21-\x7e]{{1,{limits.SESSION_ID_CHARS_MAX}}}")
@@ -149,7 +149,7 @@ def _required(value: str, param: str) -> str:
 def invalid(value: str, param: str) -> ApiError:
     return ApiError(
         "invalid_session_id",
-        f"{param}: {shown(value)} is not a valid session id: use 1 to {limits.SESSION_ID_CHARS_MAX} printable ASCII "
+        f"{param}: {quoted(value)} is not a valid session id: use 1 to {limits.SESSION_ID_CHARS_MAX} printable ASCII "
         "characters without spaces.",
         param,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from . import limits
-from .errors import ApiError, shown
+from .errors import ApiError, quoted
 from .generation_request import Tool, ToolChoice
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
@@ -35,7 +35,9 @@ def tool_of(param: str, name: str, description: str | None, parameters: dict[str
 def check_name(param: str, name: str) -> None:
     most = limits.TOOL_NAME_CHARS_MAX
     if len(name) > most or not _NAME.fullmatch(name):
-        message = f"{param}: {shown(name)} is not a valid name: use 1 to {most} letters, digits, _ - . : and / (ASCII)."
+        message = (
+            f"{param}: {quoted(name)} is not a valid name: use 1 to {most} letters, digits, _ - . : and / (ASCII)."
+        )
         raise ApiError("invalid_value", message, param)
 
 
@@ -69,7 +71,7 @@ def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolC
     names = {tool.name for tool in tools}
     for name in choice.names:
         if name not in names:
-            raise ApiError("invalid_value", f"{param}: there is no tool {shown(name)}.", param)
+            raise ApiError("invalid_value", f"{param}: there is no tool {quoted(name)}.", param)
     if choice.mode == "required" and not tools:
         raise ApiError("invalid_value", f"{param}: a call is required, and there are no tools.", param)
     return choice

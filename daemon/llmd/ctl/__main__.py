@@ -23,7 +23,7 @@ from llmd.ctl.context import (
     Context,
 )
 from llmd.ctl.text import printable
-from llmd.process.help_text import nearest, shown, unrecognized
+from llmd.process.help_text import format_sections, nearest, unrecognized
 
 VERB_GROUPS = (status, sessions, chat, models, version)
 TIMEOUT_S_DEFAULT = 10.0
@@ -53,8 +53,8 @@ class VerbParser(argparse.ArgumentParser):
         choices = list(action.choices or ())
         if isinstance(action, argparse._SubParsersAction) and value not in choices:
             elsewhere = ELSEWHERE.get(value) if self.prog == manual.PROGRAM else None
-            meant = f" (did you mean {elsewhere}?)" if elsewhere else nearest(value, choices)
-            self.error(f"there is no verb {value}{meant}; {self.prog} --help lists all verbs")
+            suggestion = f" (did you mean {elsewhere}?)" if elsewhere else nearest(value, choices)
+            self.error(f"there is no verb {value}{suggestion}; {self.prog} --help lists all verbs")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
@@ -71,10 +71,10 @@ class VerbParser(argparse.ArgumentParser):
             if word == "--" or not word.startswith("--"):
                 return None
             flag, has_value, _ = word.partition("=")
-            meant = [action for name, action in self._option_string_actions.items() if name.startswith(flag)]
-            if not meant:
+            actions = [action for name, action in self._option_string_actions.items() if name.startswith(flag)]
+            if not actions:
                 return word
-            is_value = not has_value and meant[0].nargs != 0
+            is_value = not has_value and actions[0].nargs != 0
         return None
 
     def _about(self, strange: Sequence[str]) -> str:
@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     program: argparse.ArgumentParser = VerbParser(
         prog=manual.PROGRAM,
         description=manual.DESCRIPTION,
-        epilog=shown(manual.EXAMPLES, manual.EXIT_STATUSES, manual.READ_ON),
+        epilog=format_sections(manual.EXAMPLES, manual.EXIT_STATUSES, manual.READ_ON),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[shared_options(defaults=True)],
     )
@@ -125,10 +125,12 @@ def parser() -> argparse.ArgumentParser:
     verbs = program.add_subparsers(title="verbs", metavar="VERB", required=True)
     for group in VERB_GROUPS:
         group.register(verbs, shared_options(defaults=False))
-    told = verbs.add_parser(
+    help_parser = verbs.add_parser(
         "help", help="show the help of a verb", description="Show the help of a verb, as VERB --help does."
     )
-    told.add_argument("words", metavar="VERB", nargs="*", help="a verb, such as sessions fork (default: llmctl itself)")
+    help_parser.add_argument(
+        "words", metavar="VERB", nargs="*", help="a verb, such as sessions fork (default: llmctl itself)"
+    )
     return program
 
 

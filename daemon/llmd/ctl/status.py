@@ -108,10 +108,10 @@ def each(counters: Counters, seconds: str, number: str) -> str:
 
 
 def memory(counters: Counters) -> str:
-    def shown(name: str) -> str:
+    def formatted(name: str) -> str:
         return text.size(int(counters.get(name, 0)))
 
     cells = text.count(int(counters.get("kv_cells_used", 0)))
-    process = shown("process_resident_memory_bytes")
-    used = f"{shown('state_used_bytes')} of {shown('state_bytes')} used ({cells} tokens)"
-    return f"weights {shown('model_bytes')}, state {used}, process {process}"
+    process = formatted("process_resident_memory_bytes")
+    used = f"{formatted('state_used_bytes')} of {formatted('state_bytes')} used ({cells} tokens)"
+    return f"weights {formatted('model_bytes')}, state {used}, process {process}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TypeVar
 
 from ..core import limits
-from ..core.errors import ApiError, shown
+from ..core.errors import ApiError, quoted
 from ..core.generation_request import Role
 
 T = TypeVar("T", bound=Sized)
@@ -38,7 +38,7 @@ def only_server_tools(param: str, kind: str) -> ApiError:
     """The refusal of a request whose tools all run on a provider's servers. Beside other tools they are ignored; alone
     they are all that it wants, and the client would take the answer for their result."""
     message = (
-        f"{param}: {shown(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool."
+        f"{param}: {quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool."
     )
     return ApiError("unsupported_parameter", message, param)
 
@@ -71,7 +71,7 @@ def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
     """`path`: of its message; `roles`: those of the dialect, and what they are."""
     found = roles.get(role)
     if found is None:
-        message = f"{path}.role: {shown(role)} is not one of {', '.join(roles)}."
+        message = f"{path}.role: {quoted(role)} is not one of {', '.join(roles)}."
         raise ApiError("invalid_value", message, f"{path}.role")
     return found
 

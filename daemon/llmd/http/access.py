@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from ..core import limits
-from ..core.errors import ApiError, shown
+from ..core.errors import ApiError, quoted
 
 ADMIN_WORD = "admin"
 EVERYBODY = "*"
@@ -264,7 +264,7 @@ def _key(where: str, number: int, words: list[str], salt: Salt) -> Key:
 def _check_name(where: str, name: str) -> None:
     if not name.isprintable() or len(name) > limits.OWNER_NAME_CHARS_MAX:
         raise KeyFileError(
-            f"{where}: the name {shown(name)} is not 1 to {limits.OWNER_NAME_CHARS_MAX} printable characters"
+            f"{where}: the name {quoted(name)} is not 1 to {limits.OWNER_NAME_CHARS_MAX} printable characters"
         )
     if name.isdigit():
         raise KeyFileError(f"{where}: the name {name} has only digits, as the numbers of owners do")
@@ -297,7 +297,7 @@ def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
         return
-    raise ApiError("forbidden_host", f"Host {shown(host)} is not a name of this server; --allowed-hosts can allow it.")
+    raise ApiError("forbidden_host", f"Host {quoted(host)} is not a name of this server; --allowed-hosts can allow it.")
 
 
 def host_name(host: str) -> str:
@@ -328,7 +328,7 @@ def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...])
     if EVERYBODY in allowed or any(_origin(one) == _origin(origin) for one in allowed):
         return True
     raise ApiError(
-        "forbidden_origin", f"Pages of {shown(origin)} may not call this server; --allowed-origins can allow them."
+        "forbidden_origin", f"Pages of {quoted(origin)} may not call this server; --allowed-origins can allow them."
     )
 
 

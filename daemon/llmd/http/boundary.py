@@ -12,7 +12,7 @@ from itertools import chain
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from ..core.errors import ApiError, ContextLengthError, shown
+from ..core.errors import ApiError, ContextLengthError, quoted
 from ..engine.generation import Generation
 from ..process.logs import fields
 from .access import LOCAL, Caller, caller_of, check_host, check_origin
@@ -177,7 +177,7 @@ def _without_versions(path: str) -> str:
 def check_expectation(request: web.Request) -> None:
     expected = request.headers.get("Expect")
     if expected is not None and expected.lower() != "100-continue":
-        raise ApiError("expectation_failed", f"Expect: {shown(expected)} cannot be met; 100-continue can.", "Expect")
+        raise ApiError("expectation_failed", f"Expect: {quoted(expected)} cannot be met; 100-continue can.", "Expect")
 
 
 def is_local(request: web.BaseRequest) -> bool:

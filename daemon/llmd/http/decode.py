@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from ..core import limits
-from ..core.errors import ApiError, shown
+from ..core.errors import ApiError, quoted
 from ..engine.json_scan import decoder_of
 from .parameters import check_unknown
 
@@ -77,7 +77,7 @@ def _explored(text: bytes, kind: Any, path: str) -> Any:
         return _number(text, alternatives, path)
     words = [word for one in alternatives if get_origin(one) is Literal for word in get_args(one) if word != ""]
     if found == "str" and words:
-        message = f"{path}: {shown(msgspec.json.decode(text))} is not {_listed(words, alternatives)}."
+        message = f"{path}: {quoted(msgspec.json.decode(text))} is not {_listed(words, alternatives)}."
         raise ApiError("invalid_value", message, path)
     raise _wrong_type(text, alternatives, path)
 
@@ -123,7 +123,7 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
         try:
             [known] = decoder_of(dict[key, None]).decode(msgspec.json.encode({name: None}))
         except msgspec.ValidationError:
-            raise _error(path, f"the name {shown(name)} is not of the type `{_NAMES[key]}`") from None
+            raise _error(path, f"the name {quoted(name)} is not of the type `{_NAMES[key]}`") from None
         found[known], is_whole = _value(bytes(raw), kind, _joined(path, name[: limits.USER_FIELD_SHOWN_CHARS_MAX]))
         is_explained |= not is_whole
     if not is_explained:
@@ -199,7 +199,7 @@ def _wrong_type(text: bytes, alternatives: list[Any], path: str) -> ApiError:
     if _TYPES.get(text[:1]) in names:  # the only other bound of a declared type
         return _error(path, "it must not be empty")
     expected = " | ".join(name for name in dict.fromkeys(_NAMES.values()) if name in names)
-    return _error(path, f"expected `{expected}`, got {shown(msgspec.Raw(text))}")
+    return _error(path, f"expected `{expected}`, got {quoted(msgspec.Raw(text))}")
 
 
 def _out_of_range(path: str) -> ApiError:

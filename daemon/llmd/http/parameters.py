@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..core import limits
-from ..core.errors import ApiError, shown
+from ..core.errors import ApiError, quoted
 from ..process.logs import fields
 
 log = logging.getLogger("llmd.http")
@@ -131,7 +131,7 @@ def check_refused(request: object) -> None:
         raw = getattr(request, parameter.name)
         if raw is not UNSET and not _is_neutral(parameter, raw):
             hint = f"; {parameter.hint}" if parameter.hint else ""
-            message = f"{parameter.name}: {shown(raw)} asks for {parameter.note}, which this server does not support"
+            message = f"{parameter.name}: {quoted(raw)} asks for {parameter.note}, which this server does not support"
             raise ApiError("unsupported_parameter", f"{message}{hint}.", parameter.name)
 
 
@@ -151,7 +151,7 @@ def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
     if getattr(kind, "IGNORES_UNKNOWN", False):
         _log_once(kind.__name__, param)
     elif bytes(memoryview(raw)[:5]) != b"null":
-        raise ApiError("unsupported_parameter", f"{shown(param)} is not a parameter of this endpoint.", param)
+        raise ApiError("unsupported_parameter", f"{quoted(param)} is not a parameter of this endpoint.", param)
 
 
 @lru_cache(limits.IGNORED_NAMES_LOGGED_MAX)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from ..core import limits
-from ..core.errors import ApiError, shown
+from ..core.errors import ApiError, quoted
 from ..core.shares import share_of
 from .connection import broken_body
 from .context import FACTS, STATE
@@ -91,7 +91,7 @@ def _check_encodings(request: web.Request) -> None:
         for encoding in request.headers.getall(name, ()):
             if encoding.strip().lower() != plain:
                 raise ApiError(
-                    "unsupported_encoding", f"{name} {shown(encoding)} is not supported: send the body as it is.", name
+                    "unsupported_encoding", f"{name} {quoted(encoding)} is not supported: send the body as it is.", name
                 )
 
 

@@ -13,7 +13,7 @@ from .. import __version__
 from . import logs, manual
 from .config_checks import ConfigError, check
 from .config_table import OPTIONS, Config
-from .help_text import nearest, shown, unrecognized
+from .help_text import format_sections, nearest, unrecognized
 from .manual import PROGRAM
 from .option import Option, PartError
 
@@ -21,7 +21,7 @@ USAGE_ERROR = 2
 
 _CONFIG = next(option for option in OPTIONS if option.name == "config")
 _MODEL = "positional_model"
-_MEANT = {"-m": "--model", "-c": "--ctx-size", "-ngl": "--gpu-layers", "-t": "--threads", "-np": "--max-sessions"}
+_SYNONYMS = {"-m": "--model", "-c": "--ctx-size", "-ngl": "--gpu-layers", "-t": "--threads", "-np": "--max-sessions"}
 """Short options of llama.cpp's programs."""
 
 
@@ -30,18 +30,20 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     environment = os.environ if environment is None else environment
     parsed, strange = parser().parse_known_args(arguments)
     if strange:
-        raise ConfigError(f"{unrecognized(strange, (option.flag for option in OPTIONS), _MEANT)}{_SEE}")
-    given = {name: value for name, value in vars(parsed).items() if value is not None}
-    if _MODEL in given:
-        if "model" in given:
-            raise ConfigError(f"--model {given['model']} and {given[_MODEL]}: only one model can be served")
-        given["model"] = given[_MODEL]
-    path = given.get("config") or environment.get("LLMD_CONFIG")
+        raise ConfigError(f"{unrecognized(strange, (option.flag for option in OPTIONS), _SYNONYMS)}{_SEE}")
+    from_command_line = {name: value for name, value in vars(parsed).items() if value is not None}
+    if _MODEL in from_command_line:
+        if "model" in from_command_line:
+            raise ConfigError(
+                f"--model {from_command_line['model']} and {from_command_line[_MODEL]}: only one model can be served"
+            )
+        from_command_line["model"] = from_command_line[_MODEL]
+    path = from_command_line.get("config") or environment.get("LLMD_CONFIG")
     from_file = _read_file(_parse(_CONFIG, path, "--config")) if path else {}
     values: dict[str, Any] = {}
     for option in OPTIONS:
-        if option.name in given:
-            values[option.name] = _parse(option, given[option.name], option.flag)
+        if option.name in from_command_line:
+            values[option.name] = _parse(option, from_command_line[option.name], option.flag)
         elif environment.get(option.environment):
             values[option.name] = _parse(option, environment[option.environment], option.environment)
         elif option.name in from_file:
@@ -158,11 +160,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _epilog() -> str:
-    sections = shown(manual.SIGNALS, manual.EXIT_STATUSES, manual.EXAMPLES), shown(manual.READ_ON)
+    sections = format_sections(manual.SIGNALS, manual.EXIT_STATUSES, manual.EXAMPLES), format_sections(manual.READ_ON)
     return "\n".join((manual.PRECEDENCE, sections[0], manual.REQUEST, sections[1]))
 
 
 def _help(option: Option) -> str:
-    default = option.shown_default()
+    default = option.default_text()
     text = option.help.replace("%", "%%")
     return f"{text} (default: {default})" if default and "(default:" not in text else text

@@ -19,7 +19,7 @@ class Section:
     """Terms and their explanations."""
 
 
-def shown(*sections: Section) -> str:
+def format_sections(*sections: Section) -> str:
     """For a terminal: the epilog of --help."""
     return "\n".join(f"{section.title}:\n{_listed(section.rows)}" for section in sections)
 
@@ -43,18 +43,18 @@ def _listed(rows: tuple[tuple[str, str], ...]) -> str:
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """To stand behind what names the word; "" when none is near."""
-    return _asked(*difflib.get_close_matches(word, list(words), 1))
+    return _suggestion(*difflib.get_close_matches(word, list(words), 1))
 
 
-def unrecognized(arguments: Sequence[str], flags: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
-    """About what the parser of a command line had no use for, beginning with the first. `meant`: which flags others
+def unrecognized(arguments: Sequence[str], flags: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
+    """About what the parser of a command line had no use for, beginning with the first. `synonyms`: which flags others
     stand for that are not near."""
     if not arguments[0].startswith("-"):
         return f"unrecognized arguments: {' '.join(arguments)}"
     flag = arguments[0].partition("=")[0]
-    known = (meant or {}).get(flag)
-    return f"there is no option {flag}{_asked(known) if known else nearest(flag, flags)}"
+    known = (synonyms or {}).get(flag)
+    return f"there is no option {flag}{_suggestion(known) if known else nearest(flag, flags)}"
 
 
-def _asked(*word: str) -> str:
+def _suggestion(*word: str) -> str:
     return f" (did you mean {word[0]}?)" if word else ""

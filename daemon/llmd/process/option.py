@@ -145,7 +145,7 @@ class Option:
     def environment(self) -> str:
         return "LLMD_" + self.name.upper()
 
-    def shown_default(self) -> str:
+    def default_text(self) -> str:
         """The default as the command line would spell it; "" when there is none."""
         if callable(self.default):
             return str(self.default())

@@ -35,7 +35,7 @@ class Turn:
     """The copy that it began with was of another branch of its own session."""
 
 
-def reason_shown(reason: int, n_prompt: int, n_reused: int) -> int:
+def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
     """Any two prompts of one model share a few tokens by their template: a session that took no more than those from
     elsewhere is reported as new."""
     is_little = n_reused < min(limits.SHARED_TOKENS_SHOWN_MIN, n_prompt / 10)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ...core.generation_request import Tool
 from .texts import given
 from .wire import InputBlock, InputTurn
@@ -39,7 +39,7 @@ def told_tools(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> ToldTools:
         if name not in known:
             if kind == REFERENCE:
                 continue
-            raise ApiError("invalid_value", f"{path}.tool: there is no tool {shown(name)}.", f"{path}.tool")
+            raise ApiError("invalid_value", f"{path}.tool: there is no tool {quoted(name)}.", f"{path}.tool")
         is_callable[name] = kind != REMOVAL
         if is_callable[name] and not is_told[name]:
             is_told[name] = True
@@ -98,6 +98,6 @@ def _changed(path: str, block: InputBlock) -> str:
     if tool is None:
         raise ApiError("missing_parameter", f"{path}.tool is missing.", f"{path}.tool")
     if tool.type != REFERENCE:
-        message = f"{path}.tool: {shown(tool.type)} is not supported; only a {REFERENCE} to one of tools is taken."
+        message = f"{path}.tool: {quoted(tool.type)} is not supported; only a {REFERENCE} to one of tools is taken."
         raise ApiError("unsupported_parameter", message, f"{path}.tool")
     return given(f"{path}.tool", "name", tool.name)

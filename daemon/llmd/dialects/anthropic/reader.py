@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, Tool, ToolChoice
 from ...core.sampling import stops_of
 from ...core.session_key import Session
@@ -63,7 +63,7 @@ def session_of(body: CountTokensRequest, headers: Headers) -> Session:
 
 def _at_least(least: int, param: str, value: int) -> int:
     if value < least:
-        raise ApiError("invalid_value", f"{param}: {shown(value)} is less than {least}.", param)
+        raise ApiError("invalid_value", f"{param}: {quoted(value)} is less than {least}.", param)
     return value
 
 
@@ -85,7 +85,7 @@ def _tool(param: str, given: ClientTool) -> Iterator[Tool]:
         tool = tool_of(param, given.name, given.description, given.input_schema)
         yield msgspec.structs.replace(tool, is_deferred=bool(given.defer_loading))
     elif given.type.startswith(_RUN_BY_CLIENTS):
-        message = f"{param}.type: the model does not know what {shown(given.type)} takes; give it as an input_schema."
+        message = f"{param}.type: the model does not know what {quoted(given.type)} takes; give it as an input_schema."
         raise ApiError("unsupported_parameter", message, f"{param}.type")
 
 
@@ -94,7 +94,7 @@ def _choice(body: CountTokensRequest, told: ToldTools) -> ToolChoice:
     requested = _requested_choice(body)
     deferred = {tool.name for tool in body.tools or () if tool.defer_loading}
     for name in deferred.intersection(requested.names).difference(tool.name for tool in tools):
-        message = f"tool_choice: {shown(name)} has defer_loading, and nothing in messages has it loaded."
+        message = f"tool_choice: {quoted(name)} has defer_loading, and nothing in messages has it loaded."
         raise ApiError("invalid_value", message, "tool_choice")
     found = check_choice("tool_choice", requested, tools)
     if not told.removed or found.names:

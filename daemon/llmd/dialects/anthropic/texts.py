@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ..conversation import is_attachment, not_shown
 from .wire import InnerPart, InputBlock, ResultPart, Source
 
@@ -16,7 +16,7 @@ Unread = Callable[[str, str], str]
 def refused(path: str, kind: str) -> str:
     """Refuses an attachment of the newest message. Claude Code leaves out the block that is named, and tries again."""
     at = f"{path}.{kind}" if is_attachment(kind) else path
-    message = f"{at}: blocks of type {shown(kind)} are not supported here; only text reaches the model."
+    message = f"{at}: blocks of type {quoted(kind)} are not supported here; only text reaches the model."
     raise ApiError("unsupported_parameter", message, at)
 
 

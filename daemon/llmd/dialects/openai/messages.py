@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ..conversation import Piece, answerable, check_length, is_attachment, joined, newest_question, not_shown, role_of
 from ..custom_tools import custom_arguments
@@ -92,7 +92,7 @@ def _part(path: str, part: wire.ContentPart, is_told: bool) -> str:
         if is_told:
             return not_shown(part.type)
         raise ApiError(
-            "unsupported_parameter", f"{path}: parts of type {shown(part.type)} are not supported; only text is.", path
+            "unsupported_parameter", f"{path}: parts of type {quoted(part.type)} are not supported; only text is.", path
         )
     if part.text is None:
         raise ApiError("missing_parameter", f"{path}.text is missing.", f"{path}.text")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_range, shown
+from ...core.errors import ApiError, check_range, quoted
 from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage, RawPrompt
 from ...core.sampling import max_tokens_of, min_tokens_of
 from ...core.session_key import Session
@@ -284,7 +284,7 @@ def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) ->
     try:
         msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):
-        raise ApiError("invalid_value", f"{param}: {shown(schema)} is not valid JSON.", param) from None
+        raise ApiError("invalid_value", f"{param}: {quoted(schema)} is not valid JSON.", param) from None
     return Constraint("json_schema", schema, param)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ...http.decode import decoded
 from ..conversation import check_length, is_attachment, newest_question, not_shown, role_of
@@ -89,7 +89,7 @@ def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
             raise ApiError("missing_parameter", f"{path}.id is missing.", f"{path}.id")
         found = find(kind.id)
         if found is None:
-            message = f"Item with id {shown(kind.id)} not found: no stored response has it."
+            message = f"Item with id {quoted(kind.id)} not found: no stored response has it."
             raise ApiError("response_not_found", message, f"{path}.id")
         raw = msgspec.Raw(found)
         kind = decoded(bytes(raw), InputKind, path)
@@ -190,7 +190,7 @@ def _part(path: str, part: InputContent, is_told: Callable[[str], bool]) -> str:
     if part.type not in _TEXTS:
         if is_told(part.type):
             return not_shown(part.type)
-        message = f"{path}: parts of type {shown(part.type)} are not supported; only text is."
+        message = f"{path}: parts of type {quoted(part.type)} are not supported; only text is."
         raise ApiError("unsupported_parameter", message, path)
     if part.text is None:
         raise ApiError("missing_parameter", f"{path}.text is missing.", f"{path}.text")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage
 from ...core.sampling import max_tokens_of
 from ...core.session_key import PREVIOUS_RESPONSE, SessionKey, parent_of
@@ -74,7 +74,7 @@ def _previous(id: str | None, store: ResponseStore, owner: int) -> StoredRespons
         return None
     found = store.find(owner, id)
     if found is None:
-        message = f"Previous response with id {shown(id)} not found."
+        message = f"Previous response with id {quoted(id)} not found."
         raise ApiError("previous_response_not_found", message, "previous_response_id")
     return found
 

@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from ...core import limits
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ...http.body import respond
 from ...http.context import FACTS
 from .store import STORE, StoredResponse, id_of
@@ -31,7 +31,7 @@ async def delete_response(request: web.Request) -> web.Response:
 async def list_input_items(request: web.Request) -> web.Response:
     found, order, limit = _found(request), request.query.get("order", "desc"), _limit(request)
     if order not in _ORDERS:
-        raise ApiError("invalid_value", f"order: {shown(order)} is not one of {', '.join(_ORDERS)}.", "order")
+        raise ApiError("invalid_value", f"order: {quoted(order)} is not one of {', '.join(_ORDERS)}.", "order")
     items = found.input if order == "asc" else found.input[::-1]
     ids = [id_of(item) for item in items]
     start = _start(ids, request.query.get("after"))
@@ -50,7 +50,7 @@ def _found(request: web.Request) -> StoredResponse:
     id, store = request.match_info["id"], request.app[STORE]
     found = store.find(request[FACTS].caller.owner, id)
     if found is None:
-        raise ApiError("response_not_found", f"Response with id {shown(id)} not found.", "id")
+        raise ApiError("response_not_found", f"Response with id {quoted(id)} not found.", "id")
     store.use(found)
     return found
 
@@ -61,7 +61,7 @@ def _limit(request: web.Request) -> int:
         return limits.RESPONSE_ITEMS_SHOWN
     n = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else 0
     if not 1 <= n <= most:
-        raise ApiError("invalid_value", f"limit: {shown(text)} is not a number from 1 to {most}.", "limit")
+        raise ApiError("invalid_value", f"limit: {quoted(text)} is not a number from 1 to {most}.", "limit")
     return n
 
 
@@ -69,5 +69,5 @@ def _start(ids: list[str], after: str | None) -> int:
     if after is None:
         return 0
     if after not in ids:
-        raise ApiError("invalid_value", f"after: the input has no item {shown(after)}.", "after")
+        raise ApiError("invalid_value", f"after: the input has no item {quoted(after)}.", "after")
     return ids.index(after) + 1

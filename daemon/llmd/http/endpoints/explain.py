@@ -7,7 +7,7 @@ from aiohttp import web
 from ...engine.engine import Engine
 from ...engine.native import REASON_WORDS
 from ...turns.divergence import DivergedTokens
-from ...turns.log import Turn, reason_shown, reason_text
+from ...turns.log import Turn, reason_text, reported_reason
 from ..body import respond
 from ..context import STATE
 from .sessions import find_any
@@ -21,7 +21,7 @@ async def explain_session(request: web.Request) -> web.Response:
 
 
 def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
-    reason = None if turn.reason is None else reason_shown(turn.reason, turn.n_prompt, turn.n_reused)
+    reason = None if turn.reason is None else reported_reason(turn.reason, turn.n_prompt, turn.n_reused)
     return ExplainedTurn(
         at_ms=turn.at_ms,
         slot=turn.place,

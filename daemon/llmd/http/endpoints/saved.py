@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ...answers.stored import SavedAnswers
 from ...core import limits, session_key
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, Status
 from ...engine.wire import Load, Reply, Save, Unsave
 from .. import body
@@ -129,7 +129,7 @@ def _label(name: str) -> str:
     if not session_key.is_valid(name):
         raise ApiError(
             "invalid_value",
-            f"name: {shown(name)} is not a valid name for a saved session: use 1 to {limits.SESSION_ID_CHARS_MAX} "
+            f"name: {quoted(name)} is not a valid name for a saved session: use 1 to {limits.SESSION_ID_CHARS_MAX} "
             "printable ASCII characters without spaces.",
             "name",
         )
@@ -146,7 +146,7 @@ def _owner_meant(request: web.Request) -> int:
 
 def _check_label(label: str, reply: Reply) -> None:
     if reply.status == Status.NOT_FOUND:
-        raise ApiError("snapshot_not_found", f"No session was saved as {shown(label)}.", "name")
+        raise ApiError("snapshot_not_found", f"No session was saved as {quoted(label)}.", "name")
     if reply.status != Status.OK:
         raise failure(reply, "name")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from ...core import limits, session_key
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError, quoted
 from ...core.shares import share_of
 from ...engine.native import Status
 from ...engine.wire import ALL_TOKENS, Fork, Park, Pin, Rename
@@ -43,7 +43,7 @@ def fork_point(at: int | str | None, by_user: UserMessages) -> int:
     is_turn = isinstance(at, str) and at.startswith(TURN_PREFIX)
     number = uint32_of(str(at).removeprefix(TURN_PREFIX)) if is_turn else None
     if at != LAST_USER and not number:
-        raise ApiError("invalid_value", f"at: {shown(at)} is not {_AT_EXPECTED}.", "at")
+        raise ApiError("invalid_value", f"at: {quoted(at)} is not {_AT_EXPECTED}.", "at")
     if not by_user.starts:
         raise ApiError(
             "invalid_value",
@@ -53,7 +53,7 @@ def fork_point(at: int | str | None, by_user: UserMessages) -> int:
     turn = number or by_user.n
     if turn not in by_user.starts:
         known = ", ".join(str(number) for number in sorted(by_user.starts))
-        raise ApiError("invalid_value", f"at: turn {shown(turn)} is not among those known: {known}.", "at")
+        raise ApiError("invalid_value", f"at: turn {quoted(turn)} is not among those known: {known}.", "at")
     return by_user.starts[turn]
 
 
@@ -96,7 +96,7 @@ def _pins_exhausted(state: State) -> ApiError:
 
 
 def exists(name: str, advice: str) -> ApiError:
-    return ApiError("session_exists", f"session_id: there is a session {shown(name)} already; {advice}.", "session_id")
+    return ApiError("session_exists", f"session_id: there is a session {quoted(name)} already; {advice}.", "session_id")
 
 
 def name_for(value: str, param: str, old: str | None = None) -> str:

@@ -13,10 +13,10 @@ import msgspec
 from aiohttp import web
 
 from ...core import limits, session_key
-from ...core.errors import ApiError, code_of_status, shown
+from ...core.errors import ApiError, code_of_status, quoted
 from ...engine.native import REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
 from ...engine.wire import Close, Reply, Reset
-from ...turns.log import reason_shown, reason_text, scratch_id
+from ...turns.log import reason_text, reported_reason, scratch_id
 from ..access import Caller
 from ..body import respond
 from ..context import FACTS, STATE, State
@@ -96,7 +96,7 @@ def find(request: web.Request) -> Session:
     views = state.engine.page.sessions_named(name, owner)
     found = sessions_of(state, (view for view in views if may_see(caller, view.owner)))
     if not found:
-        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
+        raise ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
     if len(found) > 1:
         owners = ", ".join(session.owner_name or str(session.owner) for session in found)
         raise ApiError(
@@ -115,7 +115,7 @@ def find_any(request: web.Request) -> Session:
     state, caller = request.app[STATE], request[FACTS].caller
     view = state.engine.page.session(int(match[1]))
     if view is None or view.name or not may_see(caller, view.owner):
-        raise ApiError("session_not_found", f"There is no session {shown(match[0])}.", "id")
+        raise ApiError("session_not_found", f"There is no session {quoted(match[0])}.", "id")
     return sessions_of(state, [view])[0]
 
 
@@ -123,7 +123,7 @@ def again(state: State, owner: int, name: str) -> Session:
     """A session as it is after a command about it."""
     found = sessions_of(state, state.engine.page.sessions_named(name, owner))
     if not found:
-        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
+        raise ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
     return found[0]
 
 
@@ -137,7 +137,7 @@ def owner_asked(request: web.Request) -> int | None:
     if owner is None:
         raise ApiError(
             "invalid_value",
-            f"owner: {shown(text)} is neither an owner's name nor a number from 0 to {limits.UINT32_MAX}.",
+            f"owner: {quoted(text)} is neither an owner's name nor a number from 0 to {limits.UINT32_MAX}.",
             "owner",
         )
     return owner
@@ -154,7 +154,7 @@ def uint32_of(text: str) -> int | None:
 def check(name: str, reply: Reply) -> None:
     """A session that was closed in the meantime is not there; anything else is the engine's own refusal."""
     if reply.status == Status.NOT_FOUND:
-        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
+        raise ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
     if reply.status != Status.OK:
         raise failure(reply)
 
@@ -222,7 +222,7 @@ def _timeline(state: State, id: str, view: SessionView) -> Timeline:
     last = None
     if view.n_requests:
         n_prompt, n_reused = view.n_last_prompt, view.n_last_reused
-        reason = reason_shown(view.reason, n_prompt, n_reused)
+        reason = reported_reason(view.reason, n_prompt, n_reused)
         is_from_own = state.turns.is_from_own(view.owner, id, view.place, n_prompt, n_reused)
         last = LastStart(
             reason=REASON_WORDS[reason],
