@@ -16,7 +16,7 @@ from ..engine.engine import Engine
 from ..engine.generation import Generation
 from ..engine.native import Page
 from ..engine.text import Prompt
-from ..turns.divergence import Sight, best_sight, divergence_of
+from ..turns.divergence import BranchMatch, best_match, divergence_of
 from ..turns.log import Turn
 from .prompt import Prepared
 from .services import Services
@@ -99,15 +99,15 @@ def _places(page: Page, generation: Generation) -> list[int]:
     return [view.place for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]
 
 
-def turn_of(generation: Generation, came_ms: int, sights: Mapping[int, Sight]) -> Turn:
+def turn_of(generation: Generation, came_ms: int, matches: Mapping[int, BranchMatch]) -> Turn:
     finished, started = generation.finished, generation.started
     place = generation.admitted.place if generation.admitted else None
     prompt, divergence = generation.work.prompt, None
     n_reused = finished.n_reused if finished is not None else 0
     n_prefilled = finished.n_prefilled if finished is not None else 0
-    nearest = best_sight(sights.values())
+    nearest = best_match(matches.values())
     if started is not None and place is not None:
-        divergence = divergence_of(prompt.tokens, started.diverged_at, sights.get(place))
+        divergence = divergence_of(prompt.tokens, started.diverged_at, matches.get(place))
         if divergence is None and n_prefilled >= limits.DIVERGENCE_PREFILLED_MIN and nearest and nearest.resident:
             divergence = divergence_of(prompt.tokens, nearest.at, nearest)
     return Turn(

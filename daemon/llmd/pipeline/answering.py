@@ -118,14 +118,14 @@ class Answering:
     def _begun(self, found: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
         services, request, index = self._services, self._request, len(self.generations)
         came_ms = int(time.time() * 1000)
-        visit = services.turns.look(work.owner, work.key.id, work.prompt.tokens)
+        trace = services.turns.look(work.owner, work.key.id, work.prompt.tokens)
         is_recorded = bool(found.digest) and not request.is_mute
         record = services.answers.record(work.owner, request.key.id) if is_recorded else None
         by_user = UserMessages(found.n_by_user, found.facts.user_starts)
 
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
-            services.turns.add(visit, turn_of(ended, came_ms, visit.sights))
+            services.turns.add(trace, turn_of(ended, came_ms, trace.matches))
             answer = resident_answer(services, found, ended) if record is not None else None
             if record is None or answer is None:
                 return
@@ -141,7 +141,7 @@ class Answering:
             is_stream=request.is_stream,
             keeps_text=record is not None,
             after=after,
-            on_start=lambda _: services.turns.started(visit, by_user),
+            on_start=lambda _: services.turns.started(trace, by_user),
             on_text=observer.text,
             token_ends=self._ends[index] if self._ends else None,
             on_end=on_end,

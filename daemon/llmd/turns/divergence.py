@@ -17,7 +17,7 @@ _TOKEN_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class BranchMatch:
     """Where the prompt leaves what an idle timeline holds, and the resident tokens from there."""
 
     at: int
@@ -34,15 +34,15 @@ class DivergedTokens:
     """None: not known for certain."""
 
 
-def best_sight(sights: Iterable[Sight]) -> Sight | None:
+def best_match(matches: Iterable[BranchMatch]) -> BranchMatch | None:
     """Returns the sight of the branch with the longest common prefix."""
-    return max(sights, key=lambda sight: sight.at, default=None)
+    return max(matches, key=lambda match: match.at, default=None)
 
 
-def sight_of(resident: bytes, prompt: bytes) -> Sight:
+def match_of(resident: bytes, prompt: bytes) -> BranchMatch:
     at = n_common(resident, prompt)
     first = _TOKEN_BYTES * at
-    return Sight(at, resident[first : first + _TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT])
+    return BranchMatch(at, resident[first : first + _TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT])
 
 
 def n_common(a: bytes, b: bytes) -> int:
@@ -57,7 +57,7 @@ def n_common(a: bytes, b: bytes) -> int:
     return low
 
 
-def divergence_of(prompt: bytes, diverged_at: int, sight: Sight | None) -> DivergedTokens | None:
+def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) -> DivergedTokens | None:
     """`diverged_at` as the decode thread found it; -1: the prompt went on with what was resident."""
     if diverged_at < 0:
         return None
@@ -66,5 +66,5 @@ def divergence_of(prompt: bytes, diverged_at: int, sight: Sight | None) -> Diver
         at=diverged_at,
         before=prompt[max(first - kept, 0) : first],
         prompt=prompt[first : first + kept],
-        resident=sight.resident if sight is not None and sight.at == diverged_at else None,
+        resident=match.resident if match is not None and match.at == diverged_at else None,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ..core import limits
 from ..core.shares import pick_eviction_victim
 from ..engine.native import OUTCOME_WORDS, REASON_TEXTS, REASON_WORDS, STATE_WORDS, Outcome, Page
-from .divergence import DivergedTokens, Sight, sight_of
+from .divergence import BranchMatch, DivergedTokens, match_of
 from .user_starts import UserMessages
 
 _NEW, _SHARED = REASON_WORDS.index("new"), REASON_WORDS.index("shared")
@@ -67,10 +67,10 @@ class SessionTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class TurnTrace:
     log: SessionTurns | None
     """None: it has no session."""
-    sights: dict[int, Sight]
+    matches: dict[int, BranchMatch]
     owner: int
 
 
@@ -81,19 +81,19 @@ class TurnLog:
 
     # --- a request comes ---------------------------------------------------------------------------------------------
 
-    def look(self, owner: int, name: str, prompt: bytes) -> Visit:
+    def look(self, owner: int, name: str, prompt: bytes) -> TurnTrace:
         """Compares the prompt with what the branches of this session hold, by place. Called before the request is
         queued."""
         if not name:
-            return Visit(None, {}, owner)
+            return TurnTrace(None, {}, owner)
         found = self._of(owner, name)
-        sights = self._sights(found.places, owner, name, prompt)
-        if not sights:
+        matches = self._matches(found.places, owner, name, prompt)
+        if not matches:
             found.places = self._page.places_of(owner, name)
-            sights = self._sights(found.places, owner, name, prompt)
-        return Visit(found, sights, owner)
+            matches = self._matches(found.places, owner, name, prompt)
+        return TurnTrace(found, matches, owner)
 
-    def _sights(self, places: set[int], owner: int, name: str, prompt: bytes) -> dict[int, Sight]:
+    def _matches(self, places: set[int], owner: int, name: str, prompt: bytes) -> dict[int, BranchMatch]:
         found = {}
         for place in places:
             view = self._page.session(place)
@@ -101,7 +101,7 @@ class TurnLog:
                 continue
             tokens = self._page.tokens(place) if view.state not in _BUSY and not view.n_waiting else None
             if tokens is not None:
-                found[place] = sight_of(tokens.tobytes(), prompt)
+                found[place] = match_of(tokens.tobytes(), prompt)
         return found
 
     def _of(self, owner: int, name: str) -> SessionTurns:
@@ -129,20 +129,20 @@ class TurnLog:
 
     # --- it starts ---------------------------------------------------------------------------------------------------
 
-    def started(self, visit: Visit, by_user: UserMessages) -> None:
+    def started(self, trace: TurnTrace, by_user: UserMessages) -> None:
         """The session now holds this prompt. A request that is refused never gets here and changes nothing."""
-        if visit.log is not None:
-            visit.log.by_user = by_user
+        if trace.log is not None:
+            trace.log.by_user = by_user
 
     # --- it has ended ------------------------------------------------------------------------------------------------
 
-    def add(self, visit: Visit, turn: Turn) -> None:
-        if visit.log is not None:
-            visit.log.turns.append(turn)
+    def add(self, trace: TurnTrace, turn: Turn) -> None:
+        if trace.log is not None:
+            trace.log.turns.append(turn)
             if turn.place is not None:
-                visit.log.places.add(turn.place)
+                trace.log.places.add(turn.place)
         elif turn.place is not None:
-            self._of(visit.owner, scratch_id(turn.place)).turns.append(turn)
+            self._of(trace.owner, scratch_id(turn.place)).turns.append(turn)
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
