@@ -35,7 +35,7 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
 @pytest.fixture(autouse=True)
 def no_daemon_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("LLMD_SOCKET", raising=False)
-    monkeypatch.setattr(advice, "PLACES", (str(tmp_path / "run" / "*.sock"),))
+    monkeypatch.setattr(advice, "SOCKET_PATTERNS", (str(tmp_path / "run" / "*.sock"),))
 
 
 # --- options and exit statuses ---------------------------------------------------------------------------------------

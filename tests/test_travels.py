@@ -144,7 +144,7 @@ def test_a_session_tells_what_its_timelines_tell() -> None:
 
 async def test_a_turn_is_told(daemon: Daemon) -> None:
     apart = DivergedTokens(at=1, before=b"", prompt=b"\1\0\0\0", resident=b"\2\0\0\0")
-    turn: Any = Watched(Turn(at_ms=1, place=0, reason=0, outcome="end", n_prompt=1, n_reused=0, n_prefilled=1,
+    turn: Any = Watched(Turn(at_ms=1, entry=0, reason=0, outcome="end", n_prompt=1, n_reused=0, n_prefilled=1,
                              n_generated=1, divergence=Watched(apart)))  # type: ignore[arg-type]  # fmt: skip
     explain._turn(daemon.state.engine, turn)
     assert left_out(Turn, turn.seen) == set()
@@ -262,7 +262,7 @@ def test_a_model_is_printed() -> None:
 
 def test_a_turn_is_printed() -> None:
     seen: set[str] = set()
-    ctl_explain.paragraph(1, answered(ExplainedTurn, seen), several_timelines=True)
+    ctl_explain.paragraph(1, answered(ExplainedTurn, seen), has_several_branches=True)
     assert left_out(ExplainedTurn, printed(seen, ExplainedTurn)) == set()
     assert left_out(Divergence, printed(seen, Divergence)) == set()
 

@@ -30,7 +30,7 @@ def user(text: str) -> Json:
 def resident(process: Process, name: str) -> list[int]:
     """The tokens of a session's longest timeline, from the shared segment."""
     page = process.page()
-    found = [page.tokens(place) for place in page.places_of(owner_of(process, name), name)]
+    found = [page.tokens(place) for place in page.entries_of(owner_of(process, name), name)]
     return max((list(tokens) for tokens in found if tokens is not None), key=len)
 
 

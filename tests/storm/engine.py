@@ -249,7 +249,7 @@ class Engine:
 
     def resident(self, session: str) -> list[list[int]]:
         """The tokens of each timeline of a session, as the shared page says."""
-        places = self.page.places_of(0, session)
+        places = self.page.entries_of(0, session)
         return [list(tokens) for tokens in map(self.page.tokens, sorted(places)) if tokens is not None]
 
     def complaints(self) -> list[str]:

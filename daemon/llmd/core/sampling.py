@@ -48,12 +48,12 @@ def sampler_order(param: str, names: list[str] | str) -> int:
     if len(names) > _ORDER_MAX:
         raise ApiError("invalid_value", f"{param}: {len(names)} samplers; at most {_ORDER_MAX} are allowed.", param)
     order = 0
-    for place, given in enumerate(names):
+    for position, given in enumerate(names):
         name = _OTHER_NAMES.get(given.lower(), given.lower())
         if name not in SAMPLERS:
             known = ", ".join(SAMPLERS)
             raise ApiError("invalid_value", f"{param}: {quoted(given)} is not one of {known}.", param)
-        order |= SAMPLERS.index(name) + 1 << _ORDER_BITS * place
+        order |= SAMPLERS.index(name) + 1 << _ORDER_BITS * position
     return order
 
 

@@ -34,7 +34,7 @@ ROOT = "run as its user:      sudo llmctl"
 CRASHED = "read its log:         journalctl -u llmd -e"
 WAIT = "see its progress:     journalctl -u llmd -e, or the terminal in which llmd was started"
 HELP = {"silent": BUSY, "starting": WAIT, "gone": CRASHED, "segment_version": OTHER, "segment_forbidden": ROOT}
-PLACES = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/llmd.sock", "/tmp/llmd-*/llmd.sock")
+SOCKET_PATTERNS = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/llmd.sock", "/tmp/llmd-*/llmd.sock")
 
 
 def advice(absent: DaemonAbsent) -> str:
@@ -52,17 +52,17 @@ def advice(absent: DaemonAbsent) -> str:
 
 def permissions(path: str) -> str:
     """Returns the mode and owner of the socket, or of the first directory that hides it."""
-    for place in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
+    for path_or_parent in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
         try:
-            found = os.stat(place)
+            found = os.stat(path_or_parent)
         except OSError:
             continue
-        return f"{stat.filemode(found.st_mode)} uid {found.st_uid} gid {found.st_gid} {place}"
+        return f"{stat.filemode(found.st_mode)} uid {found.st_uid} gid {found.st_gid} {path_or_parent}"
     return "unknown"
 
 
 def others(path: str) -> list[str]:
     """Sockets in the usual places, the one that failed left out."""
     run = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
-    found = {place for pattern in PLACES for place in glob.glob(pattern.format(run=run))}
+    found = {path_or_parent for pattern in SOCKET_PATTERNS for path_or_parent in glob.glob(pattern.format(run=run))}
     return sorted(found - {path})

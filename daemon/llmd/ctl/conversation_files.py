@@ -109,8 +109,8 @@ def _saying(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        place = error.filename or directory()
-        raise DiskFailed(f"could not {what} the conversation: {error.strerror or error} ({place})") from error
+        where = error.filename or directory()
+        raise DiskFailed(f"could not {what} the conversation: {error.strerror or error} ({where})") from error
 
 
 @contextlib.contextmanager

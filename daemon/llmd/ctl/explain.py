@@ -39,9 +39,9 @@ def story(raw: Json) -> str:
     return "\n".join(paragraph(number, turn, len(slots) > 1) for number, turn in enumerate(turns, 1))
 
 
-def paragraph(number: int, turn: Json, several_timelines: bool) -> str:
+def paragraph(number: int, turn: Json, has_several_branches: bool) -> str:
     when = text.age(turn.get("at_ms", 0) / 1000, time.time())
-    where = f", branch in entry {turn.get('slot')}" if several_timelines and turn.get("slot") is not None else ""
+    where = f", branch in entry {turn.get('slot')}" if has_several_branches and turn.get("slot") is not None else ""
     lines = [f"turn {number}, {when}{where}: {text.scalar(turn.get('reason') or turn.get('outcome'))}"]
     if turn.get("reason"):
         lines.append(f"{INDENT}{text.scalar(turn.get('reason_text'))}")

@@ -89,20 +89,20 @@ def show_tokens(context: Context, found: resident.Resident) -> int:
 def run_reset(context: Context) -> int:
     raw = context.client.reset(context.options.id, context.options.owner)
     _forget_conversation(context)
-    return _told(context, raw, "existed", "reset")
+    return _report_change(context, raw, "existed", "reset")
 
 
 def run_close(context: Context) -> int:
     raw = context.client.close(context.options.id, context.options.owner)
     _forget_conversation(context)
-    return _told(context, raw, "deleted", "closed")
+    return _report_change(context, raw, "deleted", "closed")
 
 
-def _told(context: Context, raw: Json, was_there: str, done: str) -> int:
+def _report_change(context: Context, raw: Json, existed_key: str, done: str) -> int:
     """For the daemon it is no failure that there was no such session; people may have meant another one."""
-    name, is_there = context.options.id, raw.get(was_there, True)
-    context.say(raw, lambda: f"Session {name} {done}." if is_there else f"Session {name} did not exist.")
-    return EXIT_OK if is_there else EXIT_NOT_FOUND
+    name, existed = context.options.id, raw.get(existed_key, True)
+    context.say(raw, lambda: f"Session {name} {done}." if existed else f"Session {name} did not exist.")
+    return EXIT_OK if existed else EXIT_NOT_FOUND
 
 
 def _forget_conversation(context: Context) -> None:
@@ -125,34 +125,34 @@ def overview(raw: Json) -> str:
         if not any(session.get(name) for session in sessions):
             column = header.index(title)
             header, rows = _without(column, header), [_without(column, row) for row in rows]
-    return f"{text.table(header, rows) if rows else 'no sessions'}\n{places(raw.get('places') or {})}"
+    return f"{text.table(header, rows) if rows else 'no sessions'}\n{slots_line(raw.get('places') or {})}"
 
 
 def _without(column: int, cells: list[str]) -> list[str]:
     return cells[:column] + cells[column + 1 :]
 
 
-def places(raw: Json) -> str:
+def slots_line(raw: Json) -> str:
     used, named = raw.get("named_used", 0), raw.get("named", 0)
     parked = f", {text.count(raw['parked'])} parked" if raw.get("parked") else ""
     asleep = f", {text.count(raw['dormant'])} on disk without an entry" if raw.get("dormant") else ""
     return f"{used} of {named} slots used{parked}{asleep}; when full: {text.scalar(raw.get('policy'))}"
 
 
-def still_to_read(session: Json) -> int:
+def unprocessed_tokens(session: Json) -> int:
     """Prompt tokens that are neither consumed nor reused yet, of the timelines that are at it."""
-    reading = (one for one in session.get("timelines") or [] if one.get("state") == "prefill")
-    return sum(max(0, (one.get("last") or {}).get("prompt_tokens", 0) - one.get("tokens", 0)) for one in reading)
+    unprocessed = (one for one in session.get("timelines") or [] if one.get("state") == "prefill")
+    return sum(max(0, (one.get("last") or {}).get("prompt_tokens", 0) - one.get("tokens", 0)) for one in unprocessed)
 
 
 def _row(session: Json) -> list[str]:
     reused = session.get("reused_tokens_total", 0)
-    consumed = session.get("prefilled_tokens_total", 0) + still_to_read(session)
+    consumed = session.get("prefilled_tokens_total", 0) + unprocessed_tokens(session)
     return [
         text.scalar(session.get("id")),
         text.scalar(session.get("state")),
         text.count(longest(session)),
-        timelines(session),
+        branches(session),
         text.share(reused, reused + consumed),
         text.count(session.get("requests", 0)),
         text.scalar((session.get("last") or {}).get("reason")),
@@ -175,7 +175,7 @@ def longest(session: Json) -> int:
     return max(tokens) if tokens else int(session.get("tokens", 0))
 
 
-def timelines(session: Json) -> str:
+def branches(session: Json) -> str:
     """ "3, 1 parked"; one that shares the session's own state needs no second word."""
     found = session.get("timelines") or []
     n_parked = sum(one.get("state") == "parked" for one in found)
@@ -184,13 +184,13 @@ def timelines(session: Json) -> str:
 
 def details(session: Json) -> str:
     reused, consumed = session.get("reused_tokens_total", 0), session.get("prefilled_tokens_total", 0)
-    reading = f", {text.count(n)} still to process" if (n := still_to_read(session)) else ""
+    unprocessed = f", {text.count(n)} still to process" if (n := unprocessed_tokens(session)) else ""
     pairs = [
         ("session", text.scalar(session.get("id"))),
         ("state", text.scalar(session.get("state"))),
         *held(session),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
-        ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused{reading}"),
+        ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused{unprocessed}"),
         ("answers", text.counted(session.get("generated_tokens_total", 0), "token")),
         ("opened", _age(session.get("opened_ms", 0))),
         ("used", _age(session.get("used_ms", 0))),
@@ -213,10 +213,10 @@ def held(session: Json) -> list[tuple[str, str]]:
     context_tokens, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
     if len(found) < 2:
         return [("tokens", f"{text.count(session.get('tokens', 0))} of {context_tokens}")]
-    return [("branch", timeline(one, context_tokens)) for one in found]
+    return [("branch", branch(one, context_tokens)) for one in found]
 
 
-def timeline(one: Json, context_tokens: str) -> str:
+def branch(one: Json, context_tokens: str) -> str:
     tokens, requests = text.count(one.get("tokens", 0)), text.counted(one.get("requests", 0), "request")
     where = f"entry {one.get('slot')}, used {_age(one.get('used_ms', 0))}"
     return f"{text.scalar(one.get('state'))}, {tokens} of {context_tokens} tokens, {requests}, {where}"

@@ -27,9 +27,9 @@ def run(context: Context) -> int:
     client = context.client
     health, ready = client.health().body, client.ready()
     listed = client.sessions()
-    places, storage = listed.get("places") or {}, listed.get("storage") or {}
+    slot_counts, storage = listed.get("places") or {}, listed.get("storage") or {}
     counters = {name.removeprefix(PREFIX): value for name, value in client.metrics().items()}
-    raw: Json = {"health": health, "ready": ready.body, "places": places, "storage": storage, "metrics": counters}
+    raw: Json = {"health": health, "ready": ready.body, "places": slot_counts, "storage": storage, "metrics": counters}
     context.say(raw, lambda: overview(raw, counters))
     version.warn_if_different(context, health.get("version"))
     return EXIT_OK if ready.status == 200 else EXIT_REFUSED
@@ -47,7 +47,7 @@ def overview(raw: Json, counters: Counters) -> str:
     pairs = [
         ("llmd", f"{text.scalar(health.get('version'))}, pid {health.get('pid')}, {state(ready)}"),
         ("model", text.scalar(ready.get("model"))),
-        ("sessions", sessions.places(raw["places"])),
+        ("sessions", sessions.slots_line(raw["places"])),
         ("requests", f"{running} running, {waiting} waiting; {words(counters, 'finished_')}"),
         ("starts", words(counters, "started_")),
         ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused"),

@@ -299,9 +299,9 @@ class Page:
     def counters(self) -> dict[str, int]:
         return {counter.name: self.counter(number) for number, counter in enumerate(COUNTERS)}
 
-    def session(self, place: int) -> SessionView | None:
+    def session(self, entry: int) -> SessionView | None:
         view = ffi.new("llm_session_view *")
-        if lib.llm_page_session(self._pointer, place, view) != Status.OK:
+        if lib.llm_page_session(self._pointer, entry, view) != Status.OK:
             return None
         return copied(view, SessionView)
 
@@ -318,7 +318,7 @@ class Page:
             if (owner is None or view.owner == owner) and ffi.string(view.name) == sought
         ]
 
-    def places_of(self, owner: int, name: str) -> set[int]:
+    def entries_of(self, owner: int, name: str) -> set[int]:
         """Where the branches of a session are."""
         return {view.place for view in self.sessions_named(name, owner)}
 
@@ -329,16 +329,16 @@ class Page:
     def _records(self) -> Iterator[Any]:
         """Every place that holds a session, one after the other in the same buffer."""
         view = ffi.new("llm_session_view *")
-        for place in range(self.read().n_places):
-            if lib.llm_page_session(self._pointer, place, view) == Status.OK:
+        for entry in range(self.read().n_places):
+            if lib.llm_page_session(self._pointer, entry, view) == Status.OK:
                 yield view
 
-    def tokens(self, place: int) -> array[int] | None:
+    def tokens(self, entry: int) -> array[int] | None:
         """The resident tokens of a session; None when the place holds none."""
         capacity = 4096
         while True:
             out = array("i", bytes(4 * capacity))
-            n = int(lib.llm_page_tokens(self._pointer, place, ffi.from_buffer("int32_t[]", out), capacity, ffi.NULL))
+            n = int(lib.llm_page_tokens(self._pointer, entry, ffi.from_buffer("int32_t[]", out), capacity, ffi.NULL))
             if n >= 0:
                 return out[:n]
             if n == -1:

@@ -88,7 +88,7 @@ CONNECTIONS = Metric("connections_open", "gauge", "Open connections of clients."
 MODEL_BYTES = Metric("model_bytes", "gauge", "Size of the model's weights.")
 STATE_BYTES = Metric("state_bytes", "gauge", "Maximum size of the KV cache and recurrent state.")
 RESIDENT_BYTES = Metric("process_resident_memory_bytes", "gauge", "Resident memory of the process.")
-PLACES = Metric("session_places", "gauge", "Slots for named sessions.")
+SLOTS = Metric("session_places", "gauge", "Slots for named sessions.")
 CONTEXT = Metric("session_context_tokens", "gauge", "Maximum tokens of one branch.")
 READY = Metric("ready", "gauge", "1 while llmd can serve requests.")
 BUILD = Metric(
@@ -111,7 +111,7 @@ _LOOKED_UP = (
     MODEL_BYTES,
     STATE_BYTES,
     RESIDENT_BYTES,
-    PLACES,
+    SLOTS,
     CONTEXT,
     READY,
     BUILD,
@@ -181,7 +181,7 @@ class Metrics:
             MODEL_BYTES: info.model_bytes,
             STATE_BYTES: info.state_bytes,
             RESIDENT_BYTES: _resident_bytes(),
-            PLACES: info.n_sessions,
+            SLOTS: info.n_sessions,
             CONTEXT: info.n_ctx,
             READY: int(ready),
         }

@@ -83,14 +83,14 @@ def _generated(page: Page, generation: Generation) -> Iterator[bytes]:
     """
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None
-    for place in _places(page, generation):
-        tokens = page.tokens(place)
+    for entry in _entries(page, generation):
+        tokens = page.tokens(entry)
         resident = b"" if tokens is None else tokens.tobytes()
         if len(resident) >= 4 * finished.n_visible and resident.startswith(prompt):
             yield resident[len(prompt) : 4 * finished.n_visible]
 
 
-def _places(page: Page, generation: Generation) -> list[int]:
+def _entries(page: Page, generation: Generation) -> list[int]:
     """Returns the places that may hold its session; for a request without one only the owner is known."""
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
@@ -101,18 +101,18 @@ def _places(page: Page, generation: Generation) -> list[int]:
 
 def turn_of(generation: Generation, came_ms: int, matches: Mapping[int, BranchMatch]) -> Turn:
     finished, started = generation.finished, generation.started
-    place = generation.admitted.place if generation.admitted else None
+    entry = generation.admitted.place if generation.admitted else None
     prompt, divergence = generation.work.prompt, None
     n_reused = finished.n_reused if finished is not None else 0
     n_prefilled = finished.n_prefilled if finished is not None else 0
     nearest = best_match(matches.values())
-    if started is not None and place is not None:
-        divergence = divergence_of(prompt.tokens, started.diverged_at, matches.get(place))
+    if started is not None and entry is not None:
+        divergence = divergence_of(prompt.tokens, started.diverged_at, matches.get(entry))
         if divergence is None and n_prefilled >= limits.DIVERGENCE_PREFILLED_MIN and nearest and nearest.resident:
             divergence = divergence_of(prompt.tokens, nearest.at, nearest)
     return Turn(
         at_ms=came_ms,
-        place=place,
+        entry=entry,
         reason=started.reason if started is not None else None,
         outcome=generation.outcome_word,
         n_prompt=prompt.n_tokens,

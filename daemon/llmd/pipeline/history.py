@@ -44,10 +44,10 @@ def _is_empty_answer(message: PlainMessage) -> bool:
 
 def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list[PlainMessage]:
     """Sorts results in the order of their calls, if each result names its call."""
-    places = {call.id: place for place, call in enumerate(answer.tool_calls)} if answer is not None else {}
-    if None in places or len(places) < len(results) or any(result.tool_call_id not in places for result in results):
+    numbers = {call.id: number for number, call in enumerate(answer.tool_calls)} if answer is not None else {}
+    if None in numbers or len(numbers) < len(results) or any(result.tool_call_id not in numbers for result in results):
         return results
-    return sorted(results, key=lambda result: places[result.tool_call_id])
+    return sorted(results, key=lambda result: numbers[result.tool_call_id])
 
 
 def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[int]]:
@@ -55,7 +55,7 @@ def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[in
     each message in it. System messages in the middle, and results of calls that are missing, become user messages;
     several messages of the user, or of the assistant, in a row are joined."""
     runs: list[list[PlainMessage]] = []
-    places = []
+    turn_indexes = []
     open_calls = 0
     for index, message in enumerate(messages):
         if message.role == "assistant":
@@ -68,8 +68,8 @@ def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[in
             runs[-1].append(turned)
         else:
             runs.append([turned])
-        places.append(len(runs) - 1)
-    return [_joined(run) for run in runs], places
+        turn_indexes.append(len(runs) - 1)
+    return [_joined(run) for run in runs], turn_indexes
 
 
 def _by_user(message: PlainMessage) -> PlainMessage:

@@ -17,13 +17,13 @@ def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list
     """The conversation up to each of its last marks, the first one first; `after`: those behind this message count.
     Not up to ends of it where states are kept anyway: of the system's words, and of all."""
     kept = {n_of_system(messages) - 1, len(messages) - 1}
-    places = [
+    positions = [
         (index, mark)
         for index, message in enumerate(messages)
         for mark in dict.fromkeys(message.marks)
         if index > after and not (mark == len(message.content) and index in kept)
     ]
-    return [_head(messages, *place) for place in places[-limits.MARKS_MAX :]]
+    return [_head(messages, *position) for position in positions[-limits.MARKS_MAX :]]
 
 
 def _head(messages: Sequence[PlainMessage], index: int, mark: int) -> list[PlainMessage]:

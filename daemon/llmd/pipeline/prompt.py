@@ -138,11 +138,11 @@ class _Rendering:
 
     async def somehow(self, messages: list[PlainMessage], known: Known) -> Prepared:
         """Renders the messages as the client sent them or, if the template refuses that, as plainer turns."""
-        turns, places = plain(messages)
+        turns, turn_indexes = plain(messages)
         past = known(len(messages))
         if turns == messages:
             return await self._prepared(messages, past)
-        moved = _moved(past, places, known)
+        moved = _moved(past, turn_indexes, known)
         try:
             found = await self._prepared(messages, past)
         except ApiError as error:
@@ -212,11 +212,11 @@ class _Rendering:
         return dataclasses.replace(prompt, text=before + prompt.text)
 
 
-def _moved(past: Past | None, places: Sequence[int], known: Known) -> Past | None:
+def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:
     """For messages that were joined; what ends with one that was joined with another is none: a shorter one may be."""
-    while past is not None and places.count(places[past.message]) > 1:
+    while past is not None and turn_indexes.count(turn_indexes[past.message]) > 1:
         past = known(past.message)
-    return dataclasses.replace(past, message=places[past.message]) if past is not None else None
+    return dataclasses.replace(past, message=turn_indexes[past.message]) if past is not None else None
 
 
 def _has_same_head(whole: Prompt, past: Past) -> bool:

@@ -151,19 +151,19 @@ class TokenDetails:
 
 def likeliest(parts: list[Part], request: GenerationRequest, details: list[TokenDetails]) -> list[Part]:
     """Keeps the most likely answers to each prompt, the best first."""
-    places: dict[int, int] = {}
+    new_indexes: dict[int, int] = {}
     n_discarded: dict[int, int] = {}
     used = {part.index: part.usage.n_generated for part in parts if isinstance(part, End)}
     for first in range(0, len(details), request.n_tried):
         ranked = sorted(range(first, first + request.n_tried), key=lambda index: -details[index].likelihood)
         for index in ranked[: request.n_answers]:
-            places[index] = len(places)
+            new_indexes[index] = len(new_indexes)
         n_discarded[ranked[0]] = sum(used[index] for index in ranked[request.n_answers :])
     found: list[Part] = []
     for part in parts:
-        if part.index in places:
+        if part.index in new_indexes:
             if isinstance(part, End) and part.index in n_discarded:
                 usage = msgspec.structs.replace(part.usage, n_discarded=n_discarded[part.index])
                 part = msgspec.structs.replace(part, usage=usage)
-            found.append(msgspec.structs.replace(part, index=places[part.index]))
+            found.append(msgspec.structs.replace(part, index=new_indexes[part.index]))
     return found

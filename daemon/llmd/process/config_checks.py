@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from .config_table import PLACES_MAX, Config
+from .config_table import SLOTS_MAX, Config
 
 
 class ConfigError(Exception):
@@ -16,10 +16,10 @@ class ConfigError(Exception):
 
 def check(config: Config) -> None:
     """Raises ConfigError."""
-    if config.max_sessions + config.scratch_sessions > PLACES_MAX:
+    if config.max_sessions + config.scratch_sessions > SLOTS_MAX:
         raise ConfigError(
             f"--max-sessions: {config.max_sessions} and --scratch-sessions: {config.scratch_sessions} "
-            f"are more than {PLACES_MAX} together"
+            f"are more than {SLOTS_MAX} together"
         )
 
 
@@ -52,8 +52,8 @@ def _quotas(mount: Path, own: Path) -> list[int]:
         named = [line.removeprefix("0::") for line in own.read_text().splitlines() if line.startswith("0::/")]
         group = PurePosixPath(named[0]) if named and "/.." not in named[0] else group
     found = []
-    for place in (group, *group.parents):
+    for level in (group, *group.parents):
         with suppress(OSError, ValueError):  # "max" is no number
-            quota, period = map(int, (mount / place.relative_to("/") / "cpu.max").read_text().split())
+            quota, period = map(int, (mount / level.relative_to("/") / "cpu.max").read_text().split())
             found.append(math.ceil(quota / period))
     return found

@@ -32,9 +32,9 @@ DEMO_MODEL = Path(__file__).parents[1] / "data" / "llmd-demo.gguf"
 STAND_IN_MODEL = Path(__file__).parents[3] / "build" / "models" / "tiny-dense.gguf"
 EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
 
-PLACES_MAX = 256
+SLOTS_MAX = 256
 PARKED_MAX = 1024
-TIMELINES_MAX = 16
+BRANCHES_MAX = 16
 
 
 # --- defaults that depend on who runs it -----------------------------------------------------------------------------
@@ -85,16 +85,16 @@ class Config:
     ctx_size: int = _sessions(0, size(0, 1 << 24, "0 to 16777216 tokens (8k is 8192); 0 is the model's own"), "N",
         "context size: maximum tokens of a branch, or of a text for an embedding model; 0: the context that"
         " the model was trained for, at most 131072 (8192 for embeddings) and at most what fits --kv-memory", "tokens")
-    max_sessions: int = _sessions(8, integer(1, PLACES_MAX - 1), "N",
+    max_sessions: int = _sessions(8, integer(1, SLOTS_MAX - 1), "N",
         "slots in the model's memory for named sessions; each branch of a session needs one slot while it runs")
-    scratch_sessions: int = _sessions(4, integer(1, PLACES_MAX - 1), "N",
+    scratch_sessions: int = _sessions(4, integer(1, SLOTS_MAX - 1), "N",
         "slots in the model's memory for requests that name no session")
     scratch_reuse: bool = _sessions(True, switch, "on|off",
         "let requests that name no session reuse the state of earlier requests")
     capacity_policy: str = _sessions("park", choice("park", "evict", "refuse"), "POLICY",
         "if a request needs a slot and all slots are taken: park moves the least recently used idle session to host "
         "memory, then to disk; evict forgets that session; refuse answers the request with 429")
-    session_timelines: int = _sessions(3, integer(1, TIMELINES_MAX), "N",
+    session_timelines: int = _sessions(3, integer(1, BRANCHES_MAX), "N",
         "maximum branches of one session; a branch is one token history with its state")
     max_parked: int = _sessions(64, integer(1, PARKED_MAX), "N",
         "maximum parked branches to keep in addition to the branches in slots")

@@ -22,7 +22,7 @@ _FROM_OWN = "Another branch of this session held the longest common prefix and w
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     at_ms: int
-    place: int | None
+    entry: int | None
     reason: int | None
     """None: it ended before it started."""
     outcome: str
@@ -47,9 +47,9 @@ def reason_text(reason: int, *, is_from_own: bool) -> str:
     return _FROM_OWN if reason == _SHARED and is_from_own else REASON_TEXTS[reason]
 
 
-def scratch_id(place: int) -> str:
+def scratch_id(entry: int) -> str:
     """The id under which requests without a session are listed, by their place. No session can have it."""
-    return f"(scratch {place})"
+    return f"(scratch {entry})"
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class SessionTurns:
     nobody reads."""
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))
-    places: set[int] = field(default_factory=set)
+    entries: set[int] = field(default_factory=set)
     by_user: UserMessages = UserMessages()
     client: str = ""
     """The program that asked last."""
@@ -87,21 +87,21 @@ class TurnLog:
         if not name:
             return TurnTrace(None, {}, owner)
         found = self._of(owner, name)
-        matches = self._matches(found.places, owner, name, prompt)
+        matches = self._matches(found.entries, owner, name, prompt)
         if not matches:
-            found.places = self._page.places_of(owner, name)
-            matches = self._matches(found.places, owner, name, prompt)
+            found.entries = self._page.entries_of(owner, name)
+            matches = self._matches(found.entries, owner, name, prompt)
         return TurnTrace(found, matches, owner)
 
-    def _matches(self, places: set[int], owner: int, name: str, prompt: bytes) -> dict[int, BranchMatch]:
+    def _matches(self, entries: set[int], owner: int, name: str, prompt: bytes) -> dict[int, BranchMatch]:
         found = {}
-        for place in places:
-            view = self._page.session(place)
+        for entry in entries:
+            view = self._page.session(entry)
             if view is None or (view.owner, view.name) != (owner, name):
                 continue
-            tokens = self._page.tokens(place) if view.state not in _BUSY and not view.n_waiting else None
+            tokens = self._page.tokens(entry) if view.state not in _BUSY and not view.n_waiting else None
             if tokens is not None:
-                found[place] = match_of(tokens.tobytes(), prompt)
+                found[entry] = match_of(tokens.tobytes(), prompt)
         return found
 
     def _of(self, owner: int, name: str) -> SessionTurns:
@@ -111,9 +111,9 @@ class TurnLog:
             self.forget(*pick_eviction_victim(self._sessions))
         return found
 
-    def came_from(self, owner: int, name: str, place: int, client: str, last_words: str) -> None:
+    def came_from(self, owner: int, name: str, entry: int, client: str, last_words: str) -> None:
         """Notes the program whose request went to this place, and the last words of its user."""
-        found = self._of(owner, name or scratch_id(place))
+        found = self._of(owner, name or scratch_id(entry))
         found.client, found.last_words = client, last_words
 
     def refused(self, owner: int, name: str, at_ms: int, n_prompt: int) -> None:
@@ -122,7 +122,7 @@ class TurnLog:
         if found is not None:
             found.turns.append(
                 Turn(
-                    at_ms=at_ms, place=None, reason=None, outcome=OUTCOME_WORDS[Outcome.REFUSED], n_prompt=n_prompt,
+                    at_ms=at_ms, entry=None, reason=None, outcome=OUTCOME_WORDS[Outcome.REFUSED], n_prompt=n_prompt,
                     n_reused=0, n_prefilled=0, n_generated=0, divergence=None,
                 )
             )  # fmt: skip
@@ -139,10 +139,10 @@ class TurnLog:
     def add(self, trace: TurnTrace, turn: Turn) -> None:
         if trace.log is not None:
             trace.log.turns.append(turn)
-            if turn.place is not None:
-                trace.log.places.add(turn.place)
-        elif turn.place is not None:
-            self._of(trace.owner, scratch_id(turn.place)).turns.append(turn)
+            if turn.entry is not None:
+                trace.log.entries.add(turn.entry)
+        elif turn.entry is not None:
+            self._of(trace.owner, scratch_id(turn.entry)).turns.append(turn)
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
@@ -151,10 +151,10 @@ class TurnLog:
         found = self._sessions.get((owner, name))
         return list(found.turns) if found is not None else []
 
-    def is_from_own(self, owner: int, name: str, place: int, n_prompt: int, n_reused: int) -> bool:
+    def is_from_own(self, owner: int, name: str, entry: int, n_prompt: int, n_reused: int) -> bool:
         """Whether the last request of this place began with a copy of another branch of its own session. False as long
         as the request runs: it is not known yet. Any thread."""
-        last = next((turn for turn in reversed(self.story(owner, name)) if turn.place == place), None)
+        last = next((turn for turn in reversed(self.story(owner, name)) if turn.entry == entry), None)
         return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)
 
     def client(self, owner: int, name: str) -> str | None:

@@ -25,14 +25,14 @@ class ToldTools:
     """Tools of the template's list, and those that the history has named."""
     removed: frozenset[str]
     """Names of tools of the template's list that may no longer be called."""
-    places: Mapping[str, Tool]
+    definitions_at: Mapping[str, Tool]
     """Tools by the path of the block that names them and shows their definition."""
 
 
 def told_tools(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> ToldTools:
     """Raises ApiError naming a change of tools that cannot be made."""
     known = {tool.name: tool for tool in tools}
-    places: dict[str, Tool] = {}
+    definitions_at: dict[str, Tool] = {}
     is_told = {tool.name: not tool.is_deferred for tool in tools}
     is_callable = dict(is_told)
     for path, kind, name in _named(turns):
@@ -43,9 +43,9 @@ def told_tools(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> ToldTools:
         is_callable[name] = kind != REMOVAL
         if is_callable[name] and not is_told[name]:
             is_told[name] = True
-            places[path] = known[name]
+            definitions_at[path] = known[name]
     there = tuple(tool for tool in tools if not tool.is_deferred or is_callable[tool.name])
-    return ToldTools(there, frozenset(tool.name for tool in there if not is_callable[tool.name]), places)
+    return ToldTools(there, frozenset(tool.name for tool in there if not is_callable[tool.name]), definitions_at)
 
 
 def definitions(tools: Iterable[Tool]) -> str:
@@ -62,7 +62,7 @@ def change_of(path: str, block: InputBlock, told: ToldTools) -> str:
     name = _changed(path, block)
     if block.type == REMOVAL:
         return f"The function {name} can no longer be called."
-    tool = told.places.get(path)
+    tool = told.definitions_at.get(path)
     return definitions([tool]) if tool is not None else f"The function {name} can be called."
 
 

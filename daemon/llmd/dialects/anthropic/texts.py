@@ -46,8 +46,8 @@ def text_of(path: str, block: InputBlock | ResultPart, unread: Unread) -> str:
     if block.type == "text":
         return given(path, "text", block.text)
     if block.type == "search_result":
-        place = source if isinstance(source, str) else None
-        return _lines(block.title, place, _inner(f"{path}.content", block.content, unread))
+        url = source if isinstance(source, str) else None
+        return _lines(block.title, url, _inner(f"{path}.content", block.content, unread))
     if block.type == "document" and isinstance(source, Source) and source.type in ("text", "content"):
         return _lines(block.title, block.context, _document(f"{path}.source", source, unread))
     if isinstance(block, ResultPart) and block.type == "tool_reference":
@@ -68,7 +68,7 @@ def _inner(path: str, content: str | Sequence[InnerPart | ResultPart] | dict[str
         raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
     at = [(f"{path}[{n}]", part) for n, part in enumerate(content)]
     return "\n".join(
-        given(place, "text", part.text) if part.type == "text" else unread(place, part.type) for place, part in at
+        given(path, "text", part.text) if part.type == "text" else unread(path, part.type) for path, part in at
     )
 
 

@@ -154,10 +154,10 @@ def _parts(path: str, content: str | list[ResultPart] | dict[str, Any] | None, t
     if isinstance(content, dict):
         raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
     placed = ((f"{path}[{n}]", part) for n, part in enumerate(content))
-    for defines, run in groupby(placed, lambda one: one[0] in told.places):
+    for defines, run in groupby(placed, lambda one: one[0] in told.definitions_at):
         parts = list(run)
         if defines:
-            yield definitions(told.places[at] for at, _ in parts), any(_is_marked(part) for _, part in parts)
+            yield definitions(told.definitions_at[at] for at, _ in parts), any(_is_marked(part) for _, part in parts)
         else:
             yield from ((text_of(at, part, told_as_unread), _is_marked(part)) for at, part in parts)
 
@@ -181,9 +181,9 @@ def _is_marked(block: InputBlock | ResultPart) -> bool:
 def _in_order_of_calls(messages: list[PlainMessage]) -> list[PlainMessage]:
     """Sorts the results of parallel calls: clients send them in any order, which may change from request to request."""
     found: list[PlainMessage] = []
-    places: dict[str | None, int] = {}
+    numbers: dict[str | None, int] = {}
     for is_results, group in groupby(messages, lambda message: message.role == "tool"):
         run = list(group)
-        places.update((call.id, n) for message in run for n, call in enumerate(message.tool_calls))
-        found += sorted(run, key=lambda result: places.get(result.tool_call_id, len(places))) if is_results else run
+        numbers.update((call.id, n) for message in run for n, call in enumerate(message.tool_calls))
+        found += sorted(run, key=lambda result: numbers.get(result.tool_call_id, len(numbers))) if is_results else run
     return found

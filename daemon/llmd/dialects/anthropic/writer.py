@@ -66,11 +66,11 @@ ENVELOPE = Envelope(MessageError, lambda error: msgspec.json.encode(error_of(err
 
 SIGNATURE = "llmd"
 """The signature of all reasoning. It proves nothing, but clients drop reasoning without one."""
-Place = tuple[type[Part], int]
-Said = TextPart | ReasoningPart | ToolCallPiece
+BlockKey = tuple[type[Part], int]
+ContentPart = TextPart | ReasoningPart | ToolCallPiece
 
 
-def place_of(part: Said) -> Place:
+def block_key(part: ContentPart) -> BlockKey:
     """Successive parts with the same place are one block."""
     return type(part), part.call if isinstance(part, ToolCallPiece) else 0
 
@@ -81,8 +81,8 @@ def call_id(piece: ToolCallPiece) -> str:
 
 def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[AnswerBlock]:
     """`is_cut`: a call of it may not be whole."""
-    said = (part for part in parts if isinstance(part, Said))
-    return [block for _, run in groupby(said, place_of) for block in _block(list(run), is_cut)]
+    content = (part for part in parts if isinstance(part, ContentPart))
+    return [block for _, run in groupby(content, block_key) for block in _block(list(run), is_cut)]
 
 
 def _block(run: list[Any], is_cut: bool) -> Iterator[AnswerBlock]:
@@ -114,7 +114,7 @@ _DELTAS: dict[type[Part], tuple[bytes, bytes]] = {
     ReasoningPart: (b"thinking_delta", b"thinking"),
     ToolCallPiece: (b"input_json_delta", b"partial_json"),
 }
-_TEXT: Place = (TextPart, 0)
+_TEXT: BlockKey = (TextPart, 0)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -137,7 +137,7 @@ class MessageWriter:
         self._model = state.model_id
         self._is_begun = False
         """The message's first event was written."""
-        self._open: Place | None = None
+        self._open: BlockKey | None = None
         """The place of the block that is open."""
         self._n_blocks = 0
         self._delta_opens = self._delta_closes = b""
@@ -173,8 +173,8 @@ class MessageWriter:
     def _event(self, part: Part) -> bytes:
         if type(part) is TextPart and self._open == _TEXT:
             return self._delta_opens + _encode(part.text) + self._delta_closes
-        if isinstance(part, Said):
-            return self._said(part)
+        if isinstance(part, ContentPart):
+            return self._content(part)
         if isinstance(part, Progress):
             uncached = part.n_prompt - part.n_cached
             return self._begun(MessageUsage(uncached, 0, part.n_cached)) or _PING
@@ -190,22 +190,22 @@ class MessageWriter:
         self._is_begun = True
         return _named("message_start", message=MessageAnswer(id=self._id, model=self._model, usage=usage))
 
-    def _said(self, part: Said) -> bytes:
-        place, before = place_of(part), b""
-        if place != self._open:
-            before = self._begun(MessageUsage()) + self._closed() + self._opened(part, place)
+    def _content(self, part: ContentPart) -> bytes:
+        key, before = block_key(part), b""
+        if key != self._open:
+            before = self._begun(MessageUsage()) + self._closed() + self._opening(part, key)
         text = part.arguments if isinstance(part, ToolCallPiece) else part.text
         return before + self._delta_opens + _encode(text) + self._delta_closes if text else before
 
-    def _opened(self, part: Said, place: Place) -> bytes:
-        self._open = place
+    def _opening(self, part: ContentPart, key: BlockKey) -> bytes:
+        self._open = key
         kind, member = _DELTAS[type(part)]
         head = b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":' % (self._n_blocks, kind, member)
         self._delta_opens = framing.NAME_OPENS + b"content_block_delta\n" + framing.OPENS + head
         self._delta_closes = b"}}" + framing.CLOSES
         return _named("content_block_start", index=self._n_blocks, content_block=self._empty(part))
 
-    def _empty(self, part: Said) -> dict[str, Any]:
+    def _empty(self, part: ContentPart) -> dict[str, Any]:
         if isinstance(part, TextPart):
             return {"type": "text", "text": ""}
         if isinstance(part, ReasoningPart):

@@ -24,7 +24,7 @@ def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
     reason = None if turn.reason is None else reported_reason(turn.reason, turn.n_prompt, turn.n_reused)
     return ExplainedTurn(
         at_ms=turn.at_ms,
-        slot=turn.place,
+        slot=turn.entry,
         reason=REASON_WORDS[reason] if reason is not None else None,
         reason_text=reason_text(reason, is_from_own=turn.is_from_own) if reason is not None else None,
         outcome=turn.outcome,

@@ -80,8 +80,8 @@ def _parameters(row: Endpoint) -> list[dict[str, Any]]:
     return found
 
 
-def _parameter(place: str, name: str, about: str = "", bounds: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": name, "in": place, "required": place == "path"}
+def _parameter(location: str, name: str, about: str = "", bounds: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": name, "in": location, "required": location == "path"}
     described = {"description": about} if about else {}
     return {**found, **described, "schema": {"type": "string", **(bounds or {})}}
 

@@ -34,8 +34,8 @@ async def list_sessions(request: web.Request) -> web.Response:
         views = list(state.engine.page.sessions())
         own = sessions_of(state, (view for view in views if view.name and may_see(caller, view.owner)))
         used = (view for view in views if not view.name and view.n_requests and may_see(caller, view.owner))
-        places = _places(state, [view for view in views if view.name])
-        return respond(SessionList(own, places, _storage(state, caller), sessions_of(state, used)))
+        slot_counts = _slot_counts(state, [view for view in views if view.name])
+        return respond(SessionList(own, slot_counts, _storage(state, caller), sessions_of(state, used)))
 
     return await state.engine.in_thread(caller.owner, 0, listed)
 
@@ -182,8 +182,8 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
 
 
 def _session(state: State, id: str, views: list[SessionView]) -> Session:
-    timelines = [_timeline(state, id, view) for view in views]
-    latest = timelines[0]
+    branches = [_branch(state, id, view) for view in views]
+    latest = branches[0]
     return Session(
         id=id,
         owner=views[0].owner,
@@ -191,20 +191,20 @@ def _session(state: State, id: str, views: list[SessionView]) -> Session:
         client=state.turns.client(views[0].owner, id),
         last_words=state.turns.last_words(views[0].owner, id),
         slot=latest.slot,
-        state=next((one.state for one in timelines if one.state in _RUNNING), latest.state),
+        state=next((one.state for one in branches if one.state in _RUNNING), latest.state),
         pinned=any(view.is_pinned for view in views),
-        tokens=sum(one.tokens for one in timelines),
-        visible_tokens=sum(one.visible_tokens for one in timelines),
+        tokens=sum(one.tokens for one in branches),
+        visible_tokens=sum(one.visible_tokens for one in branches),
         context_tokens=state.engine.info.n_ctx,
-        waiting=sum(one.waiting for one in timelines),
-        requests=sum(one.requests for one in timelines),
-        prefilled_tokens_total=sum(one.prefilled_tokens_total for one in timelines),
-        reused_tokens_total=sum(one.reused_tokens_total for one in timelines),
-        generated_tokens_total=sum(one.generated_tokens_total for one in timelines),
-        opened_ms=min(one.opened_ms for one in timelines),
+        waiting=sum(one.waiting for one in branches),
+        requests=sum(one.requests for one in branches),
+        prefilled_tokens_total=sum(one.prefilled_tokens_total for one in branches),
+        reused_tokens_total=sum(one.reused_tokens_total for one in branches),
+        generated_tokens_total=sum(one.generated_tokens_total for one in branches),
+        opened_ms=min(one.opened_ms for one in branches),
         used_ms=latest.used_ms,
         last=latest.last,
-        timelines=timelines,
+        timelines=branches,
     )
 
 
@@ -218,7 +218,7 @@ def _empty(state: State, owner: int, name: str) -> Session:
     )  # fmt: skip
 
 
-def _timeline(state: State, id: str, view: SessionView) -> Timeline:
+def _branch(state: State, id: str, view: SessionView) -> Timeline:
     last = None
     if view.n_requests:
         n_prompt, n_reused = view.n_last_prompt, view.n_last_reused
@@ -247,7 +247,7 @@ def _timeline(state: State, id: str, view: SessionView) -> Timeline:
     )
 
 
-def _places(state: State, named: list[SessionView]) -> Places:
+def _slot_counts(state: State, named: list[SessionView]) -> Places:
     info = state.engine.info
     n_parked = sum(STATE_WORDS[view.state] == "parked" for view in named)
     return Places(
