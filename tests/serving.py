@@ -108,7 +108,7 @@ def documented_codes(method: str, path: str) -> frozenset[str] | None:
     """What /openapi.json says that this may be refused with; None: there is no such address."""
     bare = path.split("?")[0]
     for row in ENDPOINTS:
-        patterns = (re.sub(r"{\w+}", ".+" if row.takes_rest else "[^/]+", spelling) for spelling in row.spellings)
+        patterns = (re.sub(r"{\w+}", ".+" if row.id_spans_slashes else "[^/]+", spelling) for spelling in row.spellings)
         if row.method == method and any(re.fullmatch(pattern, bare) for pattern in patterns):
             return row.codes
     return None

@@ -151,8 +151,8 @@ def test_the_number_of_a_key_without_a_name_tells_nothing_about_the_key(tmp_path
     assert salt_of(None) == salts[2], "the same when keys are read again"
     path = key_file(tmp_path, "short\nlong ann\n")
     rings = [read_keys(path, partial(bytes, one)) for one in salts]
-    assert len({ring.owner_named("key-1") for ring in rings}) == 4
-    assert len({ring.owner_named("ann") for ring in rings}) == 1
+    assert len({ring.owner_by_name("key-1") for ring in rings}) == 4
+    assert len({ring.owner_by_name("ann") for ring in rings}) == 1
     (tmp_path / "key-salt").write_bytes(b"short")
     with pytest.raises(KeyFileError, match="key-salt is damaged"):
         salt_of(tmp_path)
@@ -191,10 +191,10 @@ def test_the_salt_needs_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_names_and_numbers_of_owners(tmp_path: Path) -> None:
     keys = read_keys(key_file(tmp_path))
     assert keys.n_owners == 3 and len(keys) == 3
-    assert keys.name_of(OWNERS[ANN]) == "ann" and keys.owner_named("ann") == OWNERS[ANN]
-    assert keys.name_of(OWNERS[BOB]) == "key-4" and keys.owner_named("key-4") == OWNERS[BOB]
-    assert keys.name_of(0) == "local" and keys.owner_named("local") == 0
-    assert keys.name_of(1) is None and keys.owner_named("x") is None
+    assert keys.name_of(OWNERS[ANN]) == "ann" and keys.owner_by_name("ann") == OWNERS[ANN]
+    assert keys.name_of(OWNERS[BOB]) == "key-4" and keys.owner_by_name("key-4") == OWNERS[BOB]
+    assert keys.name_of(0) == "local" and keys.owner_by_name("local") == 0
+    assert keys.name_of(1) is None and keys.owner_by_name("x") is None
     assert KeyRing().n_owners == 1 and KeyRing().name_of(0) == "local"
 
 
@@ -205,10 +205,10 @@ def test_without_keys_users_are_owners() -> None:
     assert not any(caller.is_admin for caller in callers)
     assert len({caller.owner for caller in callers}) == 4 and callers[0].owner == 0
     for caller in callers:
-        assert ring.name_of(caller.owner) == caller.name and ring.owner_named(caller.name) == caller.owner
+        assert ring.name_of(caller.owner) == caller.name and ring.owner_by_name(caller.name) == caller.owner
     assert caller_of(2**32 - 1) == caller_of(2**32 - 2) == nobody_known
     for name in ("uid-", "uid-x", "uid--1", "uid-١", "uid-" + "9" * 5000, "alice"):
-        assert ring.owner_named(name) is None
+        assert ring.owner_by_name(name) is None
 
 
 def test_root_is_an_owner_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +216,12 @@ def test_root_is_an_owner_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     root, own, other = caller_of(0), caller_of(1000), caller_of(1001)
     assert len({root.owner, own.owner, other.owner, caller_of(None).owner}) == 4
-    assert (root.name, KeyRing().owner_named("uid-0"), KeyRing().name_of(root.owner)) == ("uid-0", root.owner, "uid-0")
-    assert KeyRing().owner_named("uid-1000") == own.owner == 0
+    assert (root.name, KeyRing().owner_by_name("uid-0"), KeyRing().name_of(root.owner)) == (
+        "uid-0",
+        root.owner,
+        "uid-0",
+    )
+    assert KeyRing().owner_by_name("uid-1000") == own.owner == 0
 
 
 def test_short_keys_are_named(tmp_path: Path) -> None:
@@ -278,7 +282,7 @@ async def test_sessions_of_different_keys_never_meet(locked: Daemon) -> None:
         assert answer.json["session"]["session_reset_reason"] == "new"
     for key, name in ((ANN, "ann"), (BOB, "key-4")):
         data = (await locked.ask("GET", "/v1/sessions", headers=bearer(key))).json["data"]
-        owner = locked.state.keys.owner_named(name)
+        owner = locked.state.keys.owner_by_name(name)
         assert [(session["id"], session["owner"]) for session in data] == [("same", owner)]
     await locked.ask("POST", "/v1/chat/completions", chat("hi", session_id="only-bob"), headers=bearer(BOB))
     answer = await locked.ask("GET", "/v1/sessions/only-bob", headers=bearer(ANN))
@@ -298,7 +302,7 @@ async def test_an_admin_sees_all_and_must_name_the_owner(locked: Daemon) -> None
     message = answer.error["message"]
     assert "ann" in message and "key-4" in message and "?owner=NAME" in message and "--owner NAME" in message
     found = (await locked.ask("GET", "/v1/sessions/same?owner=key-4", headers=bearer(ROOT))).json
-    bob = locked.state.keys.owner_named("key-4")
+    bob = locked.state.keys.owner_by_name("key-4")
     assert (found["owner"], found["owner_name"]) == (bob, "key-4")
     path = f"/v1/sessions/same?owner={OWNERS[ANN]}"
     assert (await locked.ask("GET", "/v1/sessions/same?owner=ann", headers=bearer(ROOT))).json["owner"] == OWNERS[ANN]

@@ -147,7 +147,7 @@ async def test_owners_are_told_to_the_engine(serve: Serve, tmp_path: Path, monke
     reload_keys(daemon.state)
     keys.write_text("")
     reload_keys(daemon.state)
-    assert told == [3, 1] and daemon.state.keys.owner_named("ann") is not None
+    assert told == [3, 1] and daemon.state.keys.owner_by_name("ann") is not None
 
 
 async def test_keys_are_reloaded_while_the_model_loads(tmp_path: Path) -> None:

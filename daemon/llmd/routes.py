@@ -83,7 +83,7 @@ ENDPOINTS = (
              ollama_wire.ShowRequest, envelope=OLLAMA),
     Endpoint("GET", "/v1/models", models.list_models, "List the model", wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "Get the model; any id is accepted",
-             wire.Model, takes_rest=True),
+             wire.Model, id_spans_slashes=True),
     Endpoint("GET", "/v1/sessions", sessions.list_sessions, "List sessions, the last used first", wire.SessionList,
              failures=LISTS),
     Endpoint("GET", "/v1/sessions/{id}", sessions.show_session, "Get one session", wire.Session, failures=SESSION),

@@ -57,7 +57,7 @@ def caller_of(user: int | None) -> Caller:
     return Caller(user or _ROOT_OWNER, f"{_USER_PREFIX}{user}", is_admin=False)
 
 
-def _user_named(owner: int) -> str:
+def _name_of_user(owner: int) -> str:
     return f"{_USER_PREFIX}{0 if owner == _ROOT_OWNER else owner}"
 
 
@@ -102,17 +102,17 @@ class KeyRing:
 
     def name_of(self, owner: int) -> str | None:
         """Returns None for a number that no key has any more."""
-        return self._names.get(owner) or (_user_named(owner) if self.is_open else None)
+        return self._names.get(owner) or (_name_of_user(owner) if self.is_open else None)
 
-    def owner_named(self, name: str) -> int | None:
+    def owner_by_name(self, name: str) -> int | None:
         owner = self._owners.get(name)
         return _owner_of_user(name) if owner is None and self.is_open else owner
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
         """Raises ApiError. Looks at every key, so that the time taken tells nothing."""
         scheme, _, token = (authorization or "").partition(" ")
-        given = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
-        digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
+        secret = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
+        digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
         found: Caller | None = None
         for key in self._keys:
             if hmac.compare_digest(key.digest, digest):

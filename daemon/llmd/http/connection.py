@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("llmd.http")
 
-NO_HTTP = b"\0\r\n\r\n"
+INVALID_HTTP = b"\0\r\n\r\n"
 """No state of an HTTP parser takes this: fed to ours, it makes aiohttp answer with an error, by handle_error."""
 # An interim answer that every client of HTTP/1.1 skips. A peer that has gone answers it with a reset.
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -138,7 +138,7 @@ class Connection(web.RequestHandler):
     def _refuse(self, error: ApiError) -> None:
         """Answers a request whose head is not complete, and closes."""
         self._refusal = error
-        super().data_received(NO_HTTP)
+        super().data_received(INVALID_HTTP)
 
     def handle_error(
         self,
@@ -201,7 +201,7 @@ class Connection(web.RequestHandler):
         poll.register(self._pipe.get_extra_info("socket").fileno(), 0)
         return bool(poll.poll(0))
 
-    def _look(self, again_in_s: float) -> None:
+    def _look(self, interval_s: float) -> None:
         """Checks a half-closed client until it has its answers."""
         pipe = self._pipe
         if pipe is None or pipe.is_closing():
@@ -215,7 +215,7 @@ class Connection(web.RequestHandler):
             if self._request is not None and self._refusal is None and now >= self._probe_due:
                 self._probe_due = now + limits.PROBE_S
                 self._probe(self._request)
-            self._loop.call_later(again_in_s, self._look, min(2 * again_in_s, limits.HALF_CLOSED_LOOK_S_MAX))
+            self._loop.call_later(interval_s, self._look, min(2 * interval_s, limits.HALF_CLOSED_LOOK_S_MAX))
 
     def _probe(self, request: web.BaseRequest) -> None:
         """Sends harmless bytes, which a client that has gone answers with a reset. A unix socket needs no probe."""

@@ -70,7 +70,7 @@ class Connections(web.Server):
         self._remote = Pool(max(1, n_connections_max - n_local))
         self._peers: Counter[str] = Counter()
         self._open: dict[Connection, tuple[Pool, str]] = {}
-        self._refused: set[Farewell] = set()
+        self._refused: set[RejectedConnection] = set()
         self._n_refused = 0
         """Since the last sweep."""
         self._sweeper: asyncio.TimerHandle | None = None
@@ -120,7 +120,7 @@ class Connections(web.Server):
     # --- coming in ---------------------------------------------------------------------------------------------------
 
     def __call__(self) -> web.RequestHandler:
-        return cast(web.RequestHandler, Entrance(self))  # a protocol, which is all that the event loop needs
+        return cast(web.RequestHandler, ConnectionGate(self))  # a protocol, which is all that the event loop needs
 
     def enter(self, transport: asyncio.Transport) -> asyncio.Protocol:
         peer = _peer_of(transport)
@@ -130,7 +130,7 @@ class Connections(web.Server):
         has_share = peer in ("", _LOOPBACK) or self._peers[peer] < limits.CONNECTIONS_PER_PEER_MAX
         if not has_share or not pool.ensure_capacity(self._loop.time()):
             self._n_refused += 1
-            return Farewell(self._refused)
+            return RejectedConnection(self._refused)
         connection = Connection(self, loop=self._loop, **self._settings)
         if self._users is not None and pool is self._remote:
             connection.user = self._users.user_of(transport.get_extra_info("socket"))
@@ -166,8 +166,8 @@ class Connections(web.Server):
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         await super().shutdown(timeout)
-        for farewell in list(self._refused):
-            farewell.end()
+        for rejected in list(self._refused):
+            rejected.end()
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._lag.stop()
@@ -175,7 +175,7 @@ class Connections(web.Server):
             self._users.close()
 
 
-class Entrance(asyncio.Protocol):
+class ConnectionGate(asyncio.Protocol):
     """The protocol of a connection before its client is known."""
 
     def __init__(self, connections: Connections) -> None:
@@ -188,11 +188,11 @@ class Entrance(asyncio.Protocol):
         protocol.connection_made(pipe)
 
 
-class Farewell(asyncio.Protocol):
+class RejectedConnection(asyncio.Protocol):
     """Tells a client that the server is full, and closes when the client has gone, or soon."""
 
-    def __init__(self, all_of_them: set[Farewell]) -> None:
-        self._all = all_of_them
+    def __init__(self, rejected: set[RejectedConnection]) -> None:
+        self._all = rejected
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 

@@ -204,8 +204,8 @@ USER = web.RequestKey("user", int)
 """The user that holds the other end of the connection, if it is known."""
 
 
-def request_id(given: str | None) -> str:
+def request_id(client_id: str | None) -> str:
     """Returns the client's own id if it sent a usable one, else a new one."""
-    if given is not None and _REQUEST_ID.fullmatch(given):
-        return given
+    if client_id is not None and _REQUEST_ID.fullmatch(client_id):
+        return client_id
     return f"req_{secrets.token_hex(12)}"

@@ -34,7 +34,7 @@ class Endpoint:
     """Framing of that stream."""
     envelope: Envelope = OWN
     """Envelope of its errors."""
-    takes_rest: bool = False
+    id_spans_slashes: bool = False
     """Its {id} is the rest of the path, slashes and all."""
     failures: tuple[str, ...] = ()
     """Codes of errors.CODES, in addition to those of every endpoint and of every body."""
@@ -52,7 +52,7 @@ class Endpoint:
     @property
     def routes(self) -> tuple[str, ...]:
         """The spellings in the router's form, and with a slash at the end."""
-        if self.takes_rest:
+        if self.id_spans_slashes:
             return tuple(path.replace("{id}", "{id:.+}") for path in self.spellings)
         paths = (path.replace("{id}", "{id:[^/]+}") for path in self.spellings)  # aiohttp's own {id} has no braces
         return tuple(dict.fromkeys(path for bare in paths for path in (bare, f"{bare.rstrip('/')}/")))

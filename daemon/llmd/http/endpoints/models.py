@@ -31,7 +31,7 @@ def recommended(sampling: SamplingDefaults) -> dict[str, Any]:
 
 
 async def list_models(request: web.Request) -> web.Response:
-    model = _told(request)
+    model = _model_for(request)
     if isinstance(model, AnthropicModel):
         return respond(AnthropicModelList([model], first_id=model.id, last_id=model.id))
     return respond(ModelList([model]))
@@ -39,10 +39,10 @@ async def list_models(request: web.Request) -> web.Response:
 
 async def show_model(request: web.Request) -> web.Response:
     """Shows the model under any name: requests may use any."""
-    return respond(_told(request))
+    return respond(_model_for(request))
 
 
-def _told(request: web.Request) -> Model:
+def _model_for(request: web.Request) -> Model:
     """Adds members for Anthropic's clients, which send a header of their own, to OpenAI's."""
     model = model_of(request.app[STATE])
     if ANTHROPIC_VERSION not in request.headers:

@@ -18,7 +18,7 @@ from .. import body
 from ..body import respond
 from ..context import FACTS, STATE, State
 from .session_verbs import exists, name_for
-from .sessions import again, check, failure, may_see, meant, owner_asked
+from .sessions import check, current_session, failure, may_see, owner_in_query, resolve_target
 from .wire import LoadRequest, Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
 
 log = logging.getLogger("llmd.http")
@@ -26,18 +26,18 @@ log = logging.getLogger("llmd.http")
 
 async def save_session(request: web.Request) -> web.Response:
     state, parsed_body = request.app[STATE], await body.read(request, SaveRequest)
-    owner, name = meant(request)
+    owner, name = resolve_target(request)
     saved_answers = _saved_answers_of(state)
     label = _label(parsed_body.name)
     saved = state.answers.saved(owner, name)
 
-    async def whole() -> Reply:
+    async def save_both() -> Reply:
         reply = await state.engine.ask(Save, owner, name, label)
         if reply.status == Status.OK:
             await saved_answers.write(owner, label, saved)
         return reply
 
-    reply = await _completed(whole())
+    reply = await _completed(save_both())
     if reply.status == Status.NOT_FOUND:
         raise _nothing_to_save(state, owner, name)
     if reply.status == Status.SAVED_FULL:
@@ -56,12 +56,12 @@ async def load_session(request: web.Request) -> web.Response:
     saved_answers = _saved_answers_of(state)
     name = name_for(request.match_info["id"], "id")
     label = _label(parsed_body.name)
-    owner = _owner_meant(request)
+    owner = _resolve_owner(request)
     is_saved = any((one.owner, one.label) == (owner, label) for one in state.engine.saved())
     if is_saved and not parsed_body.replace and state.engine.page.sessions_named(name, owner):
         raise exists(name, 'with "replace": true (llmctl: --replace) what was saved takes its place')
 
-    async def whole() -> Reply:
+    async def load_both() -> Reply:
         reply = await state.engine.ask(Load, owner, name, label)
         if reply.status == Status.OK:
             saved = await asyncio.to_thread(saved_answers.read, owner, label)
@@ -69,13 +69,13 @@ async def load_session(request: web.Request) -> web.Response:
                 state.answers.restore(owner, name, saved)
         return reply
 
-    reply = await _completed(whole())
+    reply = await _completed(load_both())
     _check_label(label, reply)
-    return respond(again(state, owner, name))
+    return respond(current_session(state, owner, name))
 
 
 async def list_saved(request: web.Request) -> web.Response:
-    state, caller, owner = request.app[STATE], request[FACTS].caller, owner_asked(request)
+    state, caller, owner = request.app[STATE], request[FACTS].caller, owner_in_query(request)
     seen = [one for one in state.engine.saved() if may_see(caller, one.owner) and owner in (None, one.owner)]
     seen.sort(key=lambda one: one.saved_ms, reverse=True)
     data = [
@@ -88,16 +88,16 @@ async def list_saved(request: web.Request) -> web.Response:
 async def delete_saved(request: web.Request) -> web.Response:
     state, saved_answers = request.app[STATE], _saved_answers_of(request.app[STATE])
     label = _label(request.match_info["id"])
-    owner = _owner_meant(request)
+    owner = _resolve_owner(request)
 
-    async def whole() -> Reply:
+    async def delete_both() -> Reply:
         """Removes the answers last: if the session cannot be removed, it keeps them."""
         reply = await state.engine.ask(Unsave, owner, label)
         if reply.status == Status.OK:
             await saved_answers.write(owner, label, None)
         return reply
 
-    reply = await _completed(whole())
+    reply = await _completed(delete_both())
     _check_label(label, reply)
     return respond(SavedDeleted(label))
 
@@ -121,7 +121,7 @@ def _log_error(task: asyncio.Task[Reply]) -> None:
 
 def _nothing_to_save(state: State, owner: int, name: str) -> ApiError:
     """The error for a session that does not exist, or is empty."""
-    again(state, owner, name)
+    current_session(state, owner, name)
     return ApiError("nothing_to_save", None, "id")
 
 
@@ -136,8 +136,8 @@ def _label(name: str) -> str:
     return name
 
 
-def _owner_meant(request: web.Request) -> int:
-    caller, owner = request[FACTS].caller, owner_asked(request)
+def _resolve_owner(request: web.Request) -> int:
+    caller, owner = request[FACTS].caller, owner_in_query(request)
     owner = caller.owner if owner is None else owner
     if not may_see(caller, owner):
         raise ApiError("admin_required", None, "owner")

@@ -13,7 +13,7 @@ from ...turns.user_starts import UserMessages
 from .. import body
 from ..body import respond
 from ..context import STATE, State
-from .sessions import again, check, meant, uint32_of
+from .sessions import check, current_session, resolve_target, uint32_of
 from .wire import ForkRequest, PinRequest, RenameRequest
 
 LAST_USER = "last_user"
@@ -24,14 +24,14 @@ _AT_EXPECTED = f"a count of tokens up to {AT_MAX}, last_user, or turn:N with N f
 
 async def fork_session(request: web.Request) -> web.Response:
     state, parsed_body = request.app[STATE], await body.read(request, ForkRequest)
-    owner, parent = meant(request)
+    owner, parent = resolve_target(request)
     name = name_for(parsed_body.session_id, "session_id", parent)
     at = fork_point(parsed_body.at, state.turns.by_user(owner, parent))
     reply = await state.engine.ask(Fork, owner, parent, name, at, parsed_body.replace)
     if reply.status == Status.EXISTS:
         raise exists(name, 'with "replace": true (llmctl: --replace) the fork takes its place')
     check(parent, reply)
-    return respond(again(state, owner, name))
+    return respond(current_session(state, owner, name))
 
 
 def fork_point(at: int | str | None, by_user: UserMessages) -> int:
@@ -59,30 +59,30 @@ def fork_point(at: int | str | None, by_user: UserMessages) -> int:
 
 async def park_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    owner, name = meant(request)
+    owner, name = resolve_target(request)
     check(name, await state.engine.ask(Park, owner, name))
-    return respond(again(state, owner, name))
+    return respond(current_session(state, owner, name))
 
 
 async def pin_session(request: web.Request) -> web.Response:
     state, parsed_body = request.app[STATE], await body.read(request, PinRequest)
-    owner, name = meant(request)
+    owner, name = resolve_target(request)
     reply = await state.engine.ask(Pin, owner, name, parsed_body.pinned)
     if reply.status == Status.PINS:
         raise _pins_exhausted(state)
     check(name, reply)
-    return respond(again(state, owner, name))
+    return respond(current_session(state, owner, name))
 
 
 async def rename_session(request: web.Request) -> web.Response:
     state, parsed_body = request.app[STATE], await body.read(request, RenameRequest)
-    owner, old = meant(request)
+    owner, old = resolve_target(request)
     name = name_for(parsed_body.session_id, "session_id", old)
     reply = await state.engine.ask(Rename, owner, old, name)
     if reply.status == Status.EXISTS:
         raise exists(name, "close it first")
     check(old, reply)
-    return respond(again(state, owner, name))
+    return respond(current_session(state, owner, name))
 
 
 def _pins_exhausted(state: State) -> ApiError:

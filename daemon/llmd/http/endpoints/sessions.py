@@ -46,20 +46,20 @@ async def show_session(request: web.Request) -> web.Response:
 
 async def reset_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    owner, name = meant(request)
-    is_there = _was_there(await state.engine.ask(Reset, owner, name))
-    found = again(state, owner, name) if is_there else _empty(state, owner, name)
-    return respond(SessionReset(session_id=name, existed=is_there, **msgspec.structs.asdict(found)))
+    owner, name = resolve_target(request)
+    existed = _existed(await state.engine.ask(Reset, owner, name))
+    found = current_session(state, owner, name) if existed else _empty(state, owner, name)
+    return respond(SessionReset(session_id=name, existed=existed, **msgspec.structs.asdict(found)))
 
 
 async def delete_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    owner, name = meant(request)
-    is_there = _was_there(await state.engine.ask(Close, owner, name))
-    return respond(SessionDeleted(name, name, is_there))
+    owner, name = resolve_target(request)
+    existed = _existed(await state.engine.ask(Close, owner, name))
+    return respond(SessionDeleted(name, name, existed))
 
 
-def _was_there(reply: Reply) -> bool:
+def _existed(reply: Reply) -> bool:
     """Returns False for a session that does not exist: it is empty and gone already."""
     if reply.status == Status.NOT_FOUND:
         return False
@@ -67,12 +67,12 @@ def _was_there(reply: Reply) -> bool:
     return True
 
 
-def meant(request: web.Request) -> tuple[int, str]:
+def resolve_target(request: web.Request) -> tuple[int, str]:
     """Returns owner and name of an open session, or of one that may exist only on disk: the engine knows."""
     try:
         found = find(request)
     except ApiError as error:
-        caller, owner, name = request[FACTS].caller, owner_asked(request), request.match_info["id"]
+        caller, owner, name = request[FACTS].caller, owner_in_query(request), request.match_info["id"]
         owner = caller.owner if owner is None else owner
         if error.code != "session_not_found" or not may_see(caller, owner):
             raise
@@ -92,7 +92,7 @@ def find(request: web.Request) -> Session:
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
     if not session_key.is_valid(name):
         raise session_key.invalid(name, "id")
-    owner = owner_asked(request)
+    owner = owner_in_query(request)
     views = state.engine.page.sessions_named(name, owner)
     found = sessions_of(state, (view for view in views if may_see(caller, view.owner)))
     if not found:
@@ -119,7 +119,7 @@ def find_any(request: web.Request) -> Session:
     return sessions_of(state, [view])[0]
 
 
-def again(state: State, owner: int, name: str) -> Session:
+def current_session(state: State, owner: int, name: str) -> Session:
     """A session as it is after a command about it."""
     found = sessions_of(state, state.engine.page.sessions_named(name, owner))
     if not found:
@@ -127,13 +127,13 @@ def again(state: State, owner: int, name: str) -> Session:
     return found[0]
 
 
-def owner_asked(request: web.Request) -> int | None:
+def owner_in_query(request: web.Request) -> int | None:
     """Returns the owner in the query, a name or a number. Only administrators may use other owners' names."""
     text, caller = request.query.get("owner"), request[FACTS].caller
     if text is None:
         return None
-    named = request.app[STATE].keys.owner_named(text)
-    owner = named if named is not None and may_see(caller, named) else uint32_of(text)
+    number = request.app[STATE].keys.owner_by_name(text)
+    owner = number if number is not None and may_see(caller, number) else uint32_of(text)
     if owner is None:
         raise ApiError(
             "invalid_value",
@@ -247,12 +247,12 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
     )
 
 
-def _slot_counts(state: State, named: list[SessionView]) -> Places:
+def _slot_counts(state: State, views_with_name: list[SessionView]) -> Places:
     info = state.engine.info
-    n_parked = sum(STATE_WORDS[view.state] == "parked" for view in named)
+    n_parked = sum(STATE_WORDS[view.state] == "parked" for view in views_with_name)
     return Places(
         named=info.n_sessions,
-        named_used=len(named) - n_parked,
+        named_used=len(views_with_name) - n_parked,
         scratch=info.n_scratch,
         parked=n_parked,
         parked_max=info.n_places - info.n_sessions - info.n_scratch,
