@@ -186,7 +186,7 @@ async def test_texts_of_custom_calls_are_deltas(daemon: Daemon) -> None:
 
 async def test_a_whole_has_the_text(daemon: Daemon) -> None:
     writer = ChatWriter(daemon.state, n_answers=1, include_usage=False, customs=frozenset({"patch"}))
-    assert json.loads(writer.whole(CALLS))["choices"][0]["message"]["tool_calls"] == [
+    assert json.loads(writer.complete(CALLS))["choices"][0]["message"]["tool_calls"] == [
         patched("one\ntwo", id="c1", type="custom"),
         {"id": "c2", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
         patched("as it came", id="c3", type="custom"),
@@ -201,7 +201,7 @@ async def test_a_text_that_was_cut_off_is_what_there_is_of_it(daemon: Daemon) ->
         writers = [
             ChatWriter(daemon.state, n_answers=1, include_usage=False, customs=frozenset({"patch"})) for _ in range(2)
         ]
-        [call] = json.loads(writers[0].whole(cut))["choices"][0]["message"]["tool_calls"]
+        [call] = json.loads(writers[0].complete(cut))["choices"][0]["message"]["tool_calls"]
         events = parse_events(written(writers[1], cut))
         assert text_of_calls(events) == call["custom"]["input"] == said_by(arguments[:n]), n
         assert events.finish_reasons == ["length"]

@@ -63,7 +63,7 @@ async def test_what_cannot_be_kept_to_is_refused(services: Services, constraint:
 async def test_a_form_that_leads_nowhere_is_a_failure_of_its_own(services: Services) -> None:
     one = await answering(services, constraint=Constraint("grammar", 'root ::= "a" <[258]> "b"'), is_stream=False)
     with pytest.raises(ApiError, match="constraint_failed"):
-        await one.whole()
+        await one.all_parts()
     one.release()
 
 

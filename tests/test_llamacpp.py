@@ -241,7 +241,7 @@ def test_fields_are_chosen_by_their_path() -> None:
 
 async def test_nothing_is_divided_by_zero(daemon: Daemon) -> None:
     end = End(0, "stop", UsedTokens(3, 3, 0), SessionReport(None, 3, 0, None, 0.0, 0.0, 0.0))
-    told = json.loads(NativeWriter(daemon.state, fields=None).whole([TextPart(0, "a\nb"), end]))
+    told = json.loads(NativeWriter(daemon.state, fields=None).complete([TextPart(0, "a\nb"), end]))
     assert told["timings"]["prompt_per_second"] == 0 and told["has_new_line"] is True
     assert told["stop_type"] == "word"
 

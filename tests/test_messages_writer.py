@@ -166,7 +166,7 @@ async def test_the_order_of_events(daemon: Daemon, name: str) -> None:
 @EACH
 async def test_a_whole(daemon: Daemon, name: str) -> None:
     parts, content, reason, stop = ANSWERS[name]
-    answer = json.loads(writer_of(daemon).whole([STARTED, *parts]))
+    answer = json.loads(writer_of(daemon).complete([STARTED, *parts]))
     assert [{key: block[key] for key in block if key in _MEMBERS} for block in answer["content"]] == content
     assert (answer["stop_reason"], answer["stop_sequence"], answer["usage"]) == (reason, stop, USAGE)
     assert answer["type"] == "message" and answer["role"] == "assistant" and answer["session"]["id"] == "s"
@@ -174,7 +174,7 @@ async def test_a_whole(daemon: Daemon, name: str) -> None:
 
 @pytest.mark.parametrize("arguments", ["[1]", '{"a":', "nonsense", '"x"', '{"a":' * 300, '{"a": 1e400}x'])
 async def test_a_call_that_is_no_object_stays_visible(daemon: Daemon, arguments: str) -> None:
-    answer = json.loads(writer_of(daemon).whole([*said("so: "), *call(0, arguments), end()]))
+    answer = json.loads(writer_of(daemon).complete([*said("so: "), *call(0, arguments), end()]))
     assert [block["type"] for block in answer["content"]] == ["text", "text"]
     assert answer["content"][1]["text"] == f"weather({arguments})" and answer["stop_reason"] == "end_turn"
 
@@ -183,7 +183,7 @@ async def test_a_call_that_a_stop_cut_is_not_to_be_run(daemon: Daemon) -> None:
     cut = msgspec.structs.replace(end("stop", "Human:"), cuts_call=True)
     parts = [*call(0, '{"path": "a", "text": "x'), cut]
     events = events_of(streamed(writer_of(daemon), [STARTED, *parts]))
-    whole = json.loads(writer_of(daemon).whole(parts))
+    whole = json.loads(writer_of(daemon).complete(parts))
     for told in (whole, events[-2]["delta"]):
         assert (told["stop_reason"], told["stop_sequence"]) == ("stop_sequence", "Human:")
 
@@ -207,7 +207,7 @@ async def test_a_call_that_a_stop_cut_is_not_to_be_run(daemon: Daemon) -> None:
 )
 async def test_a_call_that_was_cut_is_a_call_as_far_as_it_came(daemon: Daemon, arguments: str, found: Json) -> None:
     parts = [*said("so: "), *call(0, arguments), end("length")]
-    whole = json.loads(writer_of(daemon).whole(parts))
+    whole = json.loads(writer_of(daemon).complete(parts))
     assert [block["type"] for block in whole["content"]] == ["text", "tool_use"]
     assert (whole["content"][1]["name"], whole["content"][1]["input"]) == ("weather", found)
     told = put_together(streamed(writer_of(daemon), [STARTED, *parts]))
@@ -219,7 +219,7 @@ async def test_who_has_less_room_than_was_allowed_is_told_so(daemon: Daemon) -> 
     writer = MessageWriter(daemon.state, n_tokens_max=12)
     expected = ("model_context_window_exceeded", None)
     for parts in ([*said("x"), end("length")], [*call(0, '{"pla'), end("length")]):
-        whole = json.loads(writer.whole(parts))
+        whole = json.loads(writer.complete(parts))
         told = put_together(streamed(MessageWriter(daemon.state, n_tokens_max=12), [STARTED, *parts]))
         assert (whole["stop_reason"], whole["stop_sequence"]) == expected
         assert (told.stop_reason, told.stop_sequence) == expected
@@ -227,14 +227,14 @@ async def test_who_has_less_room_than_was_allowed_is_told_so(daemon: Daemon) -> 
 
 async def test_thoughts_are_counted_apart(daemon: Daemon) -> None:
     parts = [*thought("hm"), *said("yes"), End(0, "end", UsedTokens(7, 3, 11, 5), REPORT)]
-    whole = json.loads(writer_of(daemon).whole(parts))["usage"]
+    whole = json.loads(writer_of(daemon).complete(parts))["usage"]
     assert whole == {**USAGE, "output_tokens_details": {"thinking_tokens": 5}}
     assert events_of(streamed(writer_of(daemon), [STARTED, *parts]))[-2]["usage"] == whole
 
 
 async def test_calls_without_an_id_get_one(daemon: Daemon) -> None:
     parts = [*call(0, "{}"), *call(1, "{}"), end()]
-    whole = json.loads(writer_of(daemon).whole(parts))["content"]
+    whole = json.loads(writer_of(daemon).complete(parts))["content"]
     streamed_ones = put_together(streamed(writer_of(daemon), parts)).content
     ids = [block["id"] for block in whole] + [block.model_dump()["id"] for block in streamed_ones]
     assert len(set(ids)) == 4 and all(re.fullmatch("toolu_[0-9a-f]{24}", id) for id in ids)

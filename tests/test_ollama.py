@@ -472,7 +472,7 @@ async def test_calls_come_whole(daemon: Daemon) -> None:
     assert [message.get("thinking", "") for message in messages] == ["hm", "", "", "", ""]
     assert [message["content"] for message in messages] == ["", "so: ", "", "", ""]
     assert [call for message in messages for call in message.get("tool_calls", ())] == CALLS
-    whole = json.loads(OllamaChatWriter(daemon.state).whole(ANSWER))
+    whole = json.loads(OllamaChatWriter(daemon.state).complete(ANSWER))
     assert whole["message"] == {"role": "assistant", "content": "so: ", "thinking": "hm", "tool_calls": CALLS}
     assert whole["done_reason"] == streamed[-1]["done_reason"] == "stop"
     assert (whole["total_duration"], whole["prompt_eval_count"], whole["eval_count"]) == (6_000_000, 10, 5)
@@ -484,7 +484,7 @@ async def test_calls_come_whole(daemon: Daemon) -> None:
 async def test_a_call_that_was_cut_is_a_call_as_far_as_it_came(daemon: Daemon, end: End) -> None:
     cut: tuple[Part, ...] = (*ANSWER[1:3], ToolCallPiece(0, 0, '{"x": 1, "y": "a, b', "c1", "f"), end)
     streamed = told(OllamaChatWriter(daemon.state), cut)
-    whole = json.loads(OllamaChatWriter(daemon.state).whole(cut))
+    whole = json.loads(OllamaChatWriter(daemon.state).complete(cut))
     assert "".join(line["message"]["content"] for line in streamed) == whole["message"]["content"] == "so: "
     [call] = [call for line in streamed for call in line["message"].get("tool_calls", ())]
     assert whole["message"]["tool_calls"] == [call] and call["function"] == CALLS[0]["function"]
@@ -493,7 +493,7 @@ async def test_a_call_that_was_cut_is_a_call_as_far_as_it_came(daemon: Daemon, e
 
 async def test_a_call_that_is_no_object_at_its_own_end_is_text(daemon: Daemon) -> None:
     parts = (ToolCallPiece(0, 0, '{"x":', "c1", "f"), END)
-    whole = json.loads(OllamaChatWriter(daemon.state).whole(parts))
+    whole = json.loads(OllamaChatWriter(daemon.state).complete(parts))
     assert whole["message"] == {"role": "assistant", "content": 'f({"x":)'}
 
 
@@ -502,7 +502,7 @@ async def test_a_line_is_whole_however_a_model_writes_arguments(daemon: Daemon) 
     parts = (ToolCallPiece(0, 0, '{\n  "x":\r\n 1\n}\n', "c1", "f"), END)
     (called, _), writer = told(OllamaChatWriter(daemon.state), parts), OllamaChatWriter(daemon.state)
     assert called["message"]["tool_calls"] == CALLS[:1]
-    assert writer.whole(parts).count(b"\n") == 0
+    assert writer.complete(parts).count(b"\n") == 0
 
 
 @pytest.mark.parametrize("arguments", ['{"x":' + "[" * 20_000 + "]" * 20_000 + "}", '{"x":1} {"y":2}'])
@@ -515,7 +515,7 @@ async def test_arguments_that_cannot_be_told_as_such_are_text(daemon: Daemon, ar
 async def test_thoughts_of_a_generated_text(daemon: Daemon) -> None:
     streamed = told(GenerateWriter(daemon.state), (*ANSWER[:2], END))
     assert [(line["response"], line.get("thinking", "")) for line in streamed] == [("", "hm"), ("so: ", ""), ("", "")]
-    whole = json.loads(GenerateWriter(daemon.state).whole((*ANSWER[:2], END)))
+    whole = json.loads(GenerateWriter(daemon.state).complete((*ANSWER[:2], END)))
     assert (whole["response"], whole["thinking"]) == ("so: ", "hm")
 
 

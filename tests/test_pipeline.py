@@ -127,7 +127,7 @@ async def test_several_answers(services: Services) -> None:
 async def test_several_whole_answers(services: Services) -> None:
     one = await answering(services, n_answers=2, is_stream=False)
     await one.admission()
-    parts = await one.whole()
+    parts = await one.all_parts()
     assert [(type(part), part.index) for part in parts] == [(TextPart, 0), (End, 0), (TextPart, 1), (End, 1)]
 
 
@@ -137,7 +137,7 @@ async def test_a_whole_fails_with_its_first_answer_that_fails(services: Services
     await one.admission()
     one.generations[1].cancel(CancelReason.DEADLINE)
     with pytest.raises(ApiError, match="deadline_exceeded"):
-        await one.whole()
+        await one.all_parts()
     assert one.generations[0].finished is None
     one.release()
 
@@ -188,7 +188,7 @@ async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(services:
     await one.admission()
     one.cancel(CancelReason.DEADLINE)
     with pytest.raises(ApiError, match="deadline_exceeded"):
-        await one.whole()
+        await one.all_parts()
     one.release()
 
 

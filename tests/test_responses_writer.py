@@ -119,7 +119,7 @@ async def test_what_the_items_say(daemon: Daemon) -> None:
 
 
 async def test_a_whole_is_what_the_events_end_with(daemon: Daemon) -> None:
-    whole = json.loads(writer_of(daemon).whole(EVERYTHING))
+    whole = json.loads(writer_of(daemon).complete(EVERYTHING))
     ended = written(writer_of(daemon), *EVERYTHING)[-1]["response"]
 
     def without_ids(response: Json) -> Json:
@@ -285,7 +285,7 @@ async def test_a_text_that_was_cut_off_is_what_there_is_of_it(daemon: Daemon, te
         parts: list[Part] = [piece(0, "", "patch", "call_1"), piece(0, arguments[:n]), end("length")]
         events = written(writer_of(daemon), *parts)
         [item] = events[-1]["response"]["output"]
-        [whole] = json.loads(writer_of(daemon).whole(parts))["output"]
+        [whole] = json.loads(writer_of(daemon).complete(parts))["output"]
         assert item["status"] == "incomplete" and whole["input"] == item["input"] == deltas(events, item["id"])
         found.append(item["input"])
     assert set(found) == {text[:n] for n in range(len(text) + 1)} and found == sorted(found)

@@ -156,7 +156,7 @@ class Loop:
         ready = await make_ready(self.services, asked, SENDER)
         one = Answering(self.services, ready, lambda: Observer(lambda: None, lambda _: None))
         await one.admission()
-        parts = await one.whole()
+        parts = await one.all_parts()
         one.release()
         text = "".join(part.text for part in parts if isinstance(part, TextPart | ReasoningPart))
         end = parts[-1]

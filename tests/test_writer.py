@@ -68,7 +68,7 @@ async def test_events_say_which_answer_they_are_of(
 @KINDS
 async def test_a_whole_has_every_answer(daemon: Daemon, kind: type[ChatWriter] | type[CompletionWriter]) -> None:
     writer = kind(daemon.state, n_answers=2, include_usage=False)
-    answer = json.loads(writer.whole([part for batch in PARTS for part in batch]))
+    answer = json.loads(writer.complete([part for batch in PARTS for part in batch]))
     assert [choice["index"] for choice in answer["choices"]] == [0, 1]
     texts = [choice.get("text") or choice["message"]["content"] for choice in answer["choices"]]
     assert texts == ["Hello", 'a "quoted" word\né']
@@ -127,7 +127,7 @@ async def test_calls_of_the_first_interface_are_deltas(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize(("is_legacy", "reason"), [(False, "tool_calls"), (True, "function_call")])
 async def test_a_whole_with_calls(daemon: Daemon, is_legacy: bool, reason: str) -> None:
-    answer = json.loads(ChatWriter(daemon.state, n_answers=2, include_usage=False, is_legacy=is_legacy).whole(CALLS))
+    answer = json.loads(ChatWriter(daemon.state, n_answers=2, include_usage=False, is_legacy=is_legacy).complete(CALLS))
     [first, second] = answer["choices"]
     assert (first["finish_reason"], second["finish_reason"]) == (reason, "length")
     assert first["message"]["content"] is None and first["message"]["reasoning_content"] == 'hm "so"'

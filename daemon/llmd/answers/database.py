@@ -160,8 +160,8 @@ class Database:
 
     def _sealed(self, key: Key, body: bytes) -> bytes:
         """Puts a checksum before the body, which is right only with this model and this key."""
-        whole = repr((self._fingerprint, key)).encode() + body
-        return hashlib.blake2b(whole, digest_size=_CHECKSUM_BYTES).digest() + body
+        sealed = repr((self._fingerprint, key)).encode() + body
+        return hashlib.blake2b(sealed, digest_size=_CHECKSUM_BYTES).digest() + body
 
     def _unsealed(self, key: Key, sealed: bytes) -> bytes | None:
         body = sealed[_CHECKSUM_BYTES:] if isinstance(sealed, bytes) else b""

@@ -27,9 +27,9 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
-def share(part: int, whole: int) -> str:
+def share(part: int, total: int) -> str:
     """ "87 %", or nothing when there is no whole."""
-    return f"{100 * part // whole} %" if whole else NOTHING
+    return f"{100 * part // total} %" if total else NOTHING
 
 
 def duration(seconds: float) -> str:

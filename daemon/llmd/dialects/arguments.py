@@ -17,7 +17,7 @@ def object_of(arguments: str, *, is_cut: bool) -> bytes | None:
     """Returns the object as JSON, cheap to decode and on one line; None if it is not an object. Of one that was cut,
     the complete members are kept."""
     found = _cleaned(arguments.strip() or "{}")
-    return found if found is not None or not is_cut else _cleaned(_whole_members(arguments)) or b"{}"
+    return found if found is not None or not is_cut else _cleaned(_complete_members(arguments)) or b"{}"
 
 
 def text_of(name: str, arguments: str) -> str:
@@ -34,7 +34,7 @@ def _cleaned(arguments: str) -> bytes | None:
     return cleaned
 
 
-def _whole_members(arguments: str) -> str:
+def _complete_members(arguments: str) -> str:
     """The object as far as its last member that nothing could be added to."""
     depth, end, is_value = 0, 0, False
     for found in _MARKS.finditer(arguments):

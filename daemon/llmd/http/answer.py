@@ -121,7 +121,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
             headers = _headers(answering.key)
             if ready.request.is_stream:
                 return await Stream(request, answering, writing(state), headers).run()
-            body = await _whole(state, answering, writing(state), facts.caller.owner)
+            body = await _complete_body(state, answering, writing(state), facts.caller.owner)
             return web.Response(body=body, content_type="application/json", headers=headers)
     finally:
         answering.release()
@@ -152,12 +152,12 @@ def _last_words(prompt: ChatPrompt | RawPrompt) -> str:
     return " ".join(printable.split())[: limits.LAST_WORDS_CHARS_MAX]
 
 
-async def _whole(state: State, answering: Answering, writer: Writer, owner: int) -> bytes:
-    parts = await answering.whole()
+async def _complete_body(state: State, answering: Answering, writer: Writer, owner: int) -> bytes:
+    parts = await answering.all_parts()
     if not any(isinstance(part, LogProbabilities) for part in parts):
-        return writer.whole(parts)
+        return writer.complete(parts)
     n_tokens = sum(part.usage.n_generated for part in parts if isinstance(part, End))
-    return await state.engine.in_thread(owner, n_tokens * limits.LIKELIEST_MAX, lambda: writer.whole(parts))
+    return await state.engine.in_thread(owner, n_tokens * limits.LIKELIEST_MAX, lambda: writer.complete(parts))
 
 
 def _headers(key: SessionKey) -> dict[str, str]:

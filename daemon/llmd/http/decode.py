@@ -90,9 +90,9 @@ def _object(text: bytes, structs: list[type[msgspec.Struct]], path: str) -> Any:
     is_explained = False
     for name, raw in members.items():
         if name in fields:
-            value, is_whole = _value(bytes(raw), fields[name].type, _joined(path, name))
+            value, is_exact = _value(bytes(raw), fields[name].type, _joined(path, name))
             values[fields[name].name] = value
-            is_explained |= not is_whole
+            is_explained |= not is_exact
         elif struct.__struct_config__.forbid_unknown_fields and name != struct.__struct_config__.tag_field:
             check_unknown(struct, _joined(path, name), raw)
             is_explained = True
@@ -124,8 +124,8 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
             [known] = decoder_of(dict[key, None]).decode(msgspec.json.encode({name: None}))
         except msgspec.ValidationError:
             raise _error(path, f"the name {quoted(name)} is not of the type `{_NAMES[key]}`") from None
-        found[known], is_whole = _value(bytes(raw), kind, _joined(path, name[: limits.USER_FIELD_SHOWN_CHARS_MAX]))
-        is_explained |= not is_whole
+        found[known], is_exact = _value(bytes(raw), kind, _joined(path, name[: limits.USER_FIELD_SHOWN_CHARS_MAX]))
+        is_explained |= not is_exact
     if not is_explained:
         raise _twice(path)
     return found

@@ -11,12 +11,12 @@ from .framing import Framing
 
 
 class Writer(Protocol):
-    """Writes the answers to one request: `whole`, or `opening`, then `events` as parts come, then `ending`."""
+    """Writes the answers to one request: `complete`, or `opening`, then `events` as parts come, then `ending`."""
 
     framing: Framing
     """Framing of the stream."""
 
-    def whole(self, parts: Sequence[Part]) -> bytes:
+    def complete(self, parts: Sequence[Part]) -> bytes:
         """Writes all answers as JSON; none of the parts is Failed."""
 
     def opening(self) -> bytes:

@@ -1,6 +1,6 @@
 """Answers one request: its generations as one sequence of parts.
 
-Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `whole`; in the end it calls `release`.
+Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `all_parts`; finally it calls `release`.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Answering:
                     break
         return _silent(found) if self._request.is_mute else found
 
-    async def whole(self) -> list[Part]:
+    async def all_parts(self) -> list[Part]:
         """All parts, when everything has ended. Raises ApiError as soon as anything fails: nobody gets the rest."""
         notifier, found = self._notifier, list[Part]()
         while True:

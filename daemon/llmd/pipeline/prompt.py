@@ -189,13 +189,13 @@ class _Rendering:
         if past is not None and past.facts.variables != variables:
             whole = await self._rendered(messages, None)
             if not _has_same_head(whole, past):
-                return _whole(whole, messages, variables)
+                return _from_start(whole, messages, variables)
         prompt = await self._rendered(messages, past)
         if past is None or not prompt.is_after:
-            return _whole(prompt, messages, variables)
+            return _from_start(prompt, messages, variables)
         found = _after(past, prompt, messages, variables)
         if found.prompt.n_tokens > self.services.engine.info.n_ctx:
-            return _whole(await self._rendered(messages, None), messages, variables)
+            return _from_start(await self._rendered(messages, None), messages, variables)
         return found
 
     async def _rendered(self, messages: Sequence[PlainMessage], past: Past | None) -> Prompt:
@@ -225,7 +225,7 @@ def _has_same_head(whole: Prompt, past: Past) -> bool:
     return 0 < n_bytes and whole.n_head == past.facts.n_head and whole.tokens[:n_bytes] == past.tokens[:n_bytes]
 
 
-def _whole(prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
+def _from_start(prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
     roles = [message.role for message in messages]
     starts = user_starts(roles, prompt.boundaries)
     behind = [boundary for boundary in memoryview(prompt.boundaries).cast("i") if boundary >= prompt.n_head]

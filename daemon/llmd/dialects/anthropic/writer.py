@@ -144,7 +144,7 @@ class MessageWriter:
         self._calls = False
         self._ending = b""
 
-    def whole(self, parts: Sequence[Part]) -> bytes:
+    def complete(self, parts: Sequence[Part]) -> bytes:
         [end] = (part for part in parts if isinstance(part, End))
         blocks = blocks_of(parts, is_cut=end.is_cut)
         has_calls = any(isinstance(block, ToolUseBlock) for block in blocks)

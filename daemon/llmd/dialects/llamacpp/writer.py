@@ -43,7 +43,7 @@ class NativeWriter:
         self._fields = fields
         self._has_new_line = False
 
-    def whole(self, parts: Sequence[Part]) -> bytes:
+    def complete(self, parts: Sequence[Part]) -> bytes:
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
         self._has_new_line = "\n" in text
         probable = [part for part in parts if isinstance(part, LogProbabilities)]

@@ -87,7 +87,7 @@ class _OllamaWriter(ABC):
         self._tail = self._closes + _OPEN
         self._calls = _Calls()
 
-    def whole(self, parts: Sequence[Part]) -> bytes:
+    def complete(self, parts: Sequence[Part]) -> bytes:
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
         thinking = "".join(part.text for part in parts if isinstance(part, ReasoningPart))
         made = [one for part in parts if isinstance(part, ToolCallPiece) for one in self._calls.add(part)]

@@ -27,7 +27,7 @@ from .writer import FINISH, AnswerWriter, encode_text, text_of
 class ChatWriter(AnswerWriter):
     _id_prefix = "chatcmpl-"
     _chunk_kind = "chat.completion.chunk"
-    _whole_kind = ChatCompletion
+    _complete_kind = ChatCompletion
     _text_opens = b'"delta":{"content":'
     _text_closes = b"}"
     _no_text = b'"delta":{}'
@@ -47,7 +47,7 @@ class ChatWriter(AnswerWriter):
 
     # --- a whole -----------------------------------------------------------------------------------------------------
 
-    def _whole_choice(self, parts: Sequence[Part], end: End) -> ChatChoice:
+    def _complete_choice(self, parts: Sequence[Part], end: End) -> ChatChoice:
         text = text_of(parts)
         reasoning = "".join(part.text for part in parts if isinstance(part, ReasoningPart))
         calls = calls_of(parts, self._customs)

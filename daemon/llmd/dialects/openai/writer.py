@@ -38,7 +38,7 @@ class AnswerWriter(ABC):
     framing = framing.EVENTS
     _id_prefix: str
     _chunk_kind: str
-    _whole_kind: type[ChatCompletion] | type[Completion]
+    _complete_kind: type[ChatCompletion] | type[Completion]
     _text_opens: bytes
     """The bytes of a choice from its index to its text."""
     _text_closes: bytes
@@ -63,7 +63,7 @@ class AnswerWriter(ABC):
         }
         self._n_answers = n_answers
         self._n_each = n_answers // n_prompts
-        is_chat = self._whole_kind is ChatCompletion
+        is_chat = self._complete_kind is ChatCompletion
         self._details = DetailsWriter(is_chat=is_chat, has_timings=has_timings, has_running_usage=has_running_usage)
         self._include_usage = include_usage
         self._ends: list[End] = []
@@ -73,21 +73,21 @@ class AnswerWriter(ABC):
         """Beginnings of events with text, by the answer's index."""
         self._tail = self._text_closes + OPEN
 
-    def whole(self, parts: Sequence[Part]) -> bytes:
+    def complete(self, parts: Sequence[Part]) -> bytes:
         ends = ends_of(parts)
         by_answer: dict[int, list[Part]] = {}
         for part in parts:
             by_answer.setdefault(part.index, []).append(part)
         choices: list[Any] = [
-            msgspec.structs.replace(self._whole_choice(own, end), **self._details.choice(own))
+            msgspec.structs.replace(self._complete_choice(own, end), **self._details.choice(own))
             for end in ends
             if (own := by_answer[end.index])
         ]
         facts = {"usage": usage_of(ends, self._n_each), "session": ends[0].session, **self._facts}
-        return msgspec.json.encode(self._whole_kind(choices=choices, **facts, **self._details.members(parts, ends)))
+        return msgspec.json.encode(self._complete_kind(choices=choices, **facts, **self._details.members(parts, ends)))
 
     @abstractmethod
-    def _whole_choice(self, parts: Sequence[Part], end: End) -> ChatChoice | CompletionChoice:
+    def _complete_choice(self, parts: Sequence[Part], end: End) -> ChatChoice | CompletionChoice:
         """Makes the choice of one answer from its parts."""
 
     # --- events ------------------------------------------------------------------------------------------------------
@@ -150,12 +150,12 @@ class AnswerWriter(ABC):
 class CompletionWriter(AnswerWriter):
     _id_prefix = "cmpl-"
     _chunk_kind = "text_completion"
-    _whole_kind = Completion
+    _complete_kind = Completion
     _text_opens = b'"text":'
     _text_closes = b""
     _no_text = b'"text":""'
 
-    def _whole_choice(self, parts: Sequence[Part], end: End) -> CompletionChoice:
+    def _complete_choice(self, parts: Sequence[Part], end: End) -> CompletionChoice:
         return CompletionChoice(index=end.index, text=text_of(parts), finish_reason=FINISH[end.reason])
 
 

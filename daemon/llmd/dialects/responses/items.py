@@ -249,8 +249,8 @@ def enclosed(thought: str) -> str:
 
 
 def _thought(item: InputReasoning) -> str | None:
-    whole = "".join(part.text for part in item.content or ())
-    return whole or _opened(item.encrypted_content or "") or "\n\n".join(p.text for p in item.summary or ()) or None
+    text = "".join(part.text for part in item.content or ())
+    return text or _opened(item.encrypted_content or "") or "\n\n".join(p.text for p in item.summary or ()) or None
 
 
 def _opened(text: str) -> str:

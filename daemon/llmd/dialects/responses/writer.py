@@ -59,7 +59,7 @@ class ResponseWriter:
         self._unassigned: list[LogProbabilities] = []
         """Log probabilities whose text may come with a later token: blanks, and the beginning of a marker."""
 
-    def whole(self, parts: Sequence[Part]) -> bytes:
+    def complete(self, parts: Sequence[Part]) -> bytes:
         self.events(parts)
         return self._body
 
