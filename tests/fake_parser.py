@@ -24,7 +24,7 @@ class FakeParser:
         self._n_calls = 0
 
     @property
-    def n_again(self) -> int:
+    def n_reread(self) -> int:
         return len(self._held)
 
     def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:

@@ -65,7 +65,7 @@ async def test_what_is_looked_at_again_stays_little(serve: Serve) -> None:
     diffs, again = [], []
     for at in range(0, len(call), 5):
         diffs += parser.feed(call[at : at + 5], False)
-        again.append(parser.n_again)
+        again.append(parser.n_reread)
     diffs += parser.feed("", True)
     assert json.loads("".join(diff.text for diff in diffs)) == {"at": json.loads(numbers)}
     assert max(again[: len(again) // 8]) == max(again) <= 2048 < len(call)

@@ -178,13 +178,13 @@ async def test_rows_that_change_while_others_are_written_are_written_once(
 
 async def test_the_event_loop_does_not_open_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
-    real = answers_database._opened
+    real = answers_database._open_database
 
     def opened(path: Path) -> sqlite3.Connection:
         threads.append(threading.current_thread())
         return real(path)
 
-    monkeypatch.setattr(answers_database, "_opened", opened)
+    monkeypatch.setattr(answers_database, "_open_database", opened)
     async with serving(config(tmp_path)):
         pass
     assert threads and threading.current_thread() not in threads

@@ -12,7 +12,7 @@ import pytest
 from llmd.core.errors import ApiError
 from llmd.core.generation_request import PlainMessage
 from llmd.dialects.anthropic import turns
-from llmd.dialects.anthropic.deferred import told_tools
+from llmd.dialects.anthropic.deferred import tools_of_history
 from llmd.dialects.anthropic.wire import InputTurn
 from llmd.dialects.conversation import newest_question
 from llmd.dialects.ollama import reader as ollama
@@ -31,7 +31,7 @@ def of_chat(given: list[Json]) -> list[PlainMessage]:
 
 def of_anthropic(given: list[Json]) -> list[PlainMessage]:
     found = msgspec.convert(given, list[InputTurn])
-    return turns.messages_of(None, found, told_tools((), found))
+    return turns.messages_of(None, found, tools_of_history((), found))
 
 
 def of_ollama(given: list[Json]) -> list[PlainMessage]:

@@ -321,7 +321,7 @@ async def test_a_streamed_call_is_kept_before_its_end_is_told(scripted: Daemon, 
 
 async def test_an_answer_of_nothing_is_not_kept(scripted: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent:
-        n_again = 0
+        n_reread = 0
 
         def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
             return [Diff("text", " \n")] if is_final else []
@@ -347,7 +347,7 @@ async def test_control_tokens_whose_text_is_told_are_found_again(daemon: Daemon)
 
 
 class Broken:
-    n_again = 0
+    n_reread = 0
 
     def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
         raise RuntimeError("a defect")

@@ -180,7 +180,7 @@ async def test_a_call_that_is_no_object_stays_visible(daemon: Daemon, arguments:
 
 
 async def test_a_call_that_a_stop_cut_is_not_to_be_run(daemon: Daemon) -> None:
-    cut = msgspec.structs.replace(end("stop", "Human:"), cuts_call=True)
+    cut = msgspec.structs.replace(end("stop", "Human:"), has_broken_call=True)
     parts = [*call(0, '{"path": "a", "text": "x'), cut]
     events = events_of(streamed(writer_of(daemon), [STARTED, *parts]))
     whole = json.loads(writer_of(daemon).complete(parts))

@@ -479,7 +479,7 @@ async def test_calls_come_whole(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [End(0, "length", END.usage, REPORT), End(0, "stop", END.usage, REPORT, cuts_call=True)]
+    "end", [End(0, "length", END.usage, REPORT), End(0, "stop", END.usage, REPORT, has_broken_call=True)]
 )
 async def test_a_call_that_was_cut_is_a_call_as_far_as_it_came(daemon: Daemon, end: End) -> None:
     cut: tuple[Part, ...] = (*ANSWER[1:3], ToolCallPiece(0, 0, '{"x": 1, "y": "a, b', "c1", "f"), end)

@@ -90,7 +90,7 @@ async def test_what_is_much_to_read_is_parsed_in_a_thread_and_in_order() -> None
 
     class Watched(FakeParser):
         @property
-        def n_again(self) -> int:
+        def n_reread(self) -> int:
             return again[0]
 
         def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
@@ -136,7 +136,7 @@ async def test_a_thread_refuses_no_answer_that_is_under_way() -> None:
 class Failing:
     """Fails at a call, as nothing should; told is what it said until then."""
 
-    n_again = 0
+    n_reread = 0
 
     def __init__(self, at: int, error: Exception) -> None:
         self._left, self._error = at, error
@@ -161,7 +161,7 @@ async def test_without_a_parser_the_answer_is_text() -> None:
 
 
 class Scripted:
-    n_again = 0
+    n_reread = 0
 
     def __init__(self, *diffs: Diff) -> None:
         self._diffs = list(diffs)

@@ -162,7 +162,7 @@ async def test_an_answer_that_was_cut(daemon: Daemon) -> None:
 
 
 async def test_a_call_that_a_stop_cut_is_incomplete(daemon: Daemon) -> None:
-    cut = msgspec.structs.replace(end("stop"), cuts_call=True)
+    cut = msgspec.structs.replace(end("stop"), has_broken_call=True)
     events = written(writer_of(daemon), piece(0, '{"a": "x', "f"), cut)
     assert [item["status"] for item in events[-1]["response"]["output"]] == ["incomplete"]
 
@@ -246,7 +246,7 @@ async def test_what_nobody_can_ask_for_is_not_written(daemon: Daemon) -> None:
 def test_the_text_comes_out_of_its_json_piece_by_piece(text: str, is_ascii: bool, step: int) -> None:
     arguments, reading = json.dumps({"input": text}, ensure_ascii=is_ascii), CustomInput()
     told = [reading.more(arguments[at : at + step]) for at in range(0, len(arguments), step)]
-    assert "".join(told) == text and reading.rest() == ("", text)
+    assert "".join(told) == text and reading.finish() == ("", text)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_the_text_comes_out_of_its_json_piece_by_piece(text: str, is_ascii: bool
 def test_arguments_of_another_form_are_told_all_the_same(arguments: str, text: str) -> None:
     reading = CustomInput()
     told = "".join(map(reading.more, arguments))
-    rest, whole = reading.rest()
+    rest, whole = reading.finish()
     assert told + rest == whole == text
 
 

@@ -181,7 +181,7 @@ class Loop:
         write into the last message."""
         messages, variables = [one for one in self.messages[:-1] if one.role != "system"], self.variables
         prompt = ChatPrompt(messages, variables, has_opening=has_opening, history="template")
-        return (await rendered(self.services, prompt, SCRATCH, "", SENDER, is_look=True)).prompt.text.decode()
+        return (await rendered(self.services, prompt, SCRATCH, "", SENDER, is_dry_run=True)).prompt.text.decode()
 
     async def run(self, turns: list[PlainMessage]) -> list[SessionReport]:
         """All of them; each but the first consumes what is new."""

@@ -75,10 +75,10 @@ class Database:
         self._is_refused = False
         """The disk refused the last write, and the log says so."""
         try:
-            self._connection = _opened(path)
+            self._connection = _open_database(path)
         except (OSError, sqlite3.Error) as error:
             log.warning("answers will not outlive the daemon", extra=fields(path=path, reason=str(error)))
-            self._connection = _connected(":memory:")
+            self._connection = _connect(":memory:")
 
     # --- the event loop ----------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Database:
         return None
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_database(path: Path) -> sqlite3.Connection:
     """Raises sqlite3.Error, OSError."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, _MODE)
@@ -179,16 +179,16 @@ def _opened(path: Path) -> sqlite3.Connection:
         os.close(descriptor)
         if not is_file:
             raise RefusedError("it is not a regular file")
-        return _connected(path)
+        return _connect(path)
     except (RefusedError, sqlite3.DatabaseError, UnicodeError) as error:  # sqlite3 decodes names in its messages
         if isinstance(error, sqlite3.OperationalError):
             raise
         log.warning("the database of answers was refused and set aside", extra=fields(path=path, reason=str(error)))
     _set_aside(path)
-    return _opened(path)
+    return _open_database(path)
 
 
-def _connected(path: Path | str) -> sqlite3.Connection:
+def _connect(path: Path | str) -> sqlite3.Connection:
     """Raises RefusedError, sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.text_factory = lambda text: text.decode("utf-8", "replace")  # the checksum judges what is damaged

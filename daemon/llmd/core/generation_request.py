@@ -85,7 +85,7 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     """Whether the prompt ends with the beginning of an answer; None: as the template has it, which is yes."""
     history: HistoryMode | None = None
     """None: as the session had it."""
-    may_be_cut: bool = False
+    may_truncate: bool = False
     """Where it does not fit the context, its beginning is left out (pipeline/truncation.py); else that is an error."""
     param: str = "messages"
 
@@ -100,7 +100,7 @@ class NearbyText(msgspec.Struct, frozen=True):
 class RawPrompt(msgspec.Struct, frozen=True):
     """A prompt without a template."""
 
-    given: str | list[int]
+    content: str | list[int]
     """A text, or token ids."""
     parse_special: bool = True
     """Whether control words in a text become control tokens."""
@@ -172,7 +172,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The answer begins with the prompt's text."""
     is_cold: bool = False
     """Reuse no resident tokens."""
-    is_mute: bool = False
+    prefill_only: bool = False
     """Prefill the prompt for the next request, and generate no answer."""
 
     @property

@@ -131,13 +131,13 @@ class End(msgspec.Struct, frozen=True):
     session: SessionReport
     stop: str | None = None
     """The stop string that ended it."""
-    cuts_call: bool = False
+    has_broken_call: bool = False
     """A call is incomplete or malformed. Clients must not run it."""
 
     @property
     def is_cut(self) -> bool:
         """Whether a call may be incomplete."""
-        return self.reason == "length" or self.cuts_call
+        return self.reason == "length" or self.has_broken_call
 
 
 class Failed(msgspec.Struct, frozen=True):

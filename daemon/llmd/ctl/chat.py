@@ -78,14 +78,14 @@ class Terminal:
 
     def run(self) -> None:
         if self._interactive and not self._context.json:
-            _note(f"{self._place()}; /help lists commands, Ctrl-D ends the chat")
+            _note(f"{self._session_line()}; /help lists commands, Ctrl-D ends the chat")
         while (line := self._read()) is not None:
             if line == "/quit":
                 return
             if line:
                 self._answer(line)
 
-    def _place(self) -> str:
+    def _session_line(self) -> str:
         """The session that is on, and how far its conversation has come."""
         n = self._conversation.n_turns
         return f"session {self._conversation.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
@@ -129,7 +129,7 @@ class Terminal:
             turn = self._conversation.ask(question)
             output.answer(output.as_json(vars(turn)))
         else:
-            turn = self._conversation.ask(question, _Shown(hides_thinking=self._context.options.hide_thinking))
+            turn = self._conversation.ask(question, _AnswerDisplay(hides_thinking=self._context.options.hide_thinking))
             _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
             raise KeyboardInterrupt  # a script is stopped, not its question
@@ -156,7 +156,7 @@ class Terminal:
             self._context.warn(session_key.invalid(name, "/session").message)
             return
         self._conversation.name = name
-        _note(self._place())
+        _note(self._session_line())
 
 
 def run(context: Context) -> int:
@@ -184,7 +184,7 @@ def run(context: Context) -> int:
     return EXIT_OK
 
 
-class _Shown:
+class _AnswerDisplay:
     """An answer on its way to standard output. Reasoning, and how far a long prompt has been processed, go to standard
     error, dimmed: a pipe gets answers only."""
 
@@ -205,8 +205,8 @@ class _Shown:
     def progress(self, n_done: int, n_tokens: int) -> None:
         if n_done < n_tokens and is_terminal(sys.stderr):
             self._begin("")
-            said = f"[{text.count(n_done)} of {text.count(n_tokens)} prompt tokens processed]"
-            output.remark(text.dim(said, sys.stderr), end="")
+            line = f"[{text.count(n_done)} of {text.count(n_tokens)} prompt tokens processed]"
+            output.remark(text.dim(line, sys.stderr), end="")
             self._on_line = "progress"
 
     def end(self) -> None:
@@ -227,9 +227,9 @@ def _refusal(refused: DaemonRefused) -> str:
     return f"{refused} /reset starts a new conversation." if refused.code == "context_length_exceeded" else str(refused)
 
 
-def _note(said: str) -> None:
+def _note(note: str) -> None:
     """About the answer, not part of it: on standard error, so that a pipe gets answers only."""
-    output.remark(text.dim(f"[{said}]", sys.stderr))
+    output.remark(text.dim(f"[{note}]", sys.stderr))
 
 
 def _typed_lines() -> Callable[[], None]:

@@ -46,25 +46,25 @@ class Context:
 
 def of_session(context: Context, act: Callable[[str], Json]) -> Json:
     """Runs `act` on the session with the given id, or on the only session whose id begins with it."""
-    given: str = context.options.id
+    id_or_prefix: str = context.options.id
     try:
-        return act(given)
+        return act(id_or_prefix)
     except DaemonRefused as refused:
         if refused.code != "session_not_found":
             raise
-        context.options.id = _beginning_so(context.client, given, refused)
+        context.options.id = _complete_id(context.client, id_or_prefix, refused)
         return act(context.options.id)
 
 
-def _beginning_so(client: Client, given: str, refused: DaemonRefused) -> str:
+def _complete_id(client: Client, prefix: str, refused: DaemonRefused) -> str:
     listed = client.sessions()
     ids = {str(one.get("id")) for one in [*(listed.get("data") or []), *(listed.get("scratch") or [])]}
-    found = sorted(id for id in ids if id.startswith((given, f"({given}")))
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    matches = sorted(id for id in ids if id.startswith((prefix, f"({prefix}")))
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         raise refused
-    message = f"There is no session {given!r}, and several ids begin with these characters: {', '.join(found)}."
+    message = f"There is no session {prefix!r}, and several ids begin with these characters: {', '.join(matches)}."
     raise DaemonRefused(refused.status, {**refused.error, "message": message})
 
 

@@ -149,15 +149,15 @@ class Conversation:
         if self.name != self._own:
             messages = self._on_disk(lambda: conversation_files.load(self.client.socket_path, self.name)) or []
         if messages:
-            messages = self._still_said(messages)
+            messages = self._unless_reset(messages)
         elif self.name != self._own:
             self._note_foreign()
         if self._system:
-            said = [message for message in messages if message["role"] != "system"]
-            messages = [{"role": "system", "content": self._system}, *said]
+            others = [message for message in messages if message["role"] != "system"]
+            messages = [{"role": "system", "content": self._system}, *others]
         return messages
 
-    def _still_said(self, messages: list[Json]) -> list[Json]:
+    def _unless_reset(self, messages: list[Json]) -> list[Json]:
         """Returns the messages, or none if the session was reset. What the daemon has lost, it prefills again."""
         session = self._session()
         if session is not None and _was_reset(session):
@@ -166,8 +166,8 @@ class Conversation:
             self._note(f"session {self.name} was reset{where}")
             return []
         if session is None or not session.get("tokens"):
-            again = text.counted(conversation_files.n_turns(messages), "turn")
-            self._note(f"llmd no longer holds session {self.name} and prefills {again} again")
+            turns = text.counted(conversation_files.n_turns(messages), "turn")
+            self._note(f"llmd no longer holds session {self.name} and prefills {turns} again")
         return messages
 
     def _note_foreign(self) -> None:
@@ -207,10 +207,10 @@ class Conversation:
             self._note_once(str(error))
             return None
 
-    def _note_once(self, said: str) -> None:
-        if said not in self._noted:
-            self._noted.add(said)
-            self._note(said)
+    def _note_once(self, note: str) -> None:
+        if note not in self._noted:
+            self._noted.add(note)
+            self._note(note)
 
 
 def _was_reset(session: Json) -> bool:

@@ -39,7 +39,7 @@ def directory() -> Path:
 def load(socket_path: str, session: str) -> list[Json]:
     """The messages of a session, oldest first; none when there are none."""
     path = _path(socket_path, session)
-    with _saying("read"):
+    with _reporting("read"):
         try:
             return _read(path)
         except ValueError:
@@ -51,18 +51,18 @@ def load(socket_path: str, session: str) -> list[Json]:
 def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
     """Writes the messages. Returns the name under which another program's messages were set aside, if these do not
     continue them."""
-    with _saying("store"), _locked():
+    with _reporting("store"), _locked():
         return _write(_path(socket_path, session), session, socket_path, messages)
 
 
 def set_aside(socket_path: str, session: str) -> Path | None:
-    with _saying("move"), _locked():
+    with _reporting("move"), _locked():
         return _set_aside(_path(socket_path, session))
 
 
 def forget(socket_path: str, session: str) -> None:
     path = _path(socket_path, session)
-    with _saying("remove"):
+    with _reporting("remove"):
         if path.exists():  # or nothing is made in a home that may be read-only
             with _locked():
                 path.unlink(missing_ok=True)
@@ -105,12 +105,12 @@ def _path(socket_path: str, name: str, kind: str = "") -> Path:
 
 
 @contextlib.contextmanager
-def _saying(what: str) -> Iterator[None]:
+def _reporting(action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         where = error.filename or directory()
-        raise DiskFailed(f"could not {what} the conversation: {error.strerror or error} ({where})") from error
+        raise DiskFailed(f"could not {action} the conversation: {error.strerror or error} ({where})") from error
 
 
 @contextlib.contextmanager
@@ -161,7 +161,7 @@ def _sync(folder: Path) -> None:
 
 
 def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: int | None = None) -> Path | None:
-    with _saying("copy"):
+    with _reporting("copy"):
         try:
             messages = _read(source)
         except ValueError:  # whoever goes on with it is told
@@ -183,13 +183,13 @@ def _begins(path: Path, messages: list[Json]) -> bool:
     """Whether nothing is lost of a file when these messages replace it. A system message is no part of what was said:
     each run of chat may bring its own."""
     try:
-        old, new = _said(_read(path)), _said(messages)
+        old, new = _without_system(_read(path)), _without_system(messages)
     except ValueError:
         return False
     return new[: len(old)] == old
 
 
-def _said(messages: list[Json]) -> list[Json]:
+def _without_system(messages: list[Json]) -> list[Json]:
     return [message for message in messages if message["role"] != "system"]
 
 

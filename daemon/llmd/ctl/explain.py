@@ -46,8 +46,8 @@ def paragraph(number: int, turn: Json, has_several_branches: bool) -> str:
     if turn.get("reason"):
         lines.append(f"{INDENT}{text.scalar(turn.get('reason_text'))}")
     lines.append(f"{INDENT}{counts(turn)}; {text.scalar(turn.get('outcome'))}")
-    if found := turn.get("divergence"):
-        lines += divergence(found)
+    if point := turn.get("divergence"):
+        lines += divergence(point)
     return "\n".join(lines)
 
 
@@ -60,13 +60,13 @@ def counts(turn: Json) -> str:
     )
 
 
-def divergence(found: Json) -> list[str]:
+def divergence(point: Json) -> list[str]:
     """The three texts on a line each; where both sides read the same, what they are made of."""
-    lines = [f"{INDENT}the prompt diverges from the session at token {text.count(found.get('at', 0))}"]
-    read_the_same = _read_the_same(found.get("resident") or "", found.get("prompt") or "")
+    lines = [f"{INDENT}the prompt diverges from the session at token {text.count(point.get('at', 0))}"]
+    read_the_same = _read_the_same(point.get("resident") or "", point.get("prompt") or "")
     for name, key in (("after", "before"), ("session", "resident"), ("prompt", "prompt")):
-        value = found.get(key)
-        ids = found.get(f"{key}_tokens") if read_the_same else None
+        value = point.get(key)
+        ids = point.get(f"{key}_tokens") if read_the_same else None
         tokens = f"  tokens {' '.join(map(str, ids))}" if ids else ""
         lines.append(f"{INDENT}  {name:<8} {'not known' if value is None else quoted(value) + tokens}")
     return lines

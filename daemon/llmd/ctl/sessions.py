@@ -79,10 +79,10 @@ def owner_number(context: Context) -> int | None:
     return int(context.client.session(context.options.id, owner)["owner"])
 
 
-def show_tokens(context: Context, found: resident.Resident) -> int:
-    if not found.is_daemon_alive:
-        context.warn(f"llmd (pid {found.pid}) has ended; these are the last tokens of the session")
-    context.say(vars(found), found.text)
+def show_tokens(context: Context, view: resident.Resident) -> int:
+    if not view.is_daemon_alive:
+        context.warn(f"llmd (pid {view.pid}) has ended; these are the last tokens of the session")
+    context.say(vars(view), view.text)
     return EXIT_OK
 
 
@@ -188,7 +188,7 @@ def details(session: Json) -> str:
     pairs = [
         ("session", text.scalar(session.get("id"))),
         ("state", text.scalar(session.get("state"))),
-        *held(session),
+        *token_lines(session),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
         ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused{unprocessed}"),
         ("answers", text.counted(session.get("generated_tokens_total", 0), "token")),
@@ -208,7 +208,7 @@ def details(session: Json) -> str:
     return text.fields(pairs)
 
 
-def held(session: Json) -> list[tuple[str, str]]:
+def token_lines(session: Json) -> list[tuple[str, str]]:
     """The tokens; of several timelines, a line for each."""
     context_tokens, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
     if len(found) < 2:

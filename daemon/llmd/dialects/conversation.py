@@ -15,20 +15,20 @@ _ATTACHED = ("image", "document", "file", "audio", "video", "container_upload")
 """Types of attachments."""
 
 
-def check_length(param: str, given: Sized, what: str = "messages") -> None:
-    if len(given) > limits.MESSAGES_MAX:
-        message = f"{param}: {len(given)} {what}; at most {limits.MESSAGES_MAX} are allowed."
+def check_length(param: str, items: Sized, noun: str = "messages") -> None:
+    if len(items) > limits.MESSAGES_MAX:
+        message = f"{param}: {len(items)} {noun}; at most {limits.MESSAGES_MAX} are allowed."
         raise ApiError("invalid_value", message, param)
 
 
-def answerable(param: str, found: T) -> T:
+def answerable(param: str, messages: T) -> T:
     """Returns the messages. There must be at least one."""
-    if not found:
+    if not messages:
         raise ApiError("invalid_value", f"{param}: there is no message to answer.", param)
-    return found
+    return messages
 
 
-def not_shown(kind: str) -> str:
+def placeholder(kind: str) -> str:
     """The text for a part that is not text, in a tool's result or an earlier question. `kind`: the dialect's word for
     it. It stays in the history: a refusal would end the conversation."""
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"

@@ -35,22 +35,22 @@ class Grammar(msgspec.Struct, frozen=True):
 
 def custom_tool(path: str, name: str, description: str | None, grammar: Grammar | None) -> Tool:
     """`path`: as tool_of has it. Raises ApiError naming the member."""
-    told = description or ""
+    described = description or ""
     if grammar is not None:
-        told += f"\n\nThe text of {INPUT} follows this {grammar.syntax}:\n{grammar.definition}"
+        described += f"\n\nThe text of {INPUT} follows this {grammar.syntax}:\n{grammar.definition}"
     parameters: dict[str, Any] = {
         "type": "object",
         "properties": {INPUT: {"type": "string"}},
         "required": [INPUT],
         "additionalProperties": False,
     }
-    return msgspec.structs.replace(tool_of(path, name, told.strip(), parameters), form=_form(grammar))
+    return msgspec.structs.replace(tool_of(path, name, described.strip(), parameters), form=_form(grammar))
 
 
-def _form(given: Grammar | None) -> ArgumentForm | None:
-    if given is None:
+def _form(grammar: Grammar | None) -> ArgumentForm | None:
+    if grammar is None:
         return None
-    return ArgumentForm(INPUT, "lark_string" if given.syntax == "lark" else "regex_string", given.definition)
+    return ArgumentForm(INPUT, "lark_string" if grammar.syntax == "lark" else "regex_string", grammar.definition)
 
 
 def custom_arguments(text: str) -> str:
@@ -62,7 +62,7 @@ def custom_arguments(text: str) -> str:
 
 _OPENS = re.compile(rf'\s*{{\s*"{INPUT}"\s*:\s*"')
 _OPENING = f'{{"{INPUT}":"'
-_TELLABLE = re.compile(
+_COMPLETE_CHARACTERS = re.compile(
     r"""(?: [^"\\]+ | \\["\\/bfnrt]
       | \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}   # one character in two halves
       | \\u(?![dD][89abAB])[0-9a-fA-F]{4} )*""",
@@ -74,7 +74,7 @@ _OPENING_CHARS_MAX = 256
 
 
 class CustomInput:
-    """Extracts the text of one call. `more` while its arguments come, then `rest`."""
+    """Extracts the text of one call. `more` while its arguments come, then `finish`."""
 
     def __init__(self) -> None:
         self._arguments: list[str] = []
@@ -82,8 +82,8 @@ class CustomInput:
         """Arguments that have come and were not returned as text yet."""
         self._has_begun = False
         self._is_over = False
-        """The rest is returned by `rest`, if there is any."""
-        self._told: list[str] = []
+        """The rest is returned by `finish`, if there is any."""
+        self._returned: list[str] = []
 
     @property
     def arguments(self) -> str:
@@ -96,25 +96,25 @@ class CustomInput:
         self._unread += arguments
         if not self._has_begun and not self._begins():
             return ""
-        found = _TELLABLE.match(self._unread)
+        found = _COMPLETE_CHARACTERS.match(self._unread)
         assert found is not None, "it matches nothing, too"
         self._unread = self._unread[found.end() :]
         self._is_over = self._unread.startswith('"')
         text = _read(f'"{found[0]}"')
-        self._told.append(text or "")
+        self._returned.append(text or "")
         return text or ""
 
-    def rest(self) -> tuple[str, str]:
+    def finish(self) -> tuple[str, str]:
         """Returns the text that `more` has not returned yet, and the whole text. Arguments that were cut off have the
         text so far; arguments of another form are the text themselves."""
-        arguments, told = self.arguments, "".join(self._told)
+        arguments, returned = self.arguments, "".join(self._returned)
         whole = _read(arguments)
         if whole is None:
             is_cut = self._has_begun or _OPENING.startswith("".join(arguments.split()))
-            whole = told if is_cut else arguments
-        if not whole.startswith(told):
-            return "", told
-        return whole.removeprefix(told), whole
+            whole = returned if is_cut else arguments
+        if not whole.startswith(returned):
+            return "", returned
+        return whole.removeprefix(returned), whole
 
     def _begins(self) -> bool:
         opening = _OPENS.match(self._unread)

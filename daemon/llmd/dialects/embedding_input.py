@@ -10,16 +10,16 @@ from ..pipeline.embedding import EmbeddingJob, as_json
 Input = str | list[int | str | list[int]]
 
 
-def embedding_job(given: Input, param: str, n_dimensions: int | None = None) -> EmbeddingJob:
+def embedding_job(client_input: Input, param: str, n_dimensions: int | None = None) -> EmbeddingJob:
     """Numbers are the tokens of one text. Raises ApiError."""
-    if isinstance(given, str):
-        return EmbeddingJob([given], param, is_list=False, n_dimensions=n_dimensions)
-    kinds = set(map(type, given))
+    if isinstance(client_input, str):
+        return EmbeddingJob([client_input], param, is_list=False, n_dimensions=n_dimensions)
+    kinds = set(map(type, client_input))
     if kinds == {int}:
-        return EmbeddingJob([cast(list[int], given)], param, is_list=False, n_dimensions=n_dimensions)
+        return EmbeddingJob([cast(list[int], client_input)], param, is_list=False, n_dimensions=n_dimensions)
     if int in kinds:
         raise ApiError("invalid_type", f"{param}: token ids and texts cannot be mixed in one list.", param)
-    return EmbeddingJob(cast(list[str | list[int]], given), param, n_dimensions=n_dimensions)
+    return EmbeddingJob(cast(list[str | list[int]], client_input), param, n_dimensions=n_dimensions)
 
 
 def listed(vector: bytes) -> list[float]:

@@ -60,9 +60,9 @@ def schema_constraint(param: str, schema: object, is_strict: bool = True) -> Con
     return Constraint("json_schema", msgspec.json.encode(schema).decode(), param, is_strict)
 
 
-def one_constraint(found: Iterable[Constraint]) -> Constraint | None:
+def one_constraint(constraints: Iterable[Constraint]) -> Constraint | None:
     """Refuses the second of several."""
-    forms = list(found)
+    forms = list(constraints)
     if len(forms) > 1:
         first, second = forms[0].param, forms[1].param
         raise ApiError("invalid_value", f"{second}: {first} is there, too; an answer has one form.", second)

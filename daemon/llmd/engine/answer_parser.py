@@ -43,7 +43,7 @@ class AnswerParser:
         self._n_out = ffi.new("size_t *")
 
     @property
-    def n_again(self) -> int:
+    def n_reread(self) -> int:
         """Bytes of the answer that the next call may look at again."""
         return int(lib.llm_answer_parser_again(self._parser))
 

@@ -26,7 +26,7 @@ class Embedder:
         self._n_embedding = n_embedding
         self._thread = ThreadPoolExecutor(1, "llmd-embed")
         self._turn = asyncio.Lock()
-        self._given_up = ffi.new("int32_t *")
+        self._cancel_flag = ffi.new("int32_t *")
         """Other than 0: the latest batch is given up."""
         self._is_closed = False
 
@@ -44,17 +44,17 @@ class Embedder:
     async def close(self) -> None:
         """Gives up the last batch and returns when it has ended."""
         self._is_closed = True
-        self._given_up[0] = 1
+        self._cancel_flag[0] = 1
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
 
     async def _one_batch(self, texts: Sequence[bytes]) -> list[bytes]:
-        given_up = self._given_up = ffi.new("int32_t *")
+        cancel_flag = self._cancel_flag = ffi.new("int32_t *")
         try:
-            return await self._loop.run_in_executor(self._thread, self._embed, texts, given_up)
+            return await self._loop.run_in_executor(self._thread, self._embed, texts, cancel_flag)
         finally:
-            given_up[0] = 1  # cancelled, it would go on in the thread
+            cancel_flag[0] = 1  # cancelled, it would go on in the thread
 
-    def _embed(self, texts: Sequence[bytes], given_up: Any) -> list[bytes]:
+    def _embed(self, texts: Sequence[bytes], cancel_flag: Any) -> list[bytes]:
         """The first ones, at least one."""
         tokens = ffi.from_buffer("int32_t[]", b"".join(texts))
         n_tokens = array("I", [len(text) // 4 for text in texts])
@@ -62,7 +62,7 @@ class Embedder:
         out = bytearray(n_bytes * len(texts))
         n_done = ffi.new("size_t *")
         lengths, vectors = ffi.from_buffer("uint32_t[]", n_tokens), ffi.from_buffer("float[]", out)
-        status = lib.llm_embed(self._engine, tokens, lengths, len(texts), given_up, vectors, n_done)
+        status = lib.llm_embed(self._engine, tokens, lengths, len(texts), cancel_flag, vectors, n_done)
         if status == Status.CANCELLED:
             raise ApiError("shutting_down")  # whoever has left does not hear it
         if status != Status.OK:

@@ -165,14 +165,14 @@ def _field_of(message: str, status: int) -> str:
     return "model" if status in (lib.LLM_MODEL_LOAD, lib.LLM_INVALID) else ""
 
 
-def _check_template(pointer: Any, given: str | None) -> None:
+def _check_template(pointer: Any, template: str | None) -> None:
     """Without a template every chat request is refused: a mistake when one was given, else a property of the model."""
-    if info_of(pointer).has_chat_template or (given is None and info_of(pointer).only_embeds):
+    if info_of(pointer).has_chat_template or (template is None and info_of(pointer).only_embeds):
         return
-    if given is None:
+    if template is None:
         log.warning("chat requests will be refused: %s", _template_trouble(pointer))
         return
-    trouble = _template_trouble(pointer) if given else "it is empty"
+    trouble = _template_trouble(pointer) if template else "it is empty"
     lib.llm_engine_close(pointer)
     raise EngineError(trouble, "chat_template")
 

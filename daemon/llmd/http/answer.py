@@ -77,21 +77,21 @@ def reader(
     return read
 
 
-async def looked_at(
+async def render_only(
     request: web.Request,
     kind: type[T],
     read: Callable[[T], tuple[Session, ChatPrompt]],
     *,
     has_to_fit: bool = True,
-    is_shown: bool = False,
+    needs_text: bool = False,
 ) -> Prompt:
     """Renders a conversation that is not answered and changes nothing. The flags are those of `rendered`; awaited
     within `in_time`."""
     (key, parent), conversation = await read_as(request, kind, read)
+    services, sender = request.app[STATE].services, sender_of(request)
     found = await rendered(
-        request.app[STATE].services, conversation, key, parent, sender_of(request), is_look=True, has_to_fit=has_to_fit,
-        is_shown=is_shown,
-    )  # fmt: skip
+        services, conversation, key, parent, sender, is_dry_run=True, has_to_fit=has_to_fit, needs_text=needs_text
+    )
     return found.prompt
 
 

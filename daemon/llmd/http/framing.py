@@ -36,6 +36,6 @@ def event(data: bytes) -> bytes:
     return OPENS + data + CLOSES
 
 
-def named(name: bytes, data: bytes) -> bytes:
+def named_event(name: bytes, data: bytes) -> bytes:
     """Frames an event with a name, for dialects that have several kinds."""
     return NAME_OPENS + name + b"\n" + event(data)

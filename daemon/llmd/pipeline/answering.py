@@ -25,7 +25,7 @@ from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared
 from .services import Sender, Services
 from .token_details import TokenDetails, likeliest, needs_token_details
-from .truncation import prepared_cut
+from .truncation import prepared_truncated
 from .work import answers_each, command_of, in_scratch, seed_of, without_session, work_of
 
 
@@ -51,11 +51,11 @@ async def make_ready(services: Services, request: GenerationRequest, sender: Sen
     cannot do: they know the client's names."""
     prompts: list[tuple[Prepared, Work]] = []
     parsers: list[Parser] = []
-    for given in (request.prompt, *request.more_prompts):
-        one = msgspec.structs.replace(request, prompt=given)
+    for prompt in (request.prompt, *request.more_prompts):
+        one = msgspec.structs.replace(request, prompt=prompt)
         command = command_of(services, one, sender.owner)
-        may_cut = isinstance(given, ChatPrompt) and given.may_be_cut
-        found = await (prepared_cut if may_cut else prepared)(services, one, sender)
+        may_truncate = isinstance(prompt, ChatPrompt) and prompt.may_truncate
+        found = await (prepared_truncated if may_truncate else prepared)(services, one, sender)
         if found.prompt.syntax:
             parsers += await services.engine.parsers(sender.owner, found.prompt.syntax, answers_each(request))
         prompts.append((found, work_of(command, one, found.prompt)))
@@ -83,7 +83,7 @@ class Answering:
         """One for each answer; its index is that of its parts."""
         self._token_details: list[TokenDetails] = []
         """Token details of each answer, if any were asked for."""
-        self._is_plain = not (ready.parsers or needs_token_details(request) or request.is_mute)
+        self._is_plain = not (ready.parsers or needs_token_details(request) or request.prefill_only)
         self._prompts = ready.prompts
         self._open: list[tuple[int, Generation]] = []
         """Generations that may have more parts."""
@@ -96,11 +96,13 @@ class Answering:
 
     def _begin(self) -> None:
         try:
-            for found, work in self._prompts:
+            for prepared_prompt, work in self._prompts:
                 first: Generation | None = None
                 for number in range(answers_each(self._request)):
                     is_lead = not self.generations
-                    one = self._begun(found, work if is_lead else _beside(work, number), first, self._observe())
+                    one = self._start(
+                        prepared_prompt, work if is_lead else _further_answer(work, number), first, self._observe()
+                    )
                     first = first or one
         except ApiError:
             self.release()
@@ -112,27 +114,29 @@ class Answering:
         self.release()
         self.generations, self._token_details = [], []
         self._request = msgspec.structs.replace(self._request, key=SCRATCH, parent="")
-        self._prompts = tuple((found, without_session(self._services, work)) for found, work in self._prompts)
+        self._prompts = tuple(
+            (prepared_prompt, without_session(self._services, work)) for prepared_prompt, work in self._prompts
+        )
         self._begin()
 
-    def _begun(self, found: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
+    def _start(self, prepared_prompt: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
         services, request, index = self._services, self._request, len(self.generations)
         came_ms = int(time.time() * 1000)
-        trace = services.turns.look(work.owner, work.key.id, work.prompt.tokens)
-        is_recorded = bool(found.digest) and not request.is_mute
+        trace = services.turns.begin_trace(work.owner, work.key.id, work.prompt.tokens)
+        is_recorded = bool(prepared_prompt.digest) and not request.prefill_only
         record = services.answers.record(work.owner, request.key.id) if is_recorded else None
-        by_user = UserMessages(found.n_by_user, found.facts.user_starts)
+        by_user = UserMessages(prepared_prompt.n_by_user, prepared_prompt.facts.user_starts)
 
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
             services.turns.add(trace, turn_of(ended, came_ms, trace.matches))
-            answer = resident_answer(services, found, ended) if record is not None else None
+            answer = resident_answer(services, prepared_prompt, ended) if record is not None else None
             if record is None or answer is None:
                 return
             if self._parsings:  # what was said is known when all of it was parsed
-                self._keeping[index] = lambda message: keep_answer(services, record, found, message, answer)
+                self._keeping[index] = lambda message: keep_answer(services, record, prepared_prompt, message, answer)
             else:
-                keep_answer(services, record, found, message_of(ended.answer_text() or ""), answer)
+                keep_answer(services, record, prepared_prompt, message_of(ended.answer_text() or ""), answer)
 
         generation = (DetailedGeneration if needs_token_details(request) else Generation)(
             services.engine,
@@ -147,7 +151,9 @@ class Answering:
             on_end=on_end,
         )
         if isinstance(generation, DetailedGeneration):
-            self._token_details.append(TokenDetails(request, index, generation, services.engine.pieces, found.echo))
+            self._token_details.append(
+                TokenDetails(request, index, generation, services.engine.pieces, prepared_prompt.echo)
+            )
         self.generations.append(generation)
         return generation
 
@@ -184,11 +190,11 @@ class Answering:
                 if generation.finished is None:
                     text = generation.take_text()
                     return [TextPart(index, text)] if text else []
-            found = await self._found()
+            found = await self._new_parts()
             if found or not has_events or self.is_nudged:  # a parser may hold back what has come
                 return found
 
-    async def _found(self) -> list[Part]:
+    async def _new_parts(self) -> list[Part]:
         found: list[Part] = []
         for index, generation in self._open:
             is_over, text = generation.finished is not None, generation.take_text()
@@ -204,7 +210,7 @@ class Answering:
                 if self.error is not None:
                     self.is_over = True
                     break
-        return _silent(found) if self._request.is_mute else found
+        return _silent(found) if self._request.prefill_only else found
 
     async def all_parts(self) -> list[Part]:
         """All parts, when everything has ended. Raises ApiError as soon as anything fails: nobody gets the rest."""
@@ -216,10 +222,10 @@ class Answering:
             if error := next(filter(None, (generation.error() for generation in self.generations)), None):
                 raise error
             if self._token_details:
-                found += await self._found()  # a little at a time
+                found += await self._new_parts()  # a little at a time
             if not notifier.has_events:
                 await notifier.wait()
-        found += await self._found()
+        found += await self._new_parts()
         if self.error is not None:
             raise self.error
         return likeliest(found, self._request, self._token_details) if self._request.n_tried else found
@@ -229,18 +235,18 @@ class Answering:
         if error is not None:
             self.error = error
             return Failed(index, error)
-        reason, n_reasoning, cuts_call = generation.end_reason(), 0, False
+        reason, n_reasoning, has_broken_call = generation.end_reason(), 0, False
         if self._parsings:
             parsing = self._parsings[index]
             n_reasoning = parsing.n_reasoning(self._ends[index])
-            cuts_call = parsing.has_unfinished_call()
+            has_broken_call = parsing.has_unfinished_call()
             if keep := self._keeping.pop(index, None):
                 keep(parsing.message())
         report = msgspec.structs.replace(
             report_of(generation), id=self.key.id or None, session_left_reason=self.session_left_reason
         )
         usage = usage_of(generation, n_reasoning)
-        return End(index, reason, usage, report, self._stop_of(generation), cuts_call)
+        return End(index, reason, usage, report, self._stop_of(generation), has_broken_call)
 
     def _stop_of(self, generation: Generation) -> str | None:
         """Returns the client's stop string that ended the answer; stop strings of the template count as the model's
@@ -278,7 +284,7 @@ def _silent(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-def _beside(work: Work, number: int) -> Work:
+def _further_answer(work: Work, number: int) -> Work:
     """Returns the work of a further answer, which leaves the session to the first one: they would wait for each other
     there, and only the last one would stay. `number`: the answer's to its prompt; it copies the state of the first."""
     sampling, flags = work.command.sampling, work.command.flags

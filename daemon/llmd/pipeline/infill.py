@@ -25,19 +25,19 @@ def fills_in(raw: RawPrompt) -> bool:
 
 async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt:
     """Control words in the texts are plain text: the marks are the only control tokens. Raises ApiError."""
-    engine, fim, given = services.engine, services.engine.fim, raw.given
+    engine, fim, content = services.engine, services.engine.fim, raw.content
     param = raw.suffix_param
     if fim is None:
         raise ApiError("unsupported_parameter", f"{param}: this model has no tokens for filling in the middle.", param)
-    if not isinstance(given, str):
+    if not isinstance(content, str):
         raise ApiError("unsupported_parameter", f"{param}: a prompt of token ids cannot be filled in.", param)
-    n_bytes = sum(map(utf8_bytes, (given, raw.suffix, raw.begun)))
+    n_bytes = sum(map(utf8_bytes, (content, raw.suffix, raw.begun)))
     engine.context_limits.check_bytes(n_bytes, raw.param)
     nearby = _fitting(raw.nearby, engine.context_limits.n_bytes - n_bytes)
     tokens = await engine.in_thread(
         sender.owner,
         n_bytes + sum(utf8_bytes(one.text) for one in nearby),
-        lambda: _tokens(engine, fim, raw, given, nearby),
+        lambda: _tokens(engine, fim, raw, content, nearby),
     )
     engine.context_limits.check_tokens(len(tokens) // 4, raw.param)
     return Prompt(tokens)
@@ -54,9 +54,9 @@ def _fitting(nearby: Iterable[NearbyText], n_bytes: int) -> list[NearbyText]:
     return found
 
 
-def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, given: str, nearby: list[NearbyText]) -> bytes:
+def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, content: str, nearby: list[NearbyText]) -> bytes:
     text = b"".join((
-        _mark(fim.prefix), engine.tokens(given),
+        _mark(fim.prefix), engine.tokens(content),
         _mark(fim.suffix), engine.tokens(raw.suffix),
         _mark(fim.middle), engine.tokens(raw.begun),
     ))  # fmt: skip

@@ -29,7 +29,7 @@ class Parser(Protocol):
     """An AnswerParser. One call at a time, in any thread."""
 
     @property
-    def n_again(self) -> int: ...
+    def n_reread(self) -> int: ...
 
     def feed(self, text: str, is_final: bool, is_cut: bool) -> list[Diff]: ...
 
@@ -85,26 +85,26 @@ class Parsing:
     async def _diffs(self, text: str, is_final: bool, is_cut: bool) -> list[Diff]:
         if (parser := self._parser) is None:
             return [Diff("text", text)]
-        n_read = len(text) + parser.n_again
+        n_read = len(text) + parser.n_reread
         try:
             if n_read <= limits.PARSED_ON_LOOP_CHARS_MAX:
                 diffs = parser.feed(text, is_final, is_cut)
             else:
                 diffs = await self._in_thread(n_read, lambda: parser.feed(text, is_final, is_cut))
         except Exception as error:
-            return self._given_up(error, text)
+            return self._fall_back_to_text(error, text)
         if diffs:
             self._withheld.clear()
         else:
             self._withheld.append(text)
         return diffs
 
-    def _given_up(self, error: Exception, text: str) -> list[Diff]:
+    def _fall_back_to_text(self, error: Exception, text: str) -> list[Diff]:
         """Gives up parsing: the rest of the answer, from what was not returned yet, is text."""
         if not isinstance(error, ApiError):  # one says that the server is stopping
             log.error("an answer could not be parsed", exc_info=error)
-        self._parser, untold = None, "".join([*self._withheld, text])
-        return [Diff("text", untold)] if untold else []
+        self._parser, unreturned = None, "".join([*self._withheld, text])
+        return [Diff("text", unreturned)] if unreturned else []
 
     # --- what it says ------------------------------------------------------------------------------------------------
 
@@ -125,13 +125,13 @@ class Parsing:
         if not stripped:
             self._blanks.append(text)
             return ()
-        told = "".join([*self._blanks, stripped])
+        reasoning = "".join([*self._blanks, stripped])
         self._blanks = [text[len(stripped) :]]
         if not self._thinks:
             self._thinks = True
             self._thoughts.append([])
-        self._thoughts[-1].append(told)
-        return (ReasoningPart(self._index, told),)
+        self._thoughts[-1].append(reasoning)
+        return (ReasoningPart(self._index, reasoning),)
 
     def _end_thought(self) -> None:
         self._blanks.clear()

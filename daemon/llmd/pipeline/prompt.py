@@ -50,16 +50,18 @@ class Prepared:
 
 
 async def prepared(
-    services: Services, request: GenerationRequest, sender: Sender, *, is_look: bool = False, has_to_fit: bool = True
+    services: Services, request: GenerationRequest, sender: Sender, *, is_dry_run: bool = False, has_to_fit: bool = True
 ) -> Prepared:
-    """`is_look`: it is not going to be answered, and changes nothing; `has_to_fit`: false where a conversation may be
-    larger than the context then."""
+    """`is_dry_run`: the prompt is not answered, and nothing changes. `has_to_fit`: False if a conversation may be
+    larger than the context in a dry run."""
     if isinstance(request.prompt, RawPrompt):
         prompt = await _raw(services, request.prompt, request.constraint, sender)
         return Prepared(prompt, echo=await _echo(services, request.prompt, prompt, sender) if request.echoes else "")
     form = Form(request.constraint, request.thinking_tokens_max, follows_thinking=request.has_answer_stops)
     key, parent = request.key, request.parent
-    return await rendered(services, request.prompt, key, parent, sender, form, is_look=is_look, has_to_fit=has_to_fit)
+    return await rendered(
+        services, request.prompt, key, parent, sender, form, is_dry_run=is_dry_run, has_to_fit=has_to_fit
+    )
 
 
 # --- a conversation --------------------------------------------------------------------------------------------------
@@ -73,11 +75,11 @@ async def rendered(
     sender: Sender,
     form: Form = ANY_FORM,
     *,
-    is_look: bool = False,
+    is_dry_run: bool = False,
     has_to_fit: bool = True,
-    is_shown: bool = False,
+    needs_text: bool = False,
 ) -> Prepared:
-    """`is_look` and `has_to_fit`: as `prepared` has them; `is_shown`: its text is read."""
+    """`is_dry_run` and `has_to_fit`: as `prepared` has them; `needs_text`: its text is read."""
     engine, owner, answers = services.engine, sender.owner, services.answers
     size = sender.n_bytes if has_to_fit else 0
 
@@ -86,7 +88,7 @@ async def rendered(
         return ordered, _digests(services, chat, ordered, size)
 
     messages, digests = await engine.in_thread(owner, sender.n_bytes, read) if sender.is_large else read()
-    if not is_look:
+    if not is_dry_run:
         answers.inherit(owner, parent, key.id)
         answers.choose(owner, key.id, chat.history)
     source = answers.source(owner, parent, key.id)
@@ -94,17 +96,17 @@ async def rendered(
     ends = digests[:-1] if chat.continues else digests  # a message that is gone on with has not ended
 
     def known(n_messages: int) -> Past | None:
-        past = answers.past(owner, source, ends[:n_messages], is_used=not is_look) if is_resident else None
+        past = answers.past(owner, source, ends[:n_messages], is_used=not is_dry_run) if is_resident else None
         if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
             return None  # then it fits as the template has it, or not at all
         return past
 
-    found = await _Rendering(services, chat, sender, form, is_look, is_shown).somehow(messages, known)
+    found = await _Rendering(services, chat, sender, form, is_dry_run, needs_text).with_fallback(messages, known)
     is_kept = is_resident and chat.has_opening is not False
     return dataclasses.replace(found, digest=digests[-1] if is_kept else b"")
 
 
-def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
+def _with_client_param(error: ApiError, form: Form) -> ApiError:
     """Names the client's field: the renderer does not know which one set the constraint."""
     if error.param != "constraint" or form.constraint is None:
         return error
@@ -133,10 +135,10 @@ class _Rendering:
     chat: ChatPrompt
     sender: Sender
     form: Form
-    is_look: bool
-    is_shown: bool
+    is_dry_run: bool
+    needs_text: bool
 
-    async def somehow(self, messages: list[PlainMessage], known: Known) -> Prepared:
+    async def with_fallback(self, messages: list[PlainMessage], known: Known) -> Prepared:
         """Renders the messages as the client sent them or, if the template refuses that, as plainer turns."""
         turns, turn_indexes = plain(messages)
         past = known(len(messages))
@@ -158,8 +160,8 @@ class _Rendering:
 
     async def _prepared(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
         """With the places that the client marked, if anything is kept there."""
-        found = await self._made(messages, past)
-        if self.is_look or not self.services.engine.info.has_checkpoints:
+        found = await self._after_past_or_whole(messages, past)
+        if self.is_dry_run or not self.services.engine.info.has_checkpoints:
             return found
         if not found.since:
             past = None
@@ -183,7 +185,7 @@ class _Rendering:
         before = past.tokens if past is not None and prompt.is_after else b""
         return n_common(tokens, before + prompt.tokens)
 
-    async def _made(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
+    async def _after_past_or_whole(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
         """After the past, if that can be; else the whole conversation as the template has it."""
         variables = variables_digest(self.chat.variables)
         if past is not None and past.facts.variables != variables:
@@ -205,8 +207,8 @@ class _Rendering:
                 sender.owner, sender.n_bytes, lambda: render_request(self.chat, messages, past, self.form)
             )
         except ApiError as error:
-            raise _in_client_s_words(error, self.form) from None
-        if not (self.is_shown and prompt.is_after and past is not None):
+            raise _with_client_param(error, self.form) from None
+        if not (self.needs_text and prompt.is_after and past is not None):
             return prompt
         before = (await engine.detokenize(sender.owner, past.tokens)).encode()
         return dataclasses.replace(prompt, text=before + prompt.text)
@@ -266,21 +268,21 @@ async def _raw(services: Services, raw: RawPrompt, constraint: Constraint | None
 
 
 async def _tokenized(services: Services, raw: RawPrompt, sender: Sender) -> Prompt:
-    engine, given = services.engine, raw.given
-    if isinstance(given, str):
-        engine.context_limits.check_bytes(utf8_bytes(given), raw.param)
+    engine, content = services.engine, raw.content
+    if isinstance(content, str):
+        engine.context_limits.check_bytes(utf8_bytes(content), raw.param)
         tokens = await engine.tokenize(
-            sender.owner, given, add_special=raw.add_special, parse_special=raw.parse_special
+            sender.owner, content, add_special=raw.add_special, parse_special=raw.parse_special
         )
     else:
-        engine.context_limits.check_tokens(len(given), raw.param)
-        tokens = token_bytes(given, engine.info.n_vocab, raw.param)
+        engine.context_limits.check_tokens(len(content), raw.param)
+        tokens = token_bytes(content, engine.info.n_vocab, raw.param)
     if not tokens:
         raise ApiError("invalid_value", f"{raw.param}: it must have at least one token.", raw.param)
     return Prompt(tokens)
 
 
 async def _echo(services: Services, raw: RawPrompt, prompt: Prompt, sender: Sender) -> str:
-    if isinstance(raw.given, str):
-        return raw.given
+    if isinstance(raw.content, str):
+        return raw.content
     return await services.engine.detokenize(sender.owner, prompt.tokens)

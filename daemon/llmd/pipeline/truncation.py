@@ -22,7 +22,7 @@ _STEPS = 4
 """Number of possible cuts per context."""
 
 
-def cuts_of(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
+def truncation_points(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
     """Indexes of the messages before which it may be cut, the first of the conversation first. Pure."""
     step = max(n_ctx * _BYTES_PER_TOKEN // _STEPS, 1)
     found, n_bytes, n_steps = [0], 0, 0
@@ -35,11 +35,11 @@ def cuts_of(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
     return found
 
 
-def cut(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage]:
+def truncated(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage]:
     return [message for n, message in enumerate(messages) if n >= index or message.role == "system"]
 
 
-async def prepared_cut(services: Services, request: GenerationRequest, sender: Sender) -> Prepared:
+async def prepared_truncated(services: Services, request: GenerationRequest, sender: Sender) -> Prepared:
     """Prepares the whole conversation if it fits, at no further cost; else truncates it with `fitting`."""
     try:
         found = await prepared(services, request, sender)
@@ -55,19 +55,19 @@ async def fitting(services: Services, request: GenerationRequest, sender: Sender
     """Keeps as much of the conversation as leaves room for the answer, or the least possible if none does."""
     prompt = request.prompt
     assert isinstance(prompt, ChatPrompt)
-    cuts = cuts_of(prompt.messages, services.engine.info.n_ctx)
-    low, high = 0, len(cuts) - 1
+    points = truncation_points(prompt.messages, services.engine.info.n_ctx)
+    low, high = 0, len(points) - 1
     while low < high:  # the first that fits
         middle = (low + high) // 2
-        if await _fits(services, _with(request, prompt, cuts[middle]), sender):
+        if await _fits(services, _with(request, prompt, points[middle]), sender):
             high = middle
         else:
             low = middle + 1
-    return _with(request, prompt, cuts[low])
+    return _with(request, prompt, points[low])
 
 
 def _with(request: GenerationRequest, prompt: ChatPrompt, index: int) -> GenerationRequest:
-    shorter = msgspec.structs.replace(prompt, messages=cut(prompt.messages, index))
+    shorter = msgspec.structs.replace(prompt, messages=truncated(prompt.messages, index))
     return msgspec.structs.replace(request, prompt=shorter)
 
 
@@ -75,7 +75,7 @@ async def _fits(services: Services, request: GenerationRequest, sender: Sender) 
     n_ctx = services.engine.info.n_ctx
     n_answer_tokens = n_ctx // _STEPS
     try:
-        found = await prepared(services, request, sender, is_look=True)
+        found = await prepared(services, request, sender, is_dry_run=True)
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise

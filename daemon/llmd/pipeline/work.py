@@ -90,7 +90,7 @@ def answers_each(request: GenerationRequest) -> int:
 
 def _length(request: GenerationRequest, n_ctx: int) -> int:
     """Returns the longest answer. Log probabilities of answers that are not streamed are held until the end."""
-    if request.is_mute:
+    if request.prefill_only:
         return 1
     if request.n_logprobs is None or request.is_stream:
         return min(request.max_tokens, n_ctx)

@@ -73,8 +73,8 @@ class Listeners:
             self.local.close()
 
 
-def _inode(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _is_local(listener: socket.socket) -> bool:

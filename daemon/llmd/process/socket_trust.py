@@ -74,11 +74,11 @@ def warn_of_open(directory: Path) -> None:
         log.warning("every user of this machine can put another socket in the place of ours, in %s", directory)
 
 
-def check_own(name: str, found: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
+def check_own(name: str, status: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
     """Checks a file in the place of one of ours. Raises UntrustedSocketError."""
-    if not is_kind(found.st_mode):
+    if not is_kind(status.st_mode):
         raise UntrustedSocketError(f"{name} is in the way and is not {kind}; choose another place with --socket")
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise UntrustedSocketError(
-            f"{name} belongs to another user (uid {found.st_uid}); choose another place with --socket"
+            f"{name} belongs to another user (uid {status.st_uid}); choose another place with --socket"
         )

@@ -81,7 +81,7 @@ class TurnLog:
 
     # --- a request comes ---------------------------------------------------------------------------------------------
 
-    def look(self, owner: int, name: str, prompt: bytes) -> TurnTrace:
+    def begin_trace(self, owner: int, name: str, prompt: bytes) -> TurnTrace:
         """Compares the prompt with what the branches of this session hold, by place. Called before the request is
         queued."""
         if not name:

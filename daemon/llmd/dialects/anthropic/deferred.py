@@ -13,14 +13,14 @@ import msgspec
 
 from ...core.errors import ApiError, quoted
 from ...core.generation_request import Tool
-from .texts import given
+from .texts import required
 from .wire import InputBlock, InputTurn
 
 REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
 
 
 @dataclass(frozen=True, slots=True)
-class ToldTools:
+class HistoryTools:
     callable: tuple[Tool, ...]
     """Tools of the template's list, and those that the history has named."""
     removed: frozenset[str]
@@ -29,23 +29,23 @@ class ToldTools:
     """Tools by the path of the block that names them and shows their definition."""
 
 
-def told_tools(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> ToldTools:
+def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> HistoryTools:
     """Raises ApiError naming a change of tools that cannot be made."""
     known = {tool.name: tool for tool in tools}
     definitions_at: dict[str, Tool] = {}
-    is_told = {tool.name: not tool.is_deferred for tool in tools}
-    is_callable = dict(is_told)
-    for path, kind, name in _named(turns):
+    is_defined = {tool.name: not tool.is_deferred for tool in tools}
+    is_callable = dict(is_defined)
+    for path, kind, name in _mentions(turns):
         if name not in known:
             if kind == REFERENCE:
                 continue
             raise ApiError("invalid_value", f"{path}.tool: there is no tool {quoted(name)}.", f"{path}.tool")
         is_callable[name] = kind != REMOVAL
-        if is_callable[name] and not is_told[name]:
-            is_told[name] = True
+        if is_callable[name] and not is_defined[name]:
+            is_defined[name] = True
             definitions_at[path] = known[name]
-    there = tuple(tool for tool in tools if not tool.is_deferred or is_callable[tool.name])
-    return ToldTools(there, frozenset(tool.name for tool in there if not is_callable[tool.name]), definitions_at)
+    listed = tuple(tool for tool in tools if not tool.is_deferred or is_callable[tool.name])
+    return HistoryTools(listed, frozenset(tool.name for tool in listed if not is_callable[tool.name]), definitions_at)
 
 
 def definitions(tools: Iterable[Tool]) -> str:
@@ -57,16 +57,16 @@ def definitions(tools: Iterable[Tool]) -> str:
     return "\n".join(["<functions>", *(f"<function>{line.decode()}</function>" for line in lines), "</functions>"])
 
 
-def change_of(path: str, block: InputBlock, told: ToldTools) -> str:
+def change_of(path: str, block: InputBlock, history_tools: HistoryTools) -> str:
     """Returns the text for the model about a tool that is added or removed."""
     name = _changed(path, block)
     if block.type == REMOVAL:
         return f"The function {name} can no longer be called."
-    tool = told.definitions_at.get(path)
+    tool = history_tools.definitions_at.get(path)
     return definitions([tool]) if tool is not None else f"The function {name} can be called."
 
 
-def _named(turns: Sequence[InputTurn]) -> Iterator[tuple[str, str, str]]:
+def _mentions(turns: Sequence[InputTurn]) -> Iterator[tuple[str, str, str]]:
     """Path, kind and name of each mention. Results of an answer's calls are in the order of the calls: clients send
     them in any."""
     calls: dict[str | None, int] = {}
@@ -100,4 +100,4 @@ def _changed(path: str, block: InputBlock) -> str:
     if tool.type != REFERENCE:
         message = f"{path}.tool: {quoted(tool.type)} is not supported; only a {REFERENCE} to one of tools is taken."
         raise ApiError("unsupported_parameter", message, f"{path}.tool")
-    return given(f"{path}.tool", "name", tool.name)
+    return required(f"{path}.tool", "name", tool.name)

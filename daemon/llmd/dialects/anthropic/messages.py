@@ -8,7 +8,7 @@ from aiohttp import web
 
 from ...core.generation_request import ChatPrompt, GenerationRequest
 from ...core.session_key import Session
-from ...http.answer import answer, looked_at, reader
+from ...http.answer import answer, reader, render_only
 from ...http.body import in_time, respond
 from ...http.writer import Writing
 from .reader import conversation_of, request_of, session_of
@@ -33,4 +33,4 @@ async def count_message_tokens(request: web.Request) -> web.Response:
         return session_of(body, headers), conversation_of(body)
 
     async with in_time(request):
-        return respond(TokenCount((await looked_at(request, CountTokensRequest, read, has_to_fit=False)).n_tokens))
+        return respond(TokenCount((await render_only(request, CountTokensRequest, read, has_to_fit=False)).n_tokens))

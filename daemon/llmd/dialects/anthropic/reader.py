@@ -16,7 +16,7 @@ from ...core.tools import check_choice, check_count, distinct, tool_of
 from .. import reading
 from ..conversation import only_server_tools
 from ..reading import SWITCHES, Headers, generation, schema_constraint, thinking_variables
-from .deferred import ToldTools, told_tools
+from .deferred import HistoryTools, tools_of_history
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
@@ -35,7 +35,7 @@ def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
         session_of(body, headers),
         conversation_of(body),
         max_tokens=_at_least(0, "max_tokens", body.max_tokens),
-        is_mute=body.max_tokens == 0,
+        prefill_only=body.max_tokens == 0,
         stop=stops_of(body.stop_sequences, "stop_sequences"),
         constraint=_constraint(body),
         thinking_tokens_max=_thinking_tokens(body),
@@ -44,14 +44,14 @@ def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
 
 
 def conversation_of(body: CountTokensRequest) -> ChatPrompt:
-    told = told_tools(_tools(body.tools or []), body.messages)
-    messages = messages_of(body.system, body.messages, told)
+    history_tools = tools_of_history(_tools(body.tools or []), body.messages)
+    messages = messages_of(body.system, body.messages, history_tools)
     choice = body.tool_choice
     return ChatPrompt(
         messages=messages,
         variables=_variables(body),
-        tools=told.callable,
-        tool_choice=_choice(body, told),
+        tools=history_tools.callable,
+        tool_choice=_choice(body, history_tools),
         has_parallel_calls=False if choice is not None and choice.disable_parallel_tool_use else None,
         continues=messages[-1].role == "assistant" and not messages[-1].tool_calls,
     )
@@ -72,32 +72,34 @@ def _at_least(least: int, param: str, value: int) -> int:
 
 def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
     check_count("tools", len(offered))
-    found = [tool for n, given in enumerate(offered) for tool in _tool(f"tools[{n}]", given)]
+    found = [tool for n, offered_tool in enumerate(offered) for tool in _tool(f"tools[{n}]", offered_tool)]
     if offered and not found:
         raise only_server_tools("tools[0].type", str(offered[0].type))
     return distinct(found)
 
 
-def _tool(param: str, given: ClientTool) -> Iterator[Tool]:
+def _tool(param: str, offered_tool: ClientTool) -> Iterator[Tool]:
     """Yields a tool with a schema. Tools of other types, which Anthropic's servers run, are left out; those that
     clients run are refused."""
-    if given.input_schema is not None or given.type in (None, "custom"):
-        tool = tool_of(param, given.name, given.description, given.input_schema)
-        yield msgspec.structs.replace(tool, is_deferred=bool(given.defer_loading))
-    elif given.type.startswith(_RUN_BY_CLIENTS):
-        message = f"{param}.type: the model does not know what {quoted(given.type)} takes; give it as an input_schema."
+    if offered_tool.input_schema is not None or offered_tool.type in (None, "custom"):
+        tool = tool_of(param, offered_tool.name, offered_tool.description, offered_tool.input_schema)
+        yield msgspec.structs.replace(tool, is_deferred=bool(offered_tool.defer_loading))
+    elif offered_tool.type.startswith(_RUN_BY_CLIENTS):
+        message = (
+            f"{param}.type: the model does not know what {quoted(offered_tool.type)} takes; give it as an input_schema."
+        )
         raise ApiError("unsupported_parameter", message, f"{param}.type")
 
 
-def _choice(body: CountTokensRequest, told: ToldTools) -> ToolChoice:
-    tools = tuple(tool for tool in told.callable if tool.name not in told.removed)
+def _choice(body: CountTokensRequest, history_tools: HistoryTools) -> ToolChoice:
+    tools = tuple(tool for tool in history_tools.callable if tool.name not in history_tools.removed)
     requested = _requested_choice(body)
     deferred = {tool.name for tool in body.tools or () if tool.defer_loading}
     for name in deferred.intersection(requested.names).difference(tool.name for tool in tools):
         message = f"tool_choice: {quoted(name)} has defer_loading, and nothing in messages has it loaded."
         raise ApiError("invalid_value", message, "tool_choice")
     found = check_choice("tool_choice", requested, tools)
-    if not told.removed or found.names:
+    if not history_tools.removed or found.names:
         return found
     names = tuple(tool.name for tool in tools)
     return ToolChoice(found.mode if names else "none", names)

@@ -11,13 +11,13 @@ import msgspec
 from ...core.errors import ApiError
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ..conversation import Piece, answerable, check_length, joined, newest_question, role_of
-from .deferred import ADDITION, REMOVAL, ToldTools, change_of, definitions
-from .texts import Unread, given, missing, refused, text_of, told_as_attached, told_as_unread
+from .deferred import ADDITION, REMOVAL, HistoryTools, change_of, definitions
+from .texts import Unread, missing, refuse_part, replace_attachment, replace_part, required, text_of
 from .wire import InputBlock, InputTurn, ResultPart
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-_PASSED_OVER = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
-_FOUND = "_tool_result"
+_IGNORED = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
+_SERVER_RESULT = "_tool_result"
 """Blocks of tools that Anthropic's servers ran within an answer, and the end of the types of their results."""
 _BILLING = "x-anthropic-billing-header:"
 FILLERS = (
@@ -30,7 +30,7 @@ _ERROR = "Error: "
 
 
 def messages_of(
-    system: str | list[InputBlock] | None, turns: Sequence[InputTurn], told: ToldTools
+    system: str | list[InputBlock] | None, turns: Sequence[InputTurn], history_tools: HistoryTools
 ) -> list[PlainMessage]:
     """Raises ApiError naming the block that cannot be rendered."""
     newest = newest_question([_speaker(turn) for turn in turns])
@@ -39,7 +39,7 @@ def messages_of(
         message
         for n, turn in enumerate(turns)
         for message in _turn(
-            f"messages[{n}]", turn, told, refused if n == newest else told_as_attached, is_past=n < last
+            f"messages[{n}]", turn, history_tools, refuse_part if n == newest else replace_attachment, is_past=n < last
         )
     ]
     check_length("messages", found, "messages and results of tools")
@@ -63,7 +63,9 @@ def _speaker(turn: InputTurn) -> str:
     return "tool" if turn.role == "user" and is_results else turn.role
 
 
-def _turn(path: str, turn: InputTurn, told: ToldTools, unread: Unread, *, is_past: bool) -> list[PlainMessage]:
+def _turn(
+    path: str, turn: InputTurn, history_tools: HistoryTools, unread: Unread, *, is_past: bool
+) -> list[PlainMessage]:
     """`is_past`: a message of the user follows."""
     role = role_of(path, turn.role, _ROLES)
     if turn.content is None:
@@ -74,17 +76,19 @@ def _turn(path: str, turn: InputTurn, told: ToldTools, unread: Unread, *, is_pas
     if role == "assistant":
         return _answer(f"{path}.content", blocks)
     if role == "user":
-        return _question(f"{path}.content", blocks, told, unread)
+        return _question(f"{path}.content", blocks, history_tools, unread)
     is_cleared = is_past and turn.clear_at == "next_user_message"
-    return _directive(f"{path}.content", blocks, told, is_cleared=is_cleared)
+    return _directive(f"{path}.content", blocks, history_tools, is_cleared=is_cleared)
 
 
-def _directive(path: str, blocks: list[InputBlock], told: ToldTools, *, is_cleared: bool) -> list[PlainMessage]:
+def _directive(
+    path: str, blocks: list[InputBlock], history_tools: HistoryTools, *, is_cleared: bool
+) -> list[PlainMessage]:
     """Reads a system message; `is_cleared`: only its changes of tools stay in force."""
     pieces = []
-    for at, block in _placed(path, blocks):
+    for at, block in _with_paths(path, blocks):
         if block.type in (ADDITION, REMOVAL):
-            pieces.append((change_of(at, block, told), _is_marked(block)))
+            pieces.append((change_of(at, block, history_tools), _is_marked(block)))
         elif not is_cleared:
             pieces.append((_text(at, block), _is_marked(block)))
     if is_cleared and not pieces:
@@ -93,12 +97,12 @@ def _directive(path: str, blocks: list[InputBlock], told: ToldTools, *, is_clear
     return [PlainMessage("system", text, marks=marks)]
 
 
-def _question(path: str, blocks: list[InputBlock], told: ToldTools, unread: Unread) -> list[PlainMessage]:
+def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, unread: Unread) -> list[PlainMessage]:
     """Puts results of tools first: templates want them right after the calls."""
     results, texts = [], []
-    for at, block in _placed(path, blocks):
+    for at, block in _with_paths(path, blocks):
         if block.type == "tool_result":
-            results.append(_result(at, block, told))
+            results.append(_result(at, block, history_tools))
         else:
             texts.append((text_of(at, block, unread), _is_marked(block)))
     if results and not texts:
@@ -110,14 +114,14 @@ def _question(path: str, blocks: list[InputBlock], told: ToldTools, unread: Unre
 def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
     """Reads an answer; an empty one, as an aborted stream leaves it, is dropped."""
     texts, thoughts, calls = [], [], []
-    for at, block in _placed(path, blocks):
+    for at, block in _with_paths(path, blocks):
         if block.type == "thinking":
-            thoughts.append(given(at, "thinking", block.thinking))
+            thoughts.append(required(at, "thinking", block.thinking))
         elif block.type == "tool_use":
             calls.append(_call(at, block))
         elif block.type == "compaction":
             texts.append(_summary(at, block))
-        elif block.type not in _PASSED_OVER and not block.type.endswith(_FOUND):
+        elif block.type not in _IGNORED and not block.type.endswith(_SERVER_RESULT):
             texts.append(_text(at, block))
     # What was between them, a call or a thought, has its own place.
     text = "".join(one for one in texts if one.strip() not in FILLERS)
@@ -136,42 +140,47 @@ def _summary(path: str, block: InputBlock) -> str:
 
 def _call(path: str, block: InputBlock) -> PlainToolCall:
     arguments = msgspec.json.encode(block.input or {}).decode()
-    return PlainToolCall(given(path, "name", block.name), arguments, block.id)
+    return PlainToolCall(required(path, "name", block.name), arguments, block.id)
 
 
-def _result(path: str, block: InputBlock, told: ToldTools) -> PlainMessage:
-    call = given(path, "tool_use_id", block.tool_use_id)
-    parts = list(_parts(f"{path}.content", block.content, told))
+def _result(path: str, block: InputBlock, history_tools: HistoryTools) -> PlainMessage:
+    call = required(path, "tool_use_id", block.tool_use_id)
+    parts = list(_parts(f"{path}.content", block.content, history_tools))
     text = (_ERROR if block.is_error else "") + "\n".join(text for text, _ in parts)
     marks = (len(text),) if _is_marked(block) or any(is_marked for _, is_marked in parts) else ()
     return PlainMessage("tool", text, tool_call_id=call, marks=marks)
 
 
-def _parts(path: str, content: str | list[ResultPart] | dict[str, Any] | None, told: ToldTools) -> Iterator[Piece]:
+def _parts(
+    path: str, content: str | list[ResultPart] | dict[str, Any] | None, history_tools: HistoryTools
+) -> Iterator[Piece]:
     if content is None or isinstance(content, str):
         yield content or "", False
         return
     if isinstance(content, dict):
         raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
-    placed = ((f"{path}[{n}]", part) for n, part in enumerate(content))
-    for defines, run in groupby(placed, lambda one: one[0] in told.definitions_at):
+    with_paths = ((f"{path}[{n}]", part) for n, part in enumerate(content))
+    for defines, run in groupby(with_paths, lambda one: one[0] in history_tools.definitions_at):
         parts = list(run)
         if defines:
-            yield definitions(told.definitions_at[at] for at, _ in parts), any(_is_marked(part) for _, part in parts)
+            yield (
+                definitions(history_tools.definitions_at[at] for at, _ in parts),
+                any(_is_marked(part) for _, part in parts),
+            )
         else:
-            yield from ((text_of(at, part, told_as_unread), _is_marked(part)) for at, part in parts)
+            yield from ((text_of(at, part, replace_part), _is_marked(part)) for at, part in parts)
 
 
-def _placed(path: str, blocks: Iterable[InputBlock]) -> Iterator[tuple[str, InputBlock]]:
+def _with_paths(path: str, blocks: Iterable[InputBlock]) -> Iterator[tuple[str, InputBlock]]:
     return ((f"{path}[{n}]", block) for n, block in enumerate(blocks))
 
 
 def _texts(path: str, blocks: Iterable[InputBlock]) -> Iterator[Piece]:
-    return ((_text(at, block), _is_marked(block)) for at, block in _placed(path, blocks))
+    return ((_text(at, block), _is_marked(block)) for at, block in _with_paths(path, blocks))
 
 
 def _text(path: str, block: InputBlock) -> str:
-    return given(path, "text", block.text) if block.type == "text" else refused(path, block.type)
+    return required(path, "text", block.text) if block.type == "text" else refuse_part(path, block.type)
 
 
 def _is_marked(block: InputBlock | ResultPart) -> bool:

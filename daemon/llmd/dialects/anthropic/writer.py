@@ -118,11 +118,11 @@ _TEXT: BlockKey = (TextPart, 0)
 _encode = msgspec.json.Encoder().encode
 
 
-def _named(kind: str, **members: Any) -> bytes:
-    return framing.named(kind.encode(), _encode({"type": kind, **members}))
+def _typed_event(kind: str, **members: Any) -> bytes:
+    return framing.named_event(kind.encode(), _encode({"type": kind, **members}))
 
 
-_PING = _named("ping")
+_PING = _typed_event("ping")
 
 
 class MessageWriter:
@@ -181,14 +181,14 @@ class MessageWriter:
         if isinstance(part, End):
             return self._begun(usage_of(part.usage)) + self._closed() + self._ended(part)
         if isinstance(part, Failed):
-            return framing.named(b"error", _encode(error_of(part.error)))
+            return framing.named_event(b"error", _encode(error_of(part.error)))
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     def _begun(self, usage: MessageUsage) -> bytes:
         if self._is_begun:
             return b""
         self._is_begun = True
-        return _named("message_start", message=MessageAnswer(id=self._id, model=self._model, usage=usage))
+        return _typed_event("message_start", message=MessageAnswer(id=self._id, model=self._model, usage=usage))
 
     def _content(self, part: ContentPart) -> bytes:
         key, before = block_key(part), b""
@@ -203,7 +203,7 @@ class MessageWriter:
         head = b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":' % (self._n_blocks, kind, member)
         self._delta_opens = framing.NAME_OPENS + b"content_block_delta\n" + framing.OPENS + head
         self._delta_closes = b"}}" + framing.CLOSES
-        return _named("content_block_start", index=self._n_blocks, content_block=self._empty(part))
+        return _typed_event("content_block_start", index=self._n_blocks, content_block=self._empty(part))
 
     def _empty(self, part: ContentPart) -> dict[str, Any]:
         if isinstance(part, TextPart):
@@ -220,13 +220,13 @@ class MessageWriter:
         self._open = None
         self._n_blocks += 1
         signature = {"type": "signature_delta", "signature": SIGNATURE}
-        signed = _named("content_block_delta", index=index, delta=signature) if kind is ReasoningPart else b""
-        return signed + _named("content_block_stop", index=index)
+        signed = _typed_event("content_block_delta", index=index, delta=signature) if kind is ReasoningPart else b""
+        return signed + _typed_event("content_block_stop", index=index)
 
     def _ended(self, end: End) -> bytes:
-        self._ending = _named("message_stop")
+        self._ending = _typed_event("message_stop")
         delta = self._stopped(end, self._calls)
-        return _named("message_delta", delta=delta, usage=usage_of(end.usage), session=end.session)
+        return _typed_event("message_delta", delta=delta, usage=usage_of(end.usage), session=end.session)
 
     def ending(self) -> bytes:
         """Nothing after an error."""
@@ -234,7 +234,7 @@ class MessageWriter:
 
     def _stopped(self, end: End, has_calls: bool) -> dict[str, Any]:
         """Why, and the text that did it."""
-        if has_calls and end.reason != "length" and not end.cuts_call:
+        if has_calls and end.reason != "length" and not end.has_broken_call:
             return {"stop_reason": "tool_use", "stop_sequence": None}
         if end.reason == "stop" and end.stop is None:  # a token that ends answers, as the model's own end
             return {"stop_reason": "end_turn", "stop_sequence": None}

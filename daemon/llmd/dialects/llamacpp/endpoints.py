@@ -40,13 +40,13 @@ async def infill(request: web.Request) -> web.StreamResponse:
 async def embedding(request: web.Request) -> web.Response:
     def made(parsed_body: EmbeddingRequest) -> tuple[EmbeddingJob, Callable[[Embedded], list[PlainEmbedding]]]:
         param = "input" if parsed_body.content is None and parsed_body.input is not None else "content"
-        given = parsed_body.content if parsed_body.content is not None else parsed_body.input
-        if given is None:
+        client_input = parsed_body.content if parsed_body.content is not None else parsed_body.input
+        if client_input is None:
             raise ApiError("missing_parameter", "content is missing.", "content")
-        return embedding_job(given, param), _vectors
+        return embedding_job(client_input, param), _vectors
 
     return await embed(request, lambda: body.read_as(request, EmbeddingRequest, made))
 
 
-def _vectors(found: Embedded) -> list[PlainEmbedding]:
-    return [PlainEmbedding(n, [listed(one)]) for n, one in enumerate(found.vectors)]
+def _vectors(embedded: Embedded) -> list[PlainEmbedding]:
+    return [PlainEmbedding(n, [listed(one)]) for n, one in enumerate(embedded.vectors)]

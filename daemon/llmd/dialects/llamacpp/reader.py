@@ -34,7 +34,7 @@ def _generation_request(body: NativeGeneration, headers: Headers, prompt: RawPro
         prompt,
         max_tokens=max(body.n_predict or 0, 0),
         constraint=one_constraint(_constraints(body)),
-        is_mute=body.n_predict == 0,
+        prefill_only=body.n_predict == 0,
         n_logprobs=likely_of("n_probs", body.n_probs) or None,
         returns_tokens=bool(body.return_tokens),
     )

@@ -79,12 +79,12 @@ def _loaded(keep_alive: str | float | None) -> wire.LoadReason:
 async def embed_texts(request: web.Request) -> web.Response:
     model, came_ns = request.app[STATE].model_id, time.monotonic_ns()
 
-    def tell(found: Embedded) -> OllamaEmbeddings:
+    def answer_of(embedded: Embedded) -> OllamaEmbeddings:
         return OllamaEmbeddings(
             model=model,
-            embeddings=[listed(one) for one in found.vectors],
+            embeddings=[listed(one) for one in embedded.vectors],
             total_duration=time.monotonic_ns() - came_ns,
-            prompt_eval_count=found.n_tokens,
+            prompt_eval_count=embedded.n_tokens,
         )
 
     def made(parsed_body: EmbedRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbeddings]]:
@@ -96,7 +96,7 @@ async def embed_texts(request: web.Request) -> web.Response:
             n_dimensions=parsed_body.dimensions,
             truncates=parsed_body.truncate is not False,
         )
-        return job, tell
+        return job, answer_of
 
     return await embed(request, lambda: body.read_as(request, EmbedRequest, made))
 
@@ -104,6 +104,6 @@ async def embed_texts(request: web.Request) -> web.Response:
 async def embed_prompt(request: web.Request) -> web.Response:
     def made(parsed_body: EmbedPromptRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbedding]]:
         job = EmbeddingJob([parsed_body.prompt], "prompt", is_list=False, truncates=True)
-        return job, lambda found: OllamaEmbedding(listed(found.vectors[0]))
+        return job, lambda embedded: OllamaEmbedding(listed(embedded.vectors[0]))
 
     return await embed(request, lambda: body.read_as(request, EmbedPromptRequest, made))

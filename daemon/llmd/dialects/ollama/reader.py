@@ -19,7 +19,7 @@ from ...core.generation_request import (
 )
 from ...core.sampling import stops_of
 from ...core.tools import check_count, distinct, tool_of
-from ..conversation import answerable, check_length, newest_question, not_shown, role_of
+from ..conversation import answerable, check_length, newest_question, placeholder, role_of
 from ..probabilities import logprobs_of
 from ..reading import Headers, generation, schema_constraint, session_of, thinking_variables
 from ..sampling import sampling_of
@@ -50,7 +50,7 @@ def _message(path: str, message: wire.OllamaMessage, is_newest: bool) -> PlainMe
         raise ApiError("unsupported_parameter", f"{path}.images: only text is supported.", f"{path}.images")
     return PlainMessage(
         role=role,
-        content="\n".join([*filter(None, [message.content]), *(not_shown("image") for _ in images)]),
+        content="\n".join([*filter(None, [message.content]), *(placeholder("image") for _ in images)]),
         tool_calls=tuple(map(_call, message.tool_calls or ())),
         name=message.tool_name,
         tool_call_id=message.tool_call_id,
@@ -84,7 +84,7 @@ def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | No
         variables=_variables(body),
         tools=tools_of(body.tools),
         continues=_is_text(body.messages[-1]),
-        may_be_cut=body.truncate is not False,
+        may_truncate=body.truncate is not False,
     )
     return _generation_request(body, prompt, headers)
 

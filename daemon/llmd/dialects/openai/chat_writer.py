@@ -92,7 +92,7 @@ class ChatWriter(AnswerWriter):
 
     def _finish(self, end: End) -> bytes:
         """Writes the rests of texts of custom calls, then the last event."""
-        rests = [(call, reading.rest()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
+        rests = [(call, reading.finish()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
         events = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
         return b"".join(events) + super()._finish(end)
 
@@ -100,7 +100,7 @@ class ChatWriter(AnswerWriter):
         return self._choice(index) + b'"delta":%b,"finish_reason":null}]}' % delta + framing.CLOSES
 
     def _finish_reason(self, end: End) -> ChatFinishReason:
-        if end.index in self._calling and end.reason != "length" and not end.cuts_call:
+        if end.index in self._calling and end.reason != "length" and not end.has_broken_call:
             return "function_call" if self._is_legacy else "tool_calls"
         return FINISH[end.reason]
 
@@ -145,4 +145,4 @@ def _called(id: str, name: str, arguments: str, customs: frozenset[str]) -> Call
         return CalledTool(id=id, function=CalledFunction(name, arguments))
     reading = CustomInput()
     reading.more(arguments)
-    return CalledTool(id=id, type="custom", custom=CalledCustom(name, reading.rest()[1]))
+    return CalledTool(id=id, type="custom", custom=CalledCustom(name, reading.finish()[1]))

@@ -11,7 +11,7 @@ from aiohttp import web
 from ...core.generation_request import ChatPrompt, GenerationRequest
 from ...core.session_key import Session
 from ...http import body
-from ...http.answer import answer, embed, looked_at, reader
+from ...http.answer import answer, embed, reader, render_only
 from ...http.body import in_time
 from ...http.context import FACTS, STATE
 from ...http.endpoints.wire import RenderedTemplate
@@ -59,10 +59,10 @@ async def embeddings(request: web.Request) -> web.Response:
     return await embed(request, lambda: body.read_as(request, EmbeddingsRequest, made))
 
 
-def _vectors(found: Embedded, model: str, is_packed: bool) -> Embeddings:
-    vectors = enumerate(found.vectors)
+def _vectors(embedded: Embedded, model: str, is_packed: bool) -> Embeddings:
+    vectors = enumerate(embedded.vectors)
     data = [EmbeddedText(index=n, embedding=_packed(one) if is_packed else listed(one)) for n, one in vectors]
-    return Embeddings(data=data, model=model, usage=EmbeddingsUsage(found.n_tokens, found.n_tokens))
+    return Embeddings(data=data, model=model, usage=EmbeddingsUsage(embedded.n_tokens, embedded.n_tokens))
 
 
 def _packed(vector: bytes) -> str:
@@ -76,7 +76,7 @@ async def apply_template(request: web.Request) -> web.Response:
         return session_of(parsed_body, headers), conversation_of(parsed_body)
 
     async with in_time(request):
-        text = (await looked_at(request, ChatCompletionRequest, read, is_shown=True)).text
+        text = (await render_only(request, ChatCompletionRequest, read, needs_text=True)).text
         return await state.engine.in_thread(
             owner, len(text), lambda: body.respond(RenderedTemplate(text.decode(errors="replace")))
         )

@@ -8,7 +8,7 @@ import msgspec
 
 from ...core.errors import ApiError, quoted
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
-from ..conversation import Piece, answerable, check_length, is_attachment, joined, newest_question, not_shown, role_of
+from ..conversation import Piece, answerable, check_length, is_attachment, joined, newest_question, placeholder, role_of
 from ..custom_tools import custom_arguments
 from .wire import request as wire
 
@@ -85,12 +85,12 @@ def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piec
     ]
 
 
-def _part(path: str, part: wire.ContentPart, is_told: bool) -> str:
+def _part(path: str, part: wire.ContentPart, as_placeholder: bool) -> str:
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
     if part.type not in _TEXTS:
-        if is_told:
-            return not_shown(part.type)
+        if as_placeholder:
+            return placeholder(part.type)
         raise ApiError(
             "unsupported_parameter", f"{path}: parts of type {quoted(part.type)} are not supported; only text is.", path
         )

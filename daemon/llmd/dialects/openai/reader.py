@@ -84,11 +84,11 @@ def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts:
     """Returns fields of GenerationRequest. The first of `lengths` that is set counts, else `length`."""
     given = ((name, getattr(body, name)) for name in lengths)
     limit = next(((name, value) for name, value in given if value is not None), None)
-    is_mute = limit == ("n_predict", 0)
-    max_tokens = length if limit is None or is_mute else max_tokens_of(*limit)
+    prefill_only = limit == ("n_predict", 0)
+    max_tokens = length if limit is None or prefill_only else max_tokens_of(*limit)
     return {
         "max_tokens": max_tokens,
-        "is_mute": is_mute,
+        "prefill_only": prefill_only,
         "min_tokens": min_tokens_of(body.min_tokens, max_tokens),
         "stop_tokens": body.stop_token_ids or [],
         "constraint": constraint_of(body),

@@ -60,8 +60,8 @@ def is_legacy(body: wire.ChatCompletionRequest) -> bool:
 def choice_of(body: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> ToolChoice:
     """Raises ApiError when what is asked for is not there."""
     of_other, others = ("tool_choice", "tools") if is_legacy(body) else ("function_call", "functions")
-    given = getattr(body, of_other)
-    if given not in (None, "auto") and (given != "none" or tools):
+    other_choice = getattr(body, of_other)
+    if other_choice not in (None, "auto") and (other_choice != "none" or tools):
         raise ApiError("invalid_value", f"{of_other} goes with {others}, and there are none.", of_other)
     if is_legacy(body):
         call = body.function_call
@@ -74,16 +74,16 @@ def _tool_choice(choice: str | wire.ChatToolChoice | None) -> ToolChoice:
     if not isinstance(choice, wire.ChatToolChoice):
         return choice_by_word(choice)
     if choice.type != "allowed_tools":
-        return ToolChoice("required", (_named(f"tool_choice.{choice.type}", choice),))
+        return ToolChoice("required", (_tool_name(f"tool_choice.{choice.type}", choice),))
     allowed = choice.allowed_tools
     if allowed is None:
         raise ApiError("missing_parameter", "tool_choice.allowed_tools is missing.", "tool_choice.allowed_tools")
     param = "tool_choice.allowed_tools.tools"
     chosen = ((n, tool) for n, tool in enumerate(allowed.tools) if tool.kind in ("function", "custom"))
-    return choice_among(param, allowed.mode, (_named(f"{param}[{n}].{tool.kind}", tool) for n, tool in chosen))
+    return choice_among(param, allowed.mode, (_tool_name(f"{param}[{n}].{tool.kind}", tool) for n, tool in chosen))
 
 
-def _named(path: str, choice: wire.NamedTool | wire.ChatToolChoice) -> str:
+def _tool_name(path: str, choice: wire.NamedTool | wire.ChatToolChoice) -> str:
     named = choice.custom if choice.type == "custom" else choice.function
     if named is None:
         raise ApiError("missing_parameter", f"{path} is missing.", path)

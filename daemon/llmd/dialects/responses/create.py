@@ -30,7 +30,7 @@ async def count_input_tokens(request: web.Request) -> web.Response:
     services, sender = request.app[STATE].services, sender_of(request)
     async with in_time(request):
         generation_request = await _fitting(request, await _parsed(request))
-        found = await prepared(services, generation_request, sender, is_look=True, has_to_fit=False)
+        found = await prepared(services, generation_request, sender, is_dry_run=True, has_to_fit=False)
     return respond(InputTokens(input_tokens=found.prompt.n_tokens))
 
 

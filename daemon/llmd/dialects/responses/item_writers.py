@@ -206,7 +206,7 @@ class CustomCallWriter(CallItemWriter):
         return is_object(self._reading.arguments)
 
     def closing(self, status: ItemStatus) -> list[Event]:
-        rest, self._text = self._reading.rest()
+        rest, self._text = self._reading.finish()
         members = b'%b,"input":%b' % (self._position, _encode(self._text))
         done = (b"response.custom_tool_call_input.done", members)
         return [*([self._delta(rest)] if rest else []), done, *super().closing(status)]

@@ -18,7 +18,7 @@ from ...core import limits
 from ...core.errors import ApiError, quoted
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ...http.decode import decoded
-from ..conversation import check_length, is_attachment, newest_question, not_shown, role_of
+from ..conversation import check_length, is_attachment, newest_question, placeholder, role_of
 from ..custom_tools import custom_arguments
 from .tools import called_as
 from .wire.request import (
@@ -61,16 +61,16 @@ class InputItem:
         return decoded(bytes(self.raw), kind, self.path)
 
 
-def items_of(given: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
+def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
     """Returns the items, references replaced by the items that they name. Raises ApiError naming the item."""
-    if given is None:
+    if client_input is None:
         return []
-    if isinstance(given, str):
-        raw = msgspec.Raw(msgspec.json.encode({"role": "user", "content": given}))
+    if isinstance(client_input, str):
+        raw = msgspec.Raw(msgspec.json.encode({"role": "user", "content": client_input}))
         return [InputItem("input", "message", raw, role="user")]
-    check_length("input", given, "items")
+    check_length("input", client_input, "items")
     found, n_bytes, most = list[InputItem](), 0, limits.RESPONSE_REFERRED_BYTES_MAX
-    for n, raw in enumerate(given):
+    for n, raw in enumerate(client_input):
         path = f"input[{n}]"
         item = _item(path, raw, find)
         n_bytes += len(item.raw) if item.is_stored else 0
@@ -165,31 +165,31 @@ def _message(item: InputItem, is_newest: bool) -> PlainMessage:
     if message.content is None and role != "assistant":
         param = f"{item.path}.content"
         raise ApiError("invalid_type", f"{param}: expected text, got null.", param)
-    is_told = is_attachment if role == "user" and not is_newest else _nothing
-    return PlainMessage(role, _text(f"{item.path}.content", message.content or "", is_told))
+    is_replaced = is_attachment if role == "user" and not is_newest else _no_type
+    return PlainMessage(role, _text(f"{item.path}.content", message.content or "", is_replaced))
 
 
-def _text(path: str, content: str | Sequence[InputContent], is_told: Callable[[str], bool]) -> str:
-    """`is_told`: whether parts of a type are told as not shown; others that are no text are refused."""
+def _text(path: str, content: str | Sequence[InputContent], is_replaced: Callable[[str], bool]) -> str:
+    """`is_replaced`: whether parts of a type are told as not shown; others that are no text are refused."""
     if isinstance(content, str):
         return content
-    return "\n".join(_part(f"{path}[{n}]", part, is_told) for n, part in enumerate(content))
+    return "\n".join(_part(f"{path}[{n}]", part, is_replaced) for n, part in enumerate(content))
 
 
-def _nothing(_: str) -> bool:
+def _no_type(_: str) -> bool:
     return False
 
 
-def _anything(_: str) -> bool:
+def _every_type(_: str) -> bool:
     return True
 
 
-def _part(path: str, part: InputContent, is_told: Callable[[str], bool]) -> str:
+def _part(path: str, part: InputContent, is_replaced: Callable[[str], bool]) -> str:
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
     if part.type not in _TEXTS:
-        if is_told(part.type):
-            return not_shown(part.type)
+        if is_replaced(part.type):
+            return placeholder(part.type)
         message = f"{path}: parts of type {quoted(part.type)} are not supported; only text is."
         raise ApiError("unsupported_parameter", message, path)
     if part.text is None:
@@ -228,14 +228,14 @@ def _output(item: InputItem) -> PlainMessage:
     output = found.output
     if isinstance(output, dict):
         output = _wrapped(output)
-    text = _text(f"{item.path}.output", output or "", _anything)
+    text = _text(f"{item.path}.output", output or "", _every_type)
     return PlainMessage("tool", text, tool_call_id=found.call_id or found.id)
 
 
 def _wrapped(output: dict[str, Any]) -> str:
     """Reads an output that is an object: some clients wrap the text; a screenshot comes bare."""
     if output.get("type") in _PICTURES:
-        return not_shown("image")
+        return placeholder("image")
     content = output.get("content")
     return content if isinstance(content, str) else _json(output)
 
@@ -250,10 +250,15 @@ def enclosed(thought: str) -> str:
 
 def _thought(item: InputReasoning) -> str | None:
     text = "".join(part.text for part in item.content or ())
-    return text or _opened(item.encrypted_content or "") or "\n\n".join(p.text for p in item.summary or ()) or None
+    return (
+        text
+        or _decoded_reasoning(item.encrypted_content or "")
+        or "\n\n".join(p.text for p in item.summary or ())
+        or None
+    )
 
 
-def _opened(text: str) -> str:
+def _decoded_reasoning(text: str) -> str:
     """Returns reasoning that `enclosed` made; that of other servers is ignored."""
     if not text.startswith(_ENCLOSED):
         return ""

@@ -53,14 +53,14 @@ def response_of(body: ResponseRequest, headers: Headers, store: ResponseStore, o
     """Raises ApiError naming the field. Any thread."""
     previous = _previous(body.previous_response_id, store, owner)
     items = items_of(body.input, lambda id: store.find_item(owner, id))
-    there = offered([("tools", body.tools or []), *tools_among(items)])
+    offered_tools = offered([("tools", body.tools or []), *tools_among(items)])
     before = [*(previous.conversation() if previous is not None else []), *messages_of(items)]
     reasoning, include = body.reasoning or ReasoningAsked(), body.include or []
-    generation_request = _generation_request(body, headers, previous, _prompt(body, there, before))
+    generation_request = _generation_request(body, headers, previous, _prompt(body, offered_tools, before))
     return ParsedRequest(
         generation_request=generation_request,
-        response=_told(body, generation_request),
-        offered=there,
+        response=_response_members(body, generation_request),
+        offered=offered_tools,
         is_summary=(reasoning.summary or reasoning.generate_summary) is not None,
         is_enclosed=_ENCLOSED_REASONING in include,
         before=before,
@@ -79,13 +79,13 @@ def _previous(id: str | None, store: ResponseStore, owner: int) -> StoredRespons
     return found
 
 
-def _prompt(body: ResponseRequest, there: Offered, before: Sequence[PlainMessage]) -> ChatPrompt:
+def _prompt(body: ResponseRequest, offered_tools: Offered, before: Sequence[PlainMessage]) -> ChatPrompt:
     messages = [*([PlainMessage("system", body.instructions)] if body.instructions else []), *before]
     return ChatPrompt(
         messages=answerable("input", messages),
         variables=_variables(body),
-        tools=there.tools,
-        tool_choice=choice_of(body.tool_choice, there),
+        tools=offered_tools.tools,
+        tool_choice=choice_of(body.tool_choice, offered_tools),
         has_parallel_calls=body.parallel_tool_calls,
         history=body.history,
         param="input",
@@ -134,7 +134,7 @@ def _n_logprobs(body: ResponseRequest) -> int | None:
 # --- what the response says of it ------------------------------------------------------------------------------------
 
 
-def _told(body: ResponseRequest, generation_request: GenerationRequest) -> Response:
+def _response_members(body: ResponseRequest, generation_request: GenerationRequest) -> Response:
     reasoning = body.reasoning or ReasoningAsked()
     text = body.text or TextAsked()
     summary = reasoning.summary or reasoning.generate_summary

@@ -26,7 +26,7 @@ class _Identified(msgspec.Struct):
     id: str
 
 
-class _Told(msgspec.Struct):
+class _ResponseOutput(msgspec.Struct):
     """The member of a response that is read here."""
 
     output: list[msgspec.Raw]
@@ -59,7 +59,7 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
     @cached_property
     def output(self) -> dict[str, bytes]:
         """The items of the answer by their ids."""
-        items = msgspec.json.decode(self.body, type=_Told).output
+        items = msgspec.json.decode(self.body, type=_ResponseOutput).output
         return {id_of(bytes(raw)): bytes(raw) for raw in items}
 
     @cached_property

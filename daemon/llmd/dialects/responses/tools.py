@@ -55,7 +55,7 @@ def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
     """`lists`: each with what the client calls it. Raises ApiError naming the tool and its member."""
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
     if not found:
-        _refuse_those_of_servers(lists)
+        _refuse_server_tools(lists)
     check_count("tools", len(found))
     names: dict[str, ToolName] = {}
     for tool, name in found:
@@ -81,7 +81,7 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
             raise ApiError("unsupported_parameter", message, f"{at}.type")
 
 
-def _refuse_those_of_servers(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
+def _refuse_server_tools(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
     """Raises ApiError if all tools run on a provider's servers. `lists`: none of their tools is offered to the
     model."""
     for path, tools in lists:
@@ -100,9 +100,9 @@ def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, T
 # --- which of them ---------------------------------------------------------------------------------------------------
 
 
-def choice_of(choice: str | ChosenTool | None, there: Offered) -> ToolChoice:
+def choice_of(choice: str | ChosenTool | None, offered_tools: Offered) -> ToolChoice:
     """Raises ApiError when what is asked for is not there."""
-    return check_choice("tool_choice", _choice(choice), there.tools)
+    return check_choice("tool_choice", _choice(choice), offered_tools.tools)
 
 
 def _choice(choice: str | ChosenTool | None) -> ToolChoice:

@@ -36,14 +36,14 @@ def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
     )
 
 
-def _divergence(engine: Engine, found: DivergedTokens) -> Divergence:
+def _divergence(engine: Engine, diverged: DivergedTokens) -> Divergence:
     return Divergence(
-        at=found.at,
-        before=engine.piece(found.before),
-        resident=engine.piece(found.resident) if found.resident is not None else None,
-        prompt=engine.piece(found.prompt),
-        resident_tokens=_ids(found.resident) if found.resident is not None else None,
-        prompt_tokens=_ids(found.prompt),
+        at=diverged.at,
+        before=engine.piece(diverged.before),
+        resident=engine.piece(diverged.resident) if diverged.resident is not None else None,
+        prompt=engine.piece(diverged.prompt),
+        resident_tokens=_ids(diverged.resident) if diverged.resident is not None else None,
+        prompt_tokens=_ids(diverged.prompt),
     )
 
 
