@@ -102,23 +102,23 @@ def test_the_form_of_a_line(tmp_path: Path, text: str, found: list[tuple[str, st
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "holds no key"),
-        ("# nothing\n", "holds no key"),
+        ("", "has no key; add a line"),
+        ("# nothing\n", "has no key; add a line"),
         ("a b c\n", "line 1: expected KEY"),
-        ("k\nk other\n", "line 2: this key is there twice"),
-        ("a\nb\0\n", "line 2: a key is printable ASCII"),
-        ("a\nschlüssel\n", "line 2: a key is printable ASCII"),
-        ("a\rb\n", "line 1: a key is printable ASCII"),
-        ("a\u2028b\n", "line 1: a key is printable ASCII"),
+        ("k\nk other\n", "line 2: the file has this key twice"),
+        ("a\nb\0\n", "line 2: the key has characters other than printable ASCII"),
+        ("a\nschlüssel\n", "line 2: the key has characters other than printable ASCII"),
+        ("a\rb\n", "line 1: the key has characters other than printable ASCII"),
+        ("a\u2028b\n", "line 1: the key has characters other than printable ASCII"),
         ("a b\0\n", r"line 1: the name 'b\\x00' is not"),
         (f"a {'b' * 65}\n", "line 1: the name 'bbb.*64 printable"),
         (f"{'x' * limits.KEY_FILE_BYTES_MAX}\n", "has more than 1048576 bytes"),
-        ("\n".join(f"key-{n} ann" for n in range(limits.KEYS_MAX + 1)), "line 1025: there are more than 1024 keys"),
+        ("\n".join(f"key-{n} ann" for n in range(limits.KEYS_MAX + 1)), "line 1025: the file has more than 1024 keys"),
         ("a 12\n", "line 1: the name 12 has only digits"),
         ("a local\n", "line 1: local is reserved for clients without a key"),
         ("a anybody\n", "line 1: anybody is reserved"),
-        ("a n573\nb n74615\n", "line 2: n74615 and n573 have the number"),
-        ("a key-2\nb\n", "line 2: two owners are called key-2"),
+        ("a n573\nb n74615\n", "line 2: n74615 and n573 have the same owner number"),
+        ("a key-2\nb\n", "line 2: two owners have the name key-2"),
     ],
 )
 def test_bad_key_files(tmp_path: Path, text: str, part: str) -> None:
@@ -235,7 +235,7 @@ def test_a_key_file_must_be_private(tmp_path: Path) -> None:
     path.chmod(0o640)
     read_keys(path)
     path.chmod(0o644)
-    with pytest.raises(KeyFileError, match=r"has mode 0644, open to others; use: chmod 640 "):
+    with pytest.raises(KeyFileError, match=r"has mode 0644: other users have access; use: chmod 640 "):
         read_keys(path)
     with pytest.raises(KeyFileError, match="cannot read .*none: No such file"):
         read_keys(tmp_path / "none")
@@ -250,7 +250,7 @@ def test_a_key_file_is_a_file(tmp_path: Path) -> None:
             read_keys(tmp_path / name)
     assert len(read_keys(tmp_path / "link")) == 3
     (tmp_path / "keys").write_bytes(b"a\nb\xff\n")
-    with pytest.raises(KeyFileError, match="line 2: this is not UTF-8"):
+    with pytest.raises(KeyFileError, match="line 2 is not valid UTF-8"):
         read_keys(tmp_path / "keys")
 
 

@@ -348,7 +348,7 @@ async def test_models_are_not_changed_here(daemon: Daemon) -> None:
     for method, path in models.CHANGES:
         answer = await daemon.ask(method, path, {"model": "llama3", "stream": True})
         assert (answer.status, answer.json["code"]) == (404, "not_found")
-        assert answer.json["error"].startswith("Models are not pulled, made or removed here: ")
+        assert answer.json["error"].startswith("llmd serves one model, ")
         answer = await daemon.ask("GET", path)
         assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
         assert isinstance(answer.json["error"], str)
@@ -563,7 +563,7 @@ async def test_of_a_call_all_tokens_are_told(serve: Serve, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"), [({"logprobs": True, "top_logprobs": 21}, "20"), ({"top_logprobs": 2}, "without logprobs")]
+    ("fields", "why"), [({"logprobs": True, "top_logprobs": 21}, "20"), ({"top_logprobs": 2}, "requires logprobs")]
 )
 async def test_log_probabilities_that_cannot_be_told_are_refused(daemon: Daemon, fields: Json, why: str) -> None:
     answer = await daemon.ask("POST", CHAT, chat(**fields))

@@ -154,9 +154,9 @@ async def test_an_owner_is_a_number_of_the_engine(daemon: Daemon, owner: str) ->
 def test_the_point_of_a_fork() -> None:
     by_user = UserMessages(3, {2: 10, 3: 20})
     assert [fork_point(at, by_user) for at in (None, 7, "last_user", "turn:2")] == [ALL_TOKENS, 7, 20, 10]
-    with pytest.raises(ApiError, match="not known"):
+    with pytest.raises(ApiError, match="does not know"):
         fork_point("last_user", UserMessages())
-    with pytest.raises(ApiError, match="turn 4 is not among those known: 2, 3"):
+    with pytest.raises(ApiError, match="turn 4 is not known; known turns are 2, 3"):
         fork_point("last_user", UserMessages(4, {2: 10, 3: 20}))
 
 

@@ -111,7 +111,7 @@ def test_llmctl_talks_to_it(daemons: Daemons) -> None:
     shown = llmctl("models").stdout
     assert "64 dimensions, texts of up to 512 tokens" in shown and "memory        none" in shown
     refused = llmctl("chat", lines="hello\n")
-    assert refused.returncode != 0 and "makes embeddings and generates nothing" in refused.stderr
+    assert refused.returncode != 0 and "makes embeddings and cannot generate text" in refused.stderr
 
 
 def test_fewer_tokens_when_asked(daemons: Daemons) -> None:

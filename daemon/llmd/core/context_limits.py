@@ -65,5 +65,5 @@ def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
 
 def _outside(tokens: list[int], n_vocab: int, param: str) -> ApiError:
     index, token = next((index, token) for index, token in enumerate(tokens) if not 0 <= token < n_vocab)
-    message = f"{param}[{index}]: the vocabulary has tokens 0 to {n_vocab - 1}, not {quoted(token)}."
+    message = f"{param}[{index}]: {quoted(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}."
     return ApiError("invalid_token", message, param)

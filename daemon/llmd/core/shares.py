@@ -53,9 +53,9 @@ class Admission:
     def _check(self, owner: int) -> None:
         share = share_of(self.limit, self.n_owners)
         if self.n_live >= self.limit:
-            raise ApiError("overloaded", f"The server is working on {self.limit} requests, its limit; try again.")
+            raise ApiError("overloaded", f"The server has {self.limit} live requests, the limit. Try again later.")
         if self._of_owner[owner] >= share:
             raise ApiError(
                 "overloaded",
-                f"The server is working on {share} requests of this owner, its share of {self.limit}; try again.",
+                f"The server has {share} live requests of this owner, the share of one owner. Try again later.",
             )

@@ -71,7 +71,7 @@ def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolC
     names = {tool.name for tool in tools}
     for name in choice.names:
         if name not in names:
-            raise ApiError("invalid_value", f"{param}: there is no tool {quoted(name)}.", param)
+            raise ApiError("invalid_value", f"{param}: the request has no tool {quoted(name)}.", param)
     if choice.mode == "required" and not tools:
-        raise ApiError("invalid_value", f"{param}: a call is required, and there are no tools.", param)
+        raise ApiError("invalid_value", f"{param}: a call is required, but the request has no tools.", param)
     return choice

@@ -24,7 +24,7 @@ def check_length(param: str, items: Sized, noun: str = "messages") -> None:
 def answerable(param: str, messages: T) -> T:
     """Returns the messages. There must be at least one."""
     if not messages:
-        raise ApiError("invalid_value", f"{param}: there is no message to answer.", param)
+        raise ApiError("invalid_value", f"{param}: the list has no message to answer.", param)
     return messages
 
 

@@ -21,7 +21,7 @@ def logprobs_of(logprobs: bool | None, top_logprobs: int | None) -> int | None:
     ApiError."""
     likely = likely_of("top_logprobs", top_logprobs)
     if likely and not logprobs:
-        raise ApiError("invalid_value", f"top_logprobs: {likely} without logprobs: true.", "top_logprobs")
+        raise ApiError("invalid_value", f"top_logprobs: {likely} requires logprobs: true.", "top_logprobs")
     return likely if logprobs else None
 
 

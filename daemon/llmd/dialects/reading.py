@@ -65,7 +65,11 @@ def one_constraint(constraints: Iterable[Constraint]) -> Constraint | None:
     forms = list(constraints)
     if len(forms) > 1:
         first, second = forms[0].param, forms[1].param
-        raise ApiError("invalid_value", f"{second}: {first} is there, too; an answer has one form.", second)
+        raise ApiError(
+            "invalid_value",
+            f"{second}: the request has {first}, too; an answer can have only one output format.",
+            second,
+        )
     return forms[0] if forms else None
 
 
@@ -77,5 +81,5 @@ def choice_among(param: str, mode: Literal["auto", "required"], names: Iterable[
     """Returns the choice among the tools that a list `param` names and that the model can call."""
     distinct = tuple(dict.fromkeys(names))
     if not distinct:
-        raise ApiError("invalid_value", f"{param}: none of them is a function or a custom tool.", param)
+        raise ApiError("invalid_value", f"{param}: the list has no function and no custom tool.", param)
     return ToolChoice(mode, distinct)

@@ -161,7 +161,9 @@ class Engine:
         """Starts a generation and returns its request number. `after`: the request whose prompt it shares and waits
         for; 0: none. Raises ApiError when it cannot even be queued."""
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
-            raise ApiError("overloaded", f"The server is working on {len(self._listeners)} requests; try again.")
+            raise ApiError(
+                "overloaded", f"The server has {len(self._listeners)} live requests, the limit. Try again later."
+            )
         request = self._next_request()
         self._push_or_refuse(msgspec.structs.replace(command, request=request, after=after))
         self._listeners[request] = listener

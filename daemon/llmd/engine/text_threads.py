@@ -127,10 +127,17 @@ class TextThreads:
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
         n_owners = len(self._held) + (owner not in self._held) + 1  # room for one who comes
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
-            raise ApiError("overloaded", f"The server has {n_jobs} texts to read, {own_jobs} of them yours; try again.")
+            raise ApiError(
+                "overloaded",
+                f"The queue of texts has {n_jobs} jobs, {own_jobs} of them yours; its limit is {self._n_jobs_max}. Try "
+                "again later.",
+            )
         bytes_share = share_of(self._n_bytes_max, n_owners)
         if n_jobs and (all_bytes + n_bytes > self._n_bytes_max or (own_jobs and own_bytes + n_bytes > bytes_share)):
-            raise ApiError("overloaded", f"The server has {all_bytes} bytes of text to read; try again.")
+            raise ApiError(
+                "overloaded",
+                f"The queue of texts has {all_bytes} bytes; its limit is {self._n_bytes_max}. Try again later.",
+            )
 
     def _release(self, job: _Job) -> None:
         n_jobs, n_bytes = self._held[job.owner]

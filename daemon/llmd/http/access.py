@@ -158,7 +158,7 @@ def salt_of(state_dir: Path | None) -> bytes:
     except OSError as error:
         raise KeyFileError(f"--state-dir: cannot create or read {path}: {error.strerror}") from None
     if len(salt) != _SALT_BYTES:
-        raise KeyFileError(f"--state-dir: {path} is damaged; remove it, and keys without a name begin anew")
+        raise KeyFileError(f"--state-dir: {path} is damaged; remove the file, and keys without a name get new owners")
     return salt
 
 
@@ -201,13 +201,13 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
             where = f"--api-key-file: {path} line {number}"
             key = _key(where, number, words, salt)
             if key.digest in keys:
-                raise KeyFileError(f"{where}: this key is there twice")
+                raise KeyFileError(f"{where}: the file has this key twice; remove one of the lines")
             _check_owner(where, key.caller, names, owners)
             keys[key.digest] = key
             if len(keys) > limits.KEYS_MAX:
-                raise KeyFileError(f"{where}: there are more than {limits.KEYS_MAX} keys")
+                raise KeyFileError(f"{where}: the file has more than {limits.KEYS_MAX} keys, the limit")
     if not keys:
-        raise KeyFileError(f"--api-key-file: {path} holds no key")
+        raise KeyFileError(f"--api-key-file: {path} has no key; add a line KEY [NAME] [admin]")
     return KeyRing(keys.values())
 
 
@@ -225,18 +225,19 @@ def _text_of(path: Path) -> str:
             mode = stat.S_IMODE(found.st_mode)
             if mode & 0o007:
                 raise KeyFileError(
-                    f"--api-key-file: {path} has mode {mode:04o}, open to others; use: chmod {mode & 0o770:03o} {path}"
+                    f"--api-key-file: {path} has mode {mode:04o}: other users have access; "
+                    f"use: chmod {mode & 0o770:03o} {path}"
                 )
             data = file.read(limits.KEY_FILE_BYTES_MAX + 1)
     except OSError as error:
         raise KeyFileError(f"--api-key-file: cannot read {path}: {error.strerror}") from None
     if len(data) > limits.KEY_FILE_BYTES_MAX:
-        raise KeyFileError(f"--api-key-file: {path} has more than {limits.KEY_FILE_BYTES_MAX} bytes")
+        raise KeyFileError(f"--api-key-file: {path} has more than {limits.KEY_FILE_BYTES_MAX} bytes, the limit")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise KeyFileError(f"--api-key-file: {path} line {line}: this is not UTF-8") from None
+        raise KeyFileError(f"--api-key-file: {path} line {line} is not valid UTF-8") from None
 
 
 def _words(line: str) -> list[str]:
@@ -251,9 +252,12 @@ def _key(where: str, number: int, words: list[str], salt: Salt) -> Key:
     is_admin = ADMIN_WORD in rest
     names = [word for word in rest if word != ADMIN_WORD]
     if len(names) > 1:
-        raise KeyFileError(f"{where}: expected KEY [NAME] [admin]")
+        raise KeyFileError(f"{where}: expected KEY [NAME] [admin], where NAME is one word")
     if not _KEY.fullmatch(secret):
-        raise KeyFileError(f"{where}: a key is printable ASCII; clients send other characters in different ways")
+        raise KeyFileError(
+            f"{where}: the key has characters other than printable ASCII, which clients encode differently; choose "
+            "another key"
+        )
     name = names[0] if names else None
     if name is not None:
         _check_name(where, name)
@@ -264,12 +268,13 @@ def _key(where: str, number: int, words: list[str], salt: Salt) -> Key:
 def _check_name(where: str, name: str) -> None:
     if not name.isprintable() or len(name) > limits.OWNER_NAME_CHARS_MAX:
         raise KeyFileError(
-            f"{where}: the name {quoted(name)} is not 1 to {limits.OWNER_NAME_CHARS_MAX} printable characters"
+            f"{where}: the name {quoted(name)} is not valid: use 1 to {limits.OWNER_NAME_CHARS_MAX} printable "
+            "characters"
         )
     if name.isdigit():
-        raise KeyFileError(f"{where}: the name {name} has only digits, as the numbers of owners do")
+        raise KeyFileError(f"{where}: the name {name} has only digits, like the numbers of owners; add a letter")
     if name in _RESERVED_NAMES:
-        raise KeyFileError(f"{where}: {name} is reserved for clients without a key")
+        raise KeyFileError(f"{where}: {name} is reserved for clients without a key; choose another name")
 
 
 def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict[str, int]) -> None:
@@ -277,11 +282,12 @@ def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict
     other = names.setdefault(caller.owner, caller.name)
     if other != caller.name:
         raise KeyFileError(
-            f"{where}: {caller.name} and {other} have the number {caller.owner}; give one of them another name"
+            f"{where}: {caller.name} and {other} have the same owner number, {caller.owner}; change one of the names"
         )
     if owners.setdefault(caller.name, caller.owner) != caller.owner:
         raise KeyFileError(
-            f"{where}: two owners are called {caller.name}: a key without a name is called after its line; give it one"
+            f"{where}: two owners have the name {caller.name}, as a key without a name is named after its line; give "
+            "that key a name"
         )
 
 
@@ -297,7 +303,10 @@ def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
         return
-    raise ApiError("forbidden_host", f"Host {quoted(host)} is not a name of this server; --allowed-hosts can allow it.")
+    raise ApiError(
+        "forbidden_host",
+        f"Host {quoted(host)} is not a name of this server. Start llmd with --allowed-hosts to allow it.",
+    )
 
 
 def host_name(host: str) -> str:
@@ -328,7 +337,9 @@ def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...])
     if EVERYBODY in allowed or any(_origin(one) == _origin(origin) for one in allowed):
         return True
     raise ApiError(
-        "forbidden_origin", f"Pages of {quoted(origin)} may not call this server; --allowed-origins can allow them."
+        "forbidden_origin",
+        f"Pages of {quoted(origin)} are not allowed to call this server. Start llmd with --allowed-origins to allow "
+        "them.",
     )
 
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 SESSION_HEADER = "X-LLM-Session-Id"
 _WORDS = re.compile(rf"\S[\s\S]{{0,{4 * limits.LAST_WORDS_CHARS_MAX}}}")
 """The beginning of a text after its blanks: found without a copy of the text, which may have megabytes."""
-_EMBEDDING = "ask POST /v1/embeddings, /embedding or /api/embed"
+_EMBEDDING = "Use POST /v1/embeddings, /embedding or /api/embed."
 
 Reader = Callable[[web.Request], Awaitable[tuple[GenerationRequest, Writing] | web.Response]]
 """Reads a request of one dialect: returns what it asks and the writer of its answer, or the answer itself if nothing is
@@ -49,7 +49,7 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
     state, owner = request.app[STATE], request[FACTS].caller.owner
     with state.admission.entered(owner):  # without room its body is not even read
         if state.engine.info.only_embeds:
-            raise ApiError("no_generation", f"{state.model_id} makes embeddings and generates nothing: {_EMBEDDING}.")
+            raise ApiError("no_generation", f"{state.model_id} makes embeddings and cannot generate text. {_EMBEDDING}")
         async with in_time(request):
             found = await read(request)
         if isinstance(found, web.Response):

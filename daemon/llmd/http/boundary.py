@@ -154,9 +154,9 @@ def _allow(error: web.HTTPMethodNotAllowed) -> str:
 def _http_message(request: web.Request, code: str) -> str | None:
     if code == "not_found":
         if request.path.startswith(_VERSION_TWICE):
-            return f"There is nothing at {request.path}: this client adds /v1 itself, leave /v1 out of the base URL."
-        return f"There is nothing at {request.method} {request.path}; GET /openapi.json lists what there is."
-    return f"{request.path} does not answer {request.method}."
+            return f"{request.path} does not exist: the client adds /v1 itself. Remove /v1 from its base URL."
+        return f"{request.method} {request.path} does not exist. GET /openapi.json lists all paths."
+    return f"{request.path} does not support {request.method}."
 
 
 def _endpoint(request: web.Request) -> str:
@@ -177,7 +177,7 @@ def _without_versions(path: str) -> str:
 def check_expectation(request: web.Request) -> None:
     expected = request.headers.get("Expect")
     if expected is not None and expected.lower() != "100-continue":
-        raise ApiError("expectation_failed", f"Expect: {quoted(expected)} cannot be met; 100-continue can.", "Expect")
+        raise ApiError("expectation_failed", f"Expect: {quoted(expected)} is not supported; 100-continue is.", "Expect")
 
 
 def is_local(request: web.BaseRequest) -> bool:

@@ -320,8 +320,8 @@ def _error_of(message: str) -> ApiError:
 def _head_too_large() -> ApiError:
     return ApiError(
         "headers_too_large",
-        f"The head of a request may have {limits.HEAD_BYTES_MAX} bytes, {limits.HEADERS_MAX} headers, and "
-        f"{limits.HEAD_LINE_BYTES_MAX} bytes in its first line and in each header.",
+        f"The head of the request is too large: at most {limits.HEAD_BYTES_MAX} bytes, {limits.HEADERS_MAX} headers, "
+        f"and {limits.HEAD_LINE_BYTES_MAX} bytes in the request line and in each header are allowed.",
     )
 
 

@@ -207,7 +207,7 @@ def _out_of_range(path: str) -> ApiError:
 
 
 def _twice(path: str) -> ApiError:
-    return _error(path, "a name occurs twice in it")
+    return _error(path, "the object has a name twice")
 
 
 def _error(path: str, message: str) -> ApiError:

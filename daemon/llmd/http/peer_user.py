@@ -66,7 +66,9 @@ class PeerUsers:
                 troubles.append(error.strerror or str(error))
             self.close()
         log.warning(
-            "the kernel does not report which user connects (%s): all users share sessions", "; ".join(troubles)
+            "the kernel does not report which user connects (%s): all users of this machine share sessions, unless "
+            "--api-key-file is set",
+            "; ".join(troubles),
         )
 
     def close(self) -> None:

@@ -44,13 +44,13 @@ class Bodies:
         here."""
         most, others = limits.BODIES_BYTES_IN_FLIGHT_MAX, self._of_owner[owner] - n_own_bytes
         if self.n_bytes + n_bytes > most:
-            raise ApiError("overloaded", "The server is receiving as many bytes of requests as it can hold; try again.")
+            raise ApiError("overloaded", f"The server is receiving bodies of {most} bytes, the limit. Try again later.")
         share = share_of(most, n_owners)
         if others and self._of_owner[owner] + n_bytes > share:
             raise ApiError(
                 "overloaded",
-                f"The server is receiving {self._of_owner[owner]} bytes of requests of this owner, of {share} that "
-                "are its share; try again.",
+                f"The server is receiving bodies of {self._of_owner[owner]} bytes from this owner, whose share is "
+                f"{share} bytes. Try again later.",
             )
         self._add(owner, n_bytes)
 
@@ -91,12 +91,14 @@ def _check_encodings(request: web.Request) -> None:
         for encoding in request.headers.getall(name, ()):
             if encoding.strip().lower() != plain:
                 raise ApiError(
-                    "unsupported_encoding", f"{name} {quoted(encoding)} is not supported: send the body as it is.", name
+                    "unsupported_encoding",
+                    f"{name} {quoted(encoding)} is not supported: send the body uncompressed.",
+                    name,
                 )
 
 
 def _too_large(limit: int) -> ApiError:
-    return ApiError("request_too_large", f"The body is larger than {limit} bytes; --body-limit sets the limit.")
+    return ApiError("request_too_large", f"The body is larger than {limit} bytes, the limit that --body-limit sets.")
 
 
 async def _chunks(request: web.Request, limit: int, share: _Share) -> list[bytes]:
@@ -125,8 +127,9 @@ async def _chunks(request: web.Request, limit: int, share: _Share) -> list[bytes
 def _too_slow(n_bytes: int, seconds: float) -> ApiError:
     return ApiError(
         "request_timeout",
-        f"{n_bytes} bytes of the body came in {seconds:.0f} s. A body may pause for {limits.BODY_SILENCE_S_MAX:g} s, "
-        f"and take {limits.BODY_S_MAX:g} s and a second more for each {limits.BODY_BYTES_PER_S_MIN} bytes.",
+        f"The body is too slow: {n_bytes} bytes arrived in {seconds:.0f} s. A body may pause for at most "
+        f"{limits.BODY_SILENCE_S_MAX:g} s, and take at most {limits.BODY_S_MAX:g} s plus one second for each "
+        f"{limits.BODY_BYTES_PER_S_MIN} bytes.",
     )
 
 

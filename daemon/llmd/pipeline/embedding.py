@@ -62,9 +62,9 @@ async def embedded(services: Services, job: EmbeddingJob, sender: Sender) -> Emb
 def _check(engine: Engine, job: EmbeddingJob) -> None:
     n_embedding, param, n_texts = engine.info.n_embedding, job.param, len(job.texts)
     if n_embedding == 0:
-        raise ApiError("no_embeddings", "This model makes no embeddings: GET /v1/models says what it does.")
+        raise ApiError("no_embeddings", "This model does not support embeddings.")
     if job.n_dimensions is not None and not 1 <= job.n_dimensions <= n_embedding:
-        message = f"dimensions: {job.n_dimensions} asked for; this model's embeddings have 1 to {n_embedding}."
+        message = f"dimensions: {job.n_dimensions} is not between 1 and {n_embedding}, the dimensions of this model."
         raise ApiError("invalid_value", message, "dimensions")
     if not 1 <= n_texts <= limits.EMBEDDING_TEXTS_MAX:
         most = limits.EMBEDDING_TEXTS_MAX

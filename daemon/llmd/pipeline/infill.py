@@ -28,9 +28,11 @@ async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt
     engine, fim, content = services.engine, services.engine.fim, raw.content
     param = raw.suffix_param
     if fim is None:
-        raise ApiError("unsupported_parameter", f"{param}: this model has no tokens for filling in the middle.", param)
+        raise ApiError("unsupported_parameter", f"{param}: this model does not support filling in the middle.", param)
     if not isinstance(content, str):
-        raise ApiError("unsupported_parameter", f"{param}: a prompt of token ids cannot be filled in.", param)
+        raise ApiError(
+            "unsupported_parameter", f"{param}: filling in the middle needs a text as the prompt, not token ids.", param
+        )
     n_bytes = sum(map(utf8_bytes, (content, raw.suffix, raw.begun)))
     engine.context_limits.check_bytes(n_bytes, raw.param)
     nearby = _fitting(raw.nearby, engine.context_limits.n_bytes - n_bytes)

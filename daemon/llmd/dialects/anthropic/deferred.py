@@ -39,7 +39,7 @@ def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> Histo
         if name not in known:
             if kind == REFERENCE:
                 continue
-            raise ApiError("invalid_value", f"{path}.tool: there is no tool {quoted(name)}.", f"{path}.tool")
+            raise ApiError("invalid_value", f"{path}.tool: the request has no tool {quoted(name)}.", f"{path}.tool")
         is_callable[name] = kind != REMOVAL
         if is_callable[name] and not is_defined[name]:
             is_defined[name] = True
@@ -98,6 +98,6 @@ def _changed(path: str, block: InputBlock) -> str:
     if tool is None:
         raise ApiError("missing_parameter", f"{path}.tool is missing.", f"{path}.tool")
     if tool.type != REFERENCE:
-        message = f"{path}.tool: {quoted(tool.type)} is not supported; only a {REFERENCE} to one of tools is taken."
+        message = f"{path}.tool: {quoted(tool.type)} is not supported; the only supported type is {REFERENCE}."
         raise ApiError("unsupported_parameter", message, f"{path}.tool")
     return required(f"{path}.tool", "name", tool.name)

@@ -16,7 +16,7 @@ from ...core.tools import check_choice, check_count, distinct, tool_of
 from .. import reading
 from ..conversation import only_server_tools
 from ..reading import SWITCHES, Headers, generation, schema_constraint, thinking_variables
-from .deferred import HistoryTools, tools_of_history
+from .deferred import REFERENCE, HistoryTools, tools_of_history
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
@@ -86,7 +86,8 @@ def _tool(param: str, offered_tool: ClientTool) -> Iterator[Tool]:
         yield msgspec.structs.replace(tool, is_deferred=bool(offered_tool.defer_loading))
     elif offered_tool.type.startswith(_RUN_BY_CLIENTS):
         message = (
-            f"{param}.type: the model does not know what {quoted(offered_tool.type)} takes; give it as an input_schema."
+            f"{param}.type: the model does not know the input of {quoted(offered_tool.type)}; send the tool with an "
+            "input_schema instead of this type."
         )
         raise ApiError("unsupported_parameter", message, f"{param}.type")
 
@@ -96,7 +97,7 @@ def _choice(body: CountTokensRequest, history_tools: HistoryTools) -> ToolChoice
     requested = _requested_choice(body)
     deferred = {tool.name for tool in body.tools or () if tool.defer_loading}
     for name in deferred.intersection(requested.names).difference(tool.name for tool in tools):
-        message = f"tool_choice: {quoted(name)} has defer_loading, and nothing in messages has it loaded."
+        message = f"tool_choice: {quoted(name)} has defer_loading, and no {REFERENCE} in messages has loaded it."
         raise ApiError("invalid_value", message, "tool_choice")
     found = check_choice("tool_choice", requested, tools)
     if not history_tools.removed or found.names:

@@ -16,7 +16,7 @@ Unread = Callable[[str, str], str]
 def refuse_part(path: str, kind: str) -> str:
     """Refuses an attachment of the newest message. Claude Code leaves out the block that is named, and tries again."""
     at = f"{path}.{kind}" if is_attachment(kind) else path
-    message = f"{at}: blocks of type {quoted(kind)} are not supported here; only text reaches the model."
+    message = f"{at}: blocks of type {quoted(kind)} are not supported; the model reads text only."
     raise ApiError("unsupported_parameter", message, at)
 
 

@@ -135,7 +135,7 @@ def _summary(path: str, block: InputBlock) -> str:
     """Returns the summary of the messages before; "" if it is empty."""
     if block.content is None or isinstance(block.content, str):
         return f"{block.content}\n\n" if block.content else ""
-    raise ApiError("invalid_type", f"{path}.content: expected text.", f"{path}.content")
+    raise ApiError("invalid_type", f"{path}.content: expected a text.", f"{path}.content")
 
 
 def _call(path: str, block: InputBlock) -> PlainToolCall:

@@ -87,7 +87,7 @@ async def show(request: web.Request) -> web.Response:
 
 async def refuse_change(request: web.Request) -> web.Response:
     name = request.app[STATE].model_id
-    message = f"Models are not pulled, made or removed here: there is one, {name}, and llmd was started with it."
+    message = f"llmd serves one model, {name}, and cannot pull, create or delete models; start it with another --model."
     raise ApiError("not_found", message)
 
 

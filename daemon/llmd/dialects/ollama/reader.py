@@ -47,7 +47,11 @@ def _message(path: str, message: wire.OllamaMessage, is_newest: bool) -> PlainMe
     role = role_of(path, message.role, _ROLES)
     images = message.images or []
     if images and (is_newest or role not in ("user", "tool")):
-        raise ApiError("unsupported_parameter", f"{path}.images: only text is supported.", f"{path}.images")
+        raise ApiError(
+            "unsupported_parameter",
+            f"{path}.images: images are not supported; the model reads text only.",
+            f"{path}.images",
+        )
     return PlainMessage(
         role=role,
         content="\n".join([*filter(None, [message.content]), *(placeholder("image") for _ in images)]),
@@ -106,7 +110,9 @@ def _prompt(body: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
     if body.raw or body.suffix:  # there is no template but the client, whose control words therefore are such
         for name in ("system", "think"):
             if getattr(body, name):
-                raise ApiError("invalid_value", f"{name}: with raw, or a suffix, there is no template for it.", name)
+                raise ApiError(
+                    "invalid_value", f"{name}: not supported together with raw or suffix, which use no template.", name
+                )
         return RawPrompt(prompt, parse_special=bool(body.raw), suffix=body.suffix or "")
     system = [PlainMessage("system", body.system)] if body.system else []
     messages = [*system, PlainMessage("user", prompt)]

@@ -92,7 +92,9 @@ def _part(path: str, part: wire.ContentPart, as_placeholder: bool) -> str:
         if as_placeholder:
             return placeholder(part.type)
         raise ApiError(
-            "unsupported_parameter", f"{path}: parts of type {quoted(part.type)} are not supported; only text is.", path
+            "unsupported_parameter",
+            f"{path}: parts of type {quoted(part.type)} are not supported; the model reads text only.",
+            path,
         )
     if part.text is None:
         raise ApiError("missing_parameter", f"{path}.text is missing.", f"{path}.text")

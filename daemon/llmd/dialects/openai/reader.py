@@ -59,7 +59,7 @@ def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) ->
     if not body.continue_final_message:
         return False
     if body.add_generation_prompt:
-        message = f"{param}: the answer goes on with a message, and add_generation_prompt asks for a new one."
+        message = f"{param}: the answer continues the last message, so add_generation_prompt must not be true."
         raise ApiError("invalid_value", message, param)
     if messages[-1].role != "assistant" or messages[-1].tool_calls:
         raise ApiError("invalid_value", f"{param}: the last message must be a text of the assistant.", param)
@@ -130,9 +130,9 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
     if kinds == {int}:
         return [prompt]  # type: ignore[list-item]  # all of it, as we have just seen
     if int in kinds:
-        raise ApiError("invalid_type", "prompt: token ids beside texts or lists of token ids.", "prompt")
+        raise ApiError("invalid_type", "prompt: a list of token ids cannot have texts or lists, too.", "prompt")
     if len(prompt) > limits.ANSWERS_MAX:
-        message = f"prompt: {len(prompt)} prompts; at most {limits.ANSWERS_MAX} are answered."
+        message = f"prompt: {len(prompt)} prompts; at most {limits.ANSWERS_MAX} are allowed."
         raise ApiError("invalid_value", message, "prompt")
     return prompt  # type: ignore[return-value]  # likewise
 
@@ -193,7 +193,7 @@ def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int
         raise ApiError("invalid_value", message, "best_of")
     if n_prompts * n_tried > limits.ANSWERS_MAX:
         param = "prompt" if n_tried == 1 else "best_of" if n_tried > n_answers else "n"
-        message = f"{param}: {n_prompts} prompts with {n_tried} answers each; at most {limits.ANSWERS_MAX} are given."
+        message = f"{param}: {n_prompts} prompts with {n_tried} answers each; at most {limits.ANSWERS_MAX} are allowed."
         raise ApiError("invalid_value", message, param)
     return n_answers, n_tried if n_tried > n_answers else 0
 
@@ -212,7 +212,9 @@ def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes:
     asks = logprobs is not None and logprobs is not False
     found = _either(likely_of("logprobs", logprobs) if asks else None, n_probs)
     if found is not None and echoes:
-        message = "echo with log probabilities: those of the prompt's tokens are not supported."
+        message = (
+            "echo: log probabilities of the prompt are not supported; request echo or log probabilities, not both."
+        )
         raise ApiError("unsupported_parameter", message, "echo")
     return found
 

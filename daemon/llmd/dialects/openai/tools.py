@@ -18,7 +18,9 @@ def tools_of(body: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
     Raises ApiError naming the tool and its member.
     """
     if body.functions and body.tools:
-        raise ApiError("invalid_value", "functions: the request has tools, too; send only one of them.", "functions")
+        raise ApiError(
+            "invalid_value", "functions: the request has tools, too; send either functions or tools.", "functions"
+        )
     if body.functions:
         check_count("functions", len(body.functions))
         return distinct(_tool(f"functions[{n}]", function) for n, function in enumerate(body.functions))
@@ -62,7 +64,7 @@ def choice_of(body: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> Tool
     of_other, others = ("tool_choice", "tools") if is_legacy(body) else ("function_call", "functions")
     other_choice = getattr(body, of_other)
     if other_choice not in (None, "auto") and (other_choice != "none" or tools):
-        raise ApiError("invalid_value", f"{of_other} goes with {others}, and there are none.", of_other)
+        raise ApiError("invalid_value", f"{of_other}: the request has no {others} to choose from.", of_other)
     if is_legacy(body):
         call = body.function_call
         found = ToolChoice("required", (call.name,)) if isinstance(call, wire.NamedFunction) else choice_by_word(call)

@@ -75,7 +75,7 @@ def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -
         item = _item(path, raw, find)
         n_bytes += len(item.raw) if item.is_stored else 0
         if n_bytes > most:
-            message = f"{path}.id: the items that are referred to have more than {most} bytes together."
+            message = f"{path}.id: the referenced items have more than {most} bytes together, the limit."
             raise ApiError("request_too_large", message, f"{path}.id")
         found.append(item)
     return found
@@ -190,7 +190,7 @@ def _part(path: str, part: InputContent, is_replaced: Callable[[str], bool]) -> 
     if part.type not in _TEXTS:
         if is_replaced(part.type):
             return placeholder(part.type)
-        message = f"{path}: parts of type {quoted(part.type)} are not supported; only text is."
+        message = f"{path}: parts of type {quoted(part.type)} are not supported; the model reads text only."
         raise ApiError("unsupported_parameter", message, path)
     if part.text is None:
         raise ApiError("missing_parameter", f"{path}.text is missing.", f"{path}.text")

@@ -17,7 +17,7 @@ _ORDERS = ("asc", "desc")
 
 async def show_response(request: web.Request) -> web.Response:
     if request.query.get("stream", "false").lower() not in ("false", "0"):
-        message = "stream: a stored response is returned whole; it cannot be streamed again."
+        message = "stream: a stored response cannot be streamed again; leave out stream."
         raise ApiError("unsupported_parameter", message, "stream")
     return web.Response(body=_stored_response(request).body, content_type="application/json")
 

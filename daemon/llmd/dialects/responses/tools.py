@@ -77,7 +77,7 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
             inner = decoded(bytes(raw), NamespaceTool, at)
             yield from _tools(f"{at}.tools", inner.tools, inner.name)
         elif kind in _RUN_BY_CLIENTS:
-            message = f"{at}.type: {kind} is not offered to models here; give it as a function or a custom tool."
+            message = f"{at}.type: {kind} is not supported; send the tool as a function or a custom tool."
             raise ApiError("unsupported_parameter", message, f"{at}.type")
 
 
@@ -117,7 +117,7 @@ def _choice(choice: str | ChosenTool | None) -> ToolChoice:
 
 def _chosen(path: str, tool: ChosenTool) -> str:
     if tool.type not in _CALLABLE:
-        message = f"{path}.type: tools of type {tool.type} are not offered to the model."
+        message = f"{path}.type: tools of type {tool.type} cannot be chosen; only functions and custom tools can."
         raise ApiError("unsupported_parameter", message, f"{path}.type")
     if tool.name is None:
         raise ApiError("missing_parameter", f"{path}.name is missing.", f"{path}.name")

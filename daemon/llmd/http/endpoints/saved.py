@@ -59,7 +59,7 @@ async def load_session(request: web.Request) -> web.Response:
     owner = _resolve_owner(request)
     is_saved = any((one.owner, one.label) == (owner, label) for one in state.engine.saved())
     if is_saved and not parsed_body.replace and state.engine.page.sessions_named(name, owner):
-        raise exists(name, 'with "replace": true (llmctl: --replace) what was saved takes its place')
+        raise exists(name, '"replace": true (llmctl: --replace) replaces it')
 
     async def load_both() -> Reply:
         reply = await state.engine.ask(Load, owner, name, label)
@@ -146,7 +146,7 @@ def _resolve_owner(request: web.Request) -> int:
 
 def _check_label(label: str, reply: Reply) -> None:
     if reply.status == Status.NOT_FOUND:
-        raise ApiError("snapshot_not_found", f"No session was saved as {quoted(label)}.", "name")
+        raise ApiError("snapshot_not_found", f"No session is saved as {quoted(label)}.", "name")
     if reply.status != Status.OK:
         raise failure(reply, "name")
 

@@ -29,7 +29,7 @@ async def fork_session(request: web.Request) -> web.Response:
     at = fork_point(parsed_body.at, state.turns.by_user(owner, parent))
     reply = await state.engine.ask(Fork, owner, parent, name, at, parsed_body.replace)
     if reply.status == Status.EXISTS:
-        raise exists(name, 'with "replace": true (llmctl: --replace) the fork takes its place')
+        raise exists(name, '"replace": true (llmctl: --replace) replaces it')
     check(parent, reply)
     return respond(current_session(state, owner, name))
 
@@ -47,13 +47,13 @@ def fork_point(at: int | str | None, by_user: UserMessages) -> int:
     if not by_user.starts:
         raise ApiError(
             "invalid_value",
-            "at: where the messages of this session's last prompt begin is not known; give tokens.",
+            "at: llmd does not know where the user's messages begin in this session; use a number of tokens.",
             "at",
         )
     turn = number or by_user.n
     if turn not in by_user.starts:
         known = ", ".join(str(number) for number in sorted(by_user.starts))
-        raise ApiError("invalid_value", f"at: turn {quoted(turn)} is not among those known: {known}.", "at")
+        raise ApiError("invalid_value", f"at: turn {quoted(turn)} is not known; known turns are {known}.", "at")
     return by_user.starts[turn]
 
 
@@ -90,13 +90,13 @@ def _pins_exhausted(state: State) -> ApiError:
     share = share_of(n_max, state.n_owners)
     return ApiError(
         "pins_exhausted",
-        f"pinned: of all sessions at most {n_max} histories may be pinned, {share} of them by one owner; unpin one.",
+        f"pinned: at most {n_max} branches can be pinned, {share} of them by one owner; unpin a session first.",
         "pinned",
     )
 
 
 def exists(name: str, advice: str) -> ApiError:
-    return ApiError("session_exists", f"session_id: there is a session {quoted(name)} already; {advice}.", "session_id")
+    return ApiError("session_exists", f"session_id: a session {quoted(name)} exists already; {advice}.", "session_id")
 
 
 def name_for(value: str, param: str, old: str | None = None) -> str:
