@@ -239,7 +239,7 @@ def test_what_no_daemon_writes_is_refused(
     database.write([((ANSWER, 0, "s", key), body)])
     database.close()
     assert restored(path).keys() == []
-    record = next(record for record in caplog.records if "were refused" in record.message)
+    record = next(record for record in caplog.records if "ignored stored answers" in record.message)
     assert why in record.__dict__["fields"]["reason"]
     caplog.clear()
     assert restored(path).keys() == []
@@ -280,8 +280,8 @@ def a_pipe(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (other_version, "version 3, not 1"),
-        (another_s, "it holds something else"),
+        (other_version, "its version is 3"),
+        (another_s, "it is not a database of llmd"),
         (garbage, "not a database"),
         (cut, "malformed"),
         (a_pipe, "not a regular file"),
@@ -294,7 +294,7 @@ async def test_refused_files_are_set_aside(
     make(path)
     assert restored(path).keys() == []
     assert files(path.parent) == ["answers.refused", path.name]
-    record = next(record for record in caplog.records if "refused and set aside" in record.message)
+    record = next(record for record in caplog.records if "began a new one" in record.message)
     assert why in record.__dict__["fields"]["reason"]
 
 
@@ -304,7 +304,7 @@ async def test_a_directory_that_is_not_there_costs_a_line_in_the_log(
     memory, database = followed(tmp_path / "missing" / "answers.sqlite3")
     fill(memory)
     await database.flushed()
-    assert "will not outlive the daemon" in caplog.text
+    assert "cannot open the database" in caplog.text
     database.close()
 
 
@@ -316,7 +316,7 @@ async def test_a_full_disk_costs_a_line_and_what_did_not_fit_is_tried_again(
     large = Answer(tokens(*range(20)) * 2000, "")
     memory.keep(0, "s", digest(1), large)
     await database.flushed()
-    record = next(record for record in caplog.records if "cannot be written" in record.message)
+    record = next(record for record in caplog.records if "cannot write answers" in record.message)
     assert "full" in record.__dict__["fields"]["reason"]
     database._connection.execute("PRAGMA max_page_count=1000000")
     memory.keep(0, "s", digest(2), Answer(tokens(2), ""))
@@ -348,9 +348,9 @@ async def test_a_disk_that_refuses_rows_is_tried_again_at_times(
         assert tried == [1, 20]
         patches.setattr(limits, "DATABASE_RETRY_S", 0.0)
         await database.flushed()
-    while "answers are written again" not in caplog.text:  # noqa: ASYNC110
+    while "can write answers to the database again" not in caplog.text:  # noqa: ASYNC110
         await asyncio.sleep(0)
-    assert caplog.text.count("cannot be written") == 1
+    assert caplog.text.count("cannot write answers") == 1
     database.close()
     assert contents(restored(path)) == contents(memory)
 
@@ -427,7 +427,7 @@ async def test_a_damaged_file_costs_nothing_else(tmp_path: Path, caplog: pytest.
     async with serving(config(tmp_path)) as daemon:
         after = await turn(daemon, messages)
         assert after["prefilled_prompt_tokens"] > needed(before, after), "its answer was tokenized again"
-    assert "refused and set aside" in caplog.text
+    assert "began a new one" in caplog.text
     assert files(tmp_path) == ["answers.refused", "answers.sqlite3"]
 
 

@@ -224,7 +224,7 @@ def test_more_threads_than_processors_are_remarked_on(monkeypatch: pytest.Monkey
 
 
 def test_layers_on_a_gpu_that_is_not_there_are_remarked_on() -> None:
-    assert gpu_remark(3, "CPU", "") == "--gpu-layers 3 changes nothing: libllm is built for the CPU alone"
+    assert gpu_remark(3, "CPU", "") == "--gpu-layers 3 has no effect: libllm was built for the CPU only"
     assert "found no device" in gpu_remark(3, "CPU", "found no device") == gpu_remark(-1, "CPU", "found no device")
     for n_layers, backend, trouble in ((-1, "CPU", ""), (0, "CPU", "x"), (3, "CUDA0 (a card)", ""), (3, "sim", "")):
         assert gpu_remark(n_layers, backend, trouble) == ""

@@ -235,7 +235,7 @@ def test_a_fallback_socket_in_somebody_elses_directory(
     shared.chmod(0o777)
     monkeypatch.setattr(llmd.process.socket_trust, "_socket_in_tmp", lambda: shared / "llmd.sock")
     assert ctl.main(["--socket", str(shared / "llmd.sock"), "status"]) == EXIT_ABSENT
-    assert "only this user may write" in capsys.readouterr().err
+    assert "only this user can write" in capsys.readouterr().err
 
 
 def test_a_daemon_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,7 +199,7 @@ def test_addresses_in_use(start: Start) -> None:
     status, errors = start.fails("--socket", f"{process.socket}.other", "--port", str(process.port))
     assert status == 1 and "--port" in errors and str(process.port) in errors
     status, errors = start.fails()
-    assert status == 1 and "another llmd serves" in errors and "--socket" in errors
+    assert status == 1 and "another llmd uses the socket" in errors and "--socket" in errors
     assert process.ask("GET", "/ready")[0] == 200
 
 

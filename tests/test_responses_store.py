@@ -188,4 +188,4 @@ async def test_what_is_no_response_is_refused(path: Path, row: list[Any], caplog
     database.write([((RESPONSE, 1, "r", b""), row)])
     database.close()
     assert there(restored(path), 1, "r", "good") == ["good"]
-    assert "a stored response was refused" in caplog.text
+    assert "ignored a stored response" in caplog.text

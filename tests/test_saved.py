@@ -248,7 +248,7 @@ async def test_a_database_that_cannot_be_read_costs_the_answers_alone(
         await save(daemon, "a", "label")
         monkeypatch.setattr(Database, "row", refuse)
         assert (await daemon.ask("POST", "/v1/sessions/b/load", {"name": "label"})).status == 200
-    assert "answers of a saved session were refused" in caplog.text
+    assert "ignored the stored answers of a saved session" in caplog.text
 
 
 # --- the files -------------------------------------------------------------------------------------------------------

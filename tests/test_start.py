@@ -51,7 +51,7 @@ def test_what_a_gpu_has_no_room_for(
     state: Any = SimpleNamespace(engine=SimpleNamespace(info=info), config=SimpleNamespace(gpu_layers=gpu_layers))
     _warn_of_host_weights(state)
     said = [record.getMessage() for record in caplog.records]
-    assert len(said) == is_told and all("no room for 1.0 of 4.0 GiB of weights" in line for line in said)
+    assert len(said) == is_told and all("1.0 of 4.0 GiB of weights do not fit" in line for line in said)
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def test_a_port_is_taken_while_the_model_loads(tmp_path: Path) -> None:
     first = open_listeners(config_of(tmp_path))
     port = first.sockets[0].getsockname()[1]
     try:
-        with pytest.raises(ListenError, match=rf"port {port}: Address already in use; choose another with --port"):
+        with pytest.raises(ListenError, match=rf"port {port}: Address already in use; choose another port with --port"):
             open_listeners(config_of(tmp_path, port=port, socket=tmp_path / "other.sock"))
         with socket.create_connection(("127.0.0.1", port), timeout=30):
             pass  # clients wait for the first
@@ -114,7 +114,7 @@ def test_a_directory_that_somebody_chose_is_theirs_to_judge(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("host", ["256.0.0.1", "a" * 64, "a..b", "\udcff"])
 def test_a_host_that_is_no_address(tmp_path: Path, host: str) -> None:
-    with pytest.raises(ListenError, match="--host: .* is no address: "):
+    with pytest.raises(ListenError, match="--host: .* is not a valid address: "):
         open_listeners(config_of(tmp_path, host=host))
 
 
@@ -123,7 +123,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("llmd.process.listen.fcntl.flock", flock)
-    with pytest.raises(ListenError, match=r"llmd\.sock\.lock cannot be locked: No locks available"):
+    with pytest.raises(ListenError, match=r"cannot lock .*llmd\.sock\.lock: No locks available"):
         open_listeners(config_of(tmp_path))
 
 
@@ -324,7 +324,7 @@ def test_a_directory_in_which_anybody_may_replace_the_socket(tmp_path: Path, cap
 
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
-    with pytest.raises(ListenError, match=r"cannot make the unix socket .*: /proc/nothing: .*--socket"):
+    with pytest.raises(ListenError, match=r"cannot create the unix socket .*: /proc/nothing: .*--socket"):
         open_listeners(config_of(tmp_path, socket=Path("/proc/nothing/llmd.sock")))
 
 
@@ -364,7 +364,7 @@ def test_passed_sockets_that_are_not_there(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("llmd.process.systemd.LISTEN_FDS_START", 100_000)
     monkeypatch.setenv("LISTEN_FDS", "1000000000")
     monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
-    with pytest.raises(ListenError, match="LISTEN_FDS: systemd passed no such socket"):
+    with pytest.raises(ListenError, match="LISTEN_FDS: cannot use a socket that systemd passed"):
         open_listeners(config_of(tmp_path))
 
 
@@ -383,7 +383,7 @@ def model_with_template(directory: Path, template: str) -> str:
     [
         (b"{% if %}", "cannot be read: Unexpected token"),
         (b"", "it is empty"),
-        (b"\xff", "invalid start byte at byte 0; it must be text in UTF-8"),
+        (b"\xff", "invalid start byte at byte 0; the file must be UTF-8 text"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_a_usage_error(
@@ -525,14 +525,11 @@ def test_a_state_directory_that_cannot_be_written_ends_the_start_before_the_mode
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 1
-    assert (
-        capsys.readouterr().err
-        == f"llmd: --state-dir: {tmp_path / 'state'} cannot be written to by this user; " + OTHER
-    )
+    assert capsys.readouterr().err == f"llmd: --state-dir: this user cannot write to {tmp_path / 'state'}; " + OTHER
     assert not (tmp_path / "run").exists(), "nothing else was begun"
 
 
-OTHER = "choose another, or none to keep sessions in memory only\n"
+OTHER = "choose another directory, or none to keep sessions in memory only\n"
 
 
 def test_a_state_directory_that_is_a_file_is_said_to_be_one(start: Start, tmp_path: Path) -> None:
@@ -540,7 +537,7 @@ def test_a_state_directory_that_is_a_file_is_said_to_be_one(start: Start, tmp_pa
     for path in (tmp_path / "state", tmp_path / "state" / "deeper"):
         status, errors = start.fails("--state-dir", str(path))
         why = f"{tmp_path / 'state'} exists and is not a directory"
-        assert (status, errors) == (1, f"llmd: --state-dir: cannot make {path}: {why}; {OTHER}")
+        assert (status, errors) == (1, f"llmd: --state-dir: cannot create {path}: {why}; {OTHER}")
 
 
 def test_a_variable_that_is_no_option_is_logged(start: Start, tmp_path: Path) -> None:

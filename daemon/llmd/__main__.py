@@ -91,8 +91,8 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
     public = listeners.public_addresses()
     if public and config.api_key_file is None and not config.open:
         raise StartError(
-            f"other machines can reach {' '.join(public)}, and without keys all of them may use the model: set "
-            "--api-key-file, or --open on to allow it, or listen on 127.0.0.1",
+            f"other machines can reach {' '.join(public)}, and no API keys are set: set --api-key-file, or --open on "
+            "to let all of them use the model, or listen on 127.0.0.1",
             EXIT_USAGE,
         )
 
@@ -129,12 +129,12 @@ def _make_state_dir(config: Config) -> None:
     except OSError as error:
         is_file = isinstance(error, FileExistsError)
         why = f"{error.filename} exists and is not a directory" if is_file else error.strerror
-        raise StartError(f"--state-dir: cannot make {directory}: {why}; {_OTHER_DIRECTORY}") from None
+        raise StartError(f"--state-dir: cannot create {directory}: {why}; {_OTHER_DIRECTORY}") from None
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise StartError(f"--state-dir: {directory} cannot be written to by this user; {_OTHER_DIRECTORY}")
+        raise StartError(f"--state-dir: this user cannot write to {directory}; {_OTHER_DIRECTORY}")
 
 
-_OTHER_DIRECTORY = "choose another, or none to keep sessions in memory only"
+_OTHER_DIRECTORY = "choose another directory, or none to keep sessions in memory only"
 
 
 async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> bool:
@@ -197,7 +197,9 @@ def _prepared(config: Config) -> tuple[EngineLoader, KeyRing]:
     except KeyFileError as error:
         raise StartError(str(error), EXIT_USAGE) from None
     except UnicodeDecodeError as error:
-        raise _unreadable_template(config, f"{error.reason} at byte {error.start}; it must be text in UTF-8") from None
+        raise _unreadable_template(
+            config, f"{error.reason} at byte {error.start}; the file must be UTF-8 text"
+        ) from None
     except OSError as error:
         raise _unreadable_template(config, error.strerror or str(error)) from None
 
@@ -287,12 +289,14 @@ def _announce(state: State, listeners: Listeners) -> None:
     if info.backend != "sim":
         from .engine import native
 
-        log.info("the processor: %s", native.processor())
+        log.info("processor: %s", native.processor())
     _warn_of_short_context(state)
     _warn_of_host_weights(state)
     public = listeners.public_addresses()
     if public and state.keys.is_open:
-        log.warning("other machines can reach this server, and no --api-key-file is set: %s", " ".join(public))
+        log.warning(
+            "other machines can use this server without a key, as --api-key-file is not set: %s", " ".join(public)
+        )
     url = next((address for address in listeners.addresses() if address.startswith("http")), None)
     if url is not None and sys.stderr.isatty():
         with contextlib.suppress(OSError):
@@ -306,9 +310,11 @@ def _warn_of_short_context(state: State) -> None:
     info = state.engine.info
     needs_warning = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
     if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and needs_warning:
-        cause = "--kv-memory pays for no more" if info.kv_bytes_short else "--ctx-size may ask for more"
+        cause = "a larger --kv-memory allows more" if info.kv_bytes_short else "--ctx-size can be larger"
         holder = "a text to embed" if info.only_embeds else "a session"
-        log.warning("%s holds %d tokens, the model was trained for %d: %s", holder, info.n_ctx, info.n_ctx_train, cause)
+        log.warning(
+            "%s can have %d tokens, but the model was trained for %d: %s", holder, info.n_ctx, info.n_ctx_train, cause
+        )
 
 
 def _warn_of_host_weights(state: State) -> None:
@@ -316,7 +322,7 @@ def _warn_of_host_weights(state: State) -> None:
     info = state.engine.info
     if info.host_bytes and state.config.gpu_layers < 0:
         log.warning(
-            "the GPU has no room for %.1f of %.1f GiB of weights: every token has the CPU read them from host memory",
+            "%.1f of %.1f GiB of weights do not fit into the GPU's memory: the CPU computes with them, which is slow",
             info.host_bytes / 2**30,
             info.model_bytes / 2**30,
         )

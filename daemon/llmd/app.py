@@ -139,7 +139,7 @@ def restore(database: Database, engine: Engine, answers: AnswerMemory, responses
         store_file.restore(responses, database, n_owners)
         SavedAnswers(database, engine.info.n_vocab).sweep(saved)
     except sqlite3.Error as error:
-        log.warning("answers of the previous daemon cannot be read", extra=fields(reason=str(error)))
+        log.warning("cannot read the answers of the previous daemon", extra=fields(reason=str(error)))
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

@@ -77,7 +77,9 @@ class Database:
         try:
             self._connection = _open_database(path)
         except (OSError, sqlite3.Error) as error:
-            log.warning("answers will not outlive the daemon", extra=fields(path=path, reason=str(error)))
+            log.warning(
+                "cannot open the database: answers are lost when llmd stops", extra=fields(path=path, reason=str(error))
+            )
             self._connection = _connect(":memory:")
 
     # --- the event loop ----------------------------------------------------------------------------------------------
@@ -116,13 +118,15 @@ class Database:
                 await asyncio.to_thread(self.write, rows)
             except sqlite3.Error as error:
                 if not self._is_refused:
-                    log.warning("answers cannot be written", extra=fields(path=self._path, reason=str(error)))
+                    log.warning(
+                        "cannot write answers to the database", extra=fields(path=self._path, reason=str(error))
+                    )
                 self._is_refused = True
                 self._waiting = waiting | self._waiting
                 self._retry = asyncio.get_running_loop().call_later(limits.DATABASE_RETRY_S, self._begin)
                 return
             if self._is_refused:
-                log.info("answers are written again", extra=fields(path=self._path))
+                log.info("llmd can write answers to the database again", extra=fields(path=self._path))
             self._is_refused = False
 
     # --- threads -----------------------------------------------------------------------------------------------------
@@ -167,7 +171,7 @@ class Database:
         body = sealed[_CHECKSUM_BYTES:] if isinstance(sealed, bytes) else b""
         if self._sealed(key, body) == sealed:
             return body
-        log.warning("a row was refused: its checksum is wrong", extra=fields(path=self._path, name=key[2]))
+        log.warning("ignored a row of the database: its checksum is wrong", extra=fields(path=self._path, name=key[2]))
         return None
 
 
@@ -183,7 +187,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
     except (RefusedError, sqlite3.DatabaseError, UnicodeError) as error:  # sqlite3 decodes names in its messages
         if isinstance(error, sqlite3.OperationalError):
             raise
-        log.warning("the database of answers was refused and set aside", extra=fields(path=path, reason=str(error)))
+        log.warning("renamed the database of answers and began a new one", extra=fields(path=path, reason=str(error)))
     _set_aside(path)
     return _open_database(path)
 
@@ -214,9 +218,9 @@ def _check(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version={_VERSION}")
     elif application != _APPLICATION_ID:
-        raise RefusedError("it holds something else")
+        raise RefusedError("it is not a database of llmd")
     elif version != _VERSION:
-        raise RefusedError(f"it is of version {version}, not {_VERSION}")
+        raise RefusedError(f"its version is {version}, and this llmd needs {_VERSION}")
     elif (wrong := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise RefusedError(wrong)
 

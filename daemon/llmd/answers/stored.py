@@ -44,7 +44,7 @@ def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
         except (msgspec.MsgspecError, ValueError) as error:
             refused.append(str(error))
     if refused:
-        log.warning("answers of sessions were refused", extra=fields(n=len(refused), reason=refused[0]))
+        log.warning("ignored stored answers of sessions", extra=fields(n=len(refused), reason=refused[0]))
     database.keep_only(ANSWER, [(ANSWER, *key) for key in memory.keys()])
 
 
@@ -82,7 +82,7 @@ class SavedAnswers:
             for digest, answer in saved.answers.items():
                 _checked(digest, answer, self._n_vocab)
         except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
-            log.warning("answers of a saved session were refused", extra=fields(label=label, reason=str(error)))
+            log.warning("ignored the stored answers of a saved session", extra=fields(label=label, reason=str(error)))
             return None
         return saved
 

@@ -65,7 +65,7 @@ def run_fork(context: Context) -> int:
     )
     _conversation_follows(context, lambda socket_path: _copy_conversation(socket_path, options))
     all_of_it = ", all of its tokens" if isinstance(options.at, int) and raw.get("tokens", 0) < options.at else ""
-    context.say(raw, lambda: f"Session {options.new} has {tokens(raw)} of {options.id}{all_of_it}.")
+    context.say(raw, lambda: f"Session {options.new} forked from {options.id} with {tokens(raw)}{all_of_it}.")
     return EXIT_OK
 
 

@@ -20,8 +20,8 @@ from .wire import differences
 log = logging.getLogger("llmd.engine")
 
 _CRASH_NOTICE = (
-    "llmd: --model: cannot load the model {model}: reading it crashed llama.cpp; the file is damaged or not what it "
-    "claims to be, or llama.cpp has a defect"
+    "llmd: --model: cannot load the model {model}: llama.cpp crashed while it read the file; the file is damaged or "
+    "not a valid model, or llama.cpp has a defect"
 )
 
 
@@ -39,7 +39,7 @@ class EngineLoader:
         if self._pointer is not None:
             return
         if disagreements := differences():
-            raise EngineError(f"the daemon and its native library speak differently: {'; '.join(disagreements)}")
+            raise EngineError(f"the daemon and its native library have different versions: {'; '.join(disagreements)}")
         self._prepare()
         self._pointer = self.thread.submit(open_engine, self._options)
 
@@ -74,8 +74,8 @@ class DaemonEngineLoader(EngineLoader):
     def _prepare(self) -> None:
         if self._options.dead_page_names:
             log.warning(
-                "the previous daemon was killed or crashed; its sessions are kept, and each is prefilled once "
-                "more with its next request where its state was not on the disk (reason torn)"
+                "the previous daemon was killed or crashed; its sessions are kept, and the next request of a session "
+                "whose state was not on disk prefills its tokens again (reason torn)"
             )
         self._has_names = self._name(self._names)
 
@@ -90,7 +90,8 @@ class DaemonEngineLoader(EngineLoader):
             segment.write(self._config.socket, *names)
         except OSError as error:
             log.warning(
-                "the shared segment cannot be named: llmctl shows no tokens, and a kill costs what is not on disk",
+                "cannot write the name of the session table: llmctl cannot show tokens, and a kill loses what is not "
+                "on disk",
                 extra=fields(reason=f"{self._config.socket}.lock: {error.strerror}"),
             )
             return False

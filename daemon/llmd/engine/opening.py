@@ -151,7 +151,7 @@ def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
     if trouble and n_layers != 0:
         return f"the model runs on the CPU alone, as with --gpu-layers 0: {trouble}"
     if n_layers > 0 and backend == "CPU":
-        return f"--gpu-layers {n_layers} changes nothing: libllm is built for the CPU alone"
+        return f"--gpu-layers {n_layers} has no effect: libllm was built for the CPU only"
     return ""
 
 

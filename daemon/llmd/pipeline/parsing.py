@@ -102,7 +102,7 @@ class Parsing:
     def _fall_back_to_text(self, error: Exception, text: str) -> list[Diff]:
         """Gives up parsing: the rest of the answer, from what was not returned yet, is text."""
         if not isinstance(error, ApiError):  # one says that the server is stopping
-            log.error("an answer could not be parsed", exc_info=error)
+            log.error("cannot parse an answer; its rest is returned as text", exc_info=error)
         self._parser, unreturned = None, "".join([*self._withheld, text])
         return [Diff("text", unreturned)] if unreturned else []
 

@@ -24,6 +24,7 @@ from .socket_trust import SOCKET_MODE, UntrustedSocketError, check_own, check_so
 
 log = logging.getLogger("llmd")
 
+_OTHER_PATH = "choose another path with --socket"
 UNIX_PATH_BYTES_MAX = 107
 """sun_path less its terminator; see unix(7)."""
 
@@ -114,13 +115,13 @@ def _passed() -> list[socket.socket]:
     try:
         passed = systemd.listen_sockets()
     except OSError as error:
-        raise ListenError(f"LISTEN_FDS: systemd passed no such socket: {error.strerror}") from None
+        raise ListenError(f"LISTEN_FDS: cannot use a socket that systemd passed: {error.strerror}") from None
     for listener in passed:
         is_known = listener.family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
         is_stream = listener.type == socket.SOCK_STREAM
         if not (is_known and is_stream and listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)):
             raise ListenError(
-                "LISTEN_FDS: systemd passed a socket that does not listen; use ListenStream= and Accept=no"
+                "LISTEN_FDS: systemd passed a socket that does not listen; set ListenStream= and Accept=no in its unit"
             )
     return passed
 
@@ -129,7 +130,7 @@ def _tcp(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
-        raise ListenError(f"--host: {host} is no address: {getattr(error, 'strerror', error)}") from None
+        raise ListenError(f"--host: {host} is not a valid address: {getattr(error, 'strerror', error)}") from None
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
     try:
@@ -139,7 +140,7 @@ def _tcp(host: str, port: int) -> socket.socket:
         listener.listen(limits.BACKLOG)
     except OSError as error:
         listener.close()
-        advice = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
+        advice = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
         raise ListenError(f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}{advice}") from None
     return listener
 
@@ -162,7 +163,7 @@ def _unix(path: Path) -> UnixSocket:
     except OSError as error:
         listener.close()
         os.close(lock)
-        raise ListenError(f"cannot listen on {path}: {error.strerror or error}; choose another with --socket") from None
+        raise ListenError(f"cannot listen on {path}: {error.strerror or error}; {_OTHER_PATH}") from None
     except (ListenError, UntrustedSocketError):
         listener.close()
         os.close(lock)
@@ -179,18 +180,16 @@ def _lock(path: Path) -> int:
         lock = os.open(f"{path}.lock", flags, 0o600)
     except OSError as error:
         reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
-        raise ListenError(
-            f"cannot make the unix socket {path}: {error.filename}: {reason}; choose another with --socket"
-        ) from None
+        raise ListenError(f"cannot create the unix socket {path}: {error.filename}: {reason}; {_OTHER_PATH}") from None
     try:
         check_own(f"{path}.lock", os.fstat(lock), "a regular file", stat.S_ISREG)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
-        raise ListenError(f"another llmd serves {path}; stop it, or choose another with --socket") from None
+        raise ListenError(f"another llmd uses the socket {path}; stop it, or {_OTHER_PATH}") from None
     except OSError as error:
         os.close(lock)
-        raise ListenError(f"{path}.lock cannot be locked: {error.strerror}; choose another with --socket") from None
+        raise ListenError(f"cannot lock {path}.lock: {error.strerror}; {_OTHER_PATH}") from None
     except (ListenError, UntrustedSocketError):
         os.close(lock)
         raise
@@ -205,7 +204,7 @@ def _remove_dead(path: Path) -> None:
         return
     check_own(str(path), found, "a socket", stat.S_ISSOCK)
     if _is_listened_on(path):
-        raise ListenError(f"another program listens on {path}; stop it, or choose another with --socket")
+        raise ListenError(f"another program listens on {path}; stop it, or {_OTHER_PATH}")
     path.unlink(missing_ok=True)
 
 

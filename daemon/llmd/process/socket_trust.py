@@ -53,7 +53,7 @@ def check_socket(path: Path) -> None:
         return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise UntrustedSocketError(
-            f"{path.parent} is not a directory that only this user may write to; choose another place with --socket"
+            f"{path.parent} is not a directory that only this user can write to; choose another path with --socket"
         )
 
 
@@ -71,14 +71,14 @@ def make_private(directory: Path) -> None:
 def warn_of_open(directory: Path) -> None:
     mode = directory.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        log.warning("every user of this machine can put another socket in the place of ours, in %s", directory)
+        log.warning("every user of this machine can replace the unix socket: all of them can write to %s", directory)
 
 
 def check_own(name: str, status: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
     """Checks a file in the place of one of ours. Raises UntrustedSocketError."""
     if not is_kind(status.st_mode):
-        raise UntrustedSocketError(f"{name} is in the way and is not {kind}; choose another place with --socket")
+        raise UntrustedSocketError(f"{name} exists and is not {kind}; remove it, or choose another path with --socket")
     if status.st_uid != os.geteuid():
         raise UntrustedSocketError(
-            f"{name} belongs to another user (uid {status.st_uid}); choose another place with --socket"
+            f"{name} belongs to another user (uid {status.st_uid}); choose another path with --socket"
         )

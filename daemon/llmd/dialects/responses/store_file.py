@@ -33,5 +33,5 @@ def restore(store: ResponseStore, database: Database, n_owners: int) -> None:
             response.check()
             store.keep(response, n_owners)
         except msgspec.MsgspecError as error:
-            log.warning("a stored response was refused", extra=fields(id=id, reason=str(error)))
+            log.warning("ignored a stored response", extra=fields(id=id, reason=str(error)))
     database.keep_only(RESPONSE, [(RESPONSE, one.owner, one.id, b"") for one in store.all()])
