@@ -14,7 +14,7 @@ bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Value of a hexadecimal digit, or -1. */
+/* Returns the value of a hexadecimal digit, or -1. */
 int digit_of(char c)
 {
     return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -58,6 +58,9 @@ bool is_scalar(const std::string &text)
     return text == "true" || text == "false" || text == "null" || is_number(text);
 }
 
+/* Copies the object part by part. `out` runs ahead of what may be told: `n_sure` bytes of it no further text can
+ * change, and only these are returned. For {"a": "x", "b": tru the result is {"a": "x": a name is sure with the first
+ * byte of its value, a comma with what follows it, since {"a": "x",} is repaired by dropping it. */
 class object_scanner {
   public:
     explicit object_scanner(const std::string &written) : text(written) {}
@@ -128,6 +131,7 @@ class object_scanner {
         return c == '{' || c == '[' ? open(c) : c == '"' ? string(false) : scalar();
     }
 
+    /* A number or a word is copied as soon as the character behind it is there. */
     bool scalar()
     {
         size_t end = at;
@@ -170,6 +174,7 @@ class object_scanner {
         return false;
     }
 
+    /* Writes a character below 256 as an escape. */
     void code(unsigned char c)
     {
         static const char digits[] = "0123456789abcdef";
@@ -190,7 +195,7 @@ class object_scanner {
         }
     }
 
-    /* The number of n hexadecimal digits at `from`, or -1. */
+    /* Returns the number that n hexadecimal digits at `from` are, or -1. */
     int hexadecimal(size_t from, size_t n) const
     {
         int found = 0;
@@ -239,7 +244,8 @@ class object_scanner {
         return true;
     }
 
-    /* Half of a surrogate pair becomes U+FFFD: strict decoders refuse it. */
+    /* Half of a surrogate pair becomes U+FFFD, since strict decoders refuse it and with it the whole call. A first half
+     * waits until six more bytes show whether the second one follows. */
     bool unicode_escape()
     {
         constexpr size_t LENGTH = 6;

@@ -23,6 +23,8 @@ std::string without_blanks(const std::string &text)
     return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
+/* The innermost sequence that has both an opening and a closing tag is one call: the sequences around it have them,
+ * too, but in a single part. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes)
 {
@@ -76,6 +78,7 @@ std::vector<size_t> argument_opening(const parser_graph &graph, size_t argument)
 
 namespace {
 
+/* Returns the beginning that both texts have. */
 std::string common_head(const std::string &one, const std::string &other)
 {
     return one.substr(
@@ -128,7 +131,8 @@ bool say(parser_graph *graph, argument_way *way, const std::string &what, const 
     return is_said;
 }
 
-/* DeepSeek's models write for each argument whether it is text, so that there are two ways. */
+/* DeepSeek's models write for each argument whether it is text, so that there are two ways. llama.cpp's form has one of
+ * them, by the schema; a parameter that may be text or null needs both, and could not be written as text before. */
 std::vector<argument_way> told_apart(parser_graph *graph, const argument_way &one)
 {
     const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";
@@ -173,6 +177,8 @@ std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, 
     return told_apart(graph, one);
 }
 
+/* Goes down as long as a single part holds all arguments (a tag, a sequence), so that what stands around the arguments
+ * stays, then puts `with` in the place of the first to the last part that has arguments. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with)
 {
     std::vector<size_t> parts = graph->children(call);

@@ -15,13 +15,15 @@ const char *const BLANKS = " \t\r\n";
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
 
-/* Parsers of values in JSON's or Python's spelling. */
+/* Parsers of values in JSON's or Python's spelling: templates themselves write True, None and 'x' for the values of
+ * earlier calls, and models imitate them. Numbers and words end where no letter or digit follows, so that `nullable`
+ * and 12ab are none; where a parameter has marks of its own, what is none becomes a string. */
 class values {
   public:
     explicit values(parser_graph &graph) : g(graph)
     {
         const size_t space = g.blanks();
-        any = g.choice({});
+        any = g.choice({}); /* filled below, since objects and arrays hold values */
         string = g.choice({quoted('"'), quoted('\'')});
         const size_t comma = g.sequence({space, g.literal(","), space});
         object = list("{", "}", g.sequence({string, space, g.literal(":"), space, any}), comma, space);
@@ -90,7 +92,7 @@ class widening {
             widen_object(tool);
             return;
         }
-        if (!are_arguments_marked(g, arguments)) { /* Python's; llama.cpp does not allow a call without any */
+        if (!are_arguments_marked(g, arguments)) { /* Python's; llama.cpp allows no call without arguments */
             for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
                 g.at(one)["child"] = g.optional(g.at(one).at("child").get<size_t>());
             }
@@ -112,12 +114,14 @@ class widening {
             }
             all.push_back(one);
         }
+        /* Each argument may come any number of times and in any order: what is missing or there twice the tool tells
+         * the model, while a call that the parser gives up on is lost. */
         add_any(arguments.back(), are_texts, &all);
         replace_arguments(&g, tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }
 
   private:
-    /* For arguments that are one object. */
+    /* Widens arguments that are one object: any object will do, by whatever names. */
     void widen_object(size_t tool)
     {
         const bool may_have_id =
@@ -141,7 +145,8 @@ class widening {
                            g.tag(tags::TOOL_ID, text), quote});
     }
 
-    /* A value with what closes it. */
+    /* Returns a value with what closes it. Blanks around the value are no part of it, and the blanks that the family
+     * writes before the closing mark may be missing. */
     size_t value_before(const std::string &close)
     {
         const std::string bare = without_blanks(close);
@@ -214,7 +219,7 @@ class widening {
 
 /* ---- thinking ------------------------------------------------------------------------------------------------------ */
 
-/* Whether the part is a mark that ends reasoning. */
+/* Returns whether the part is a mark that ends reasoning. */
 bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std::string> &ends)
 {
     const std::vector<std::string> literals = graph.literals(part);
@@ -223,7 +228,10 @@ bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std
     });
 }
 
-/* In a sequence of reasoning and the mark that ends it, lets the begin of a call end it, too. */
+/* In a sequence of reasoning and the mark that ends it, lets the begin of a call end the reasoning, too: GLM 4.7,
+ * Qwen3, MiniMax M2 and others sometimes call inside <think> and never write </think>, and such a call was told as
+ * reasoning. A head has the name of an offered tool in it, so that a thought about calls stays a thought. The head is
+ * only looked at (`and`), since the call that follows reads it. */
 void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)
 {
     std::vector<size_t> parts = graph->is(sequence, "sequence") ? graph->children(sequence) : std::vector<size_t>();
@@ -268,7 +276,8 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
     }
 }
 
-/* Collects the marks after calls, before them, and in what opens and closes them. */
+/* Collects the marks after calls, before them, and in what opens and closes them. They are needed where a call breaks
+ * its form: the rest of it is left out up to a closing mark. The name of a tool is no mark, although it opens calls. */
 call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
 {
     call_marks out;

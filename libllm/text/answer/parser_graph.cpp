@@ -1,3 +1,5 @@
+/* parser_graph.cpp: nodes are objects of JSON, spelled as parser_text.cpp spells llama.cpp's parsers. A struct for each
+ * kind of node would repeat all kinds that llama.cpp has; here, a kind that is not changed passes through untouched. */
 #include "text/answer/parser_graph.h"
 
 #include <stdexcept>
@@ -26,6 +28,8 @@ bool parser_graph::is_tagged(size_t id, const char *tag) const
     return is(id, "tag") && at(id).value("tag", "") == tag;
 }
 
+/* A `ref` has no child but the name of a rule, so that it leads to the rule's node: rules refer to each other in
+ * circles, and each walk below marks what it has seen. */
 std::vector<size_t> parser_graph::children(size_t id) const
 {
     const common_json &node = at(id);
@@ -38,6 +42,8 @@ std::vector<size_t> parser_graph::children(size_t id) const
     return node.contains("child") ? std::vector<size_t>{node.at("child").get<size_t>()} : std::vector<size_t>();
 }
 
+/* Children are put on the stack in reverse, so that nodes are visited in the order of the text: the first literal below
+ * a mark is the text that it begins with.  */
 void parser_graph::visit(size_t from, const std::function<bool(size_t)> &enter) const
 {
     std::vector<bool> is_known(nodes.size());
@@ -69,6 +75,8 @@ std::vector<size_t> parser_graph::tagged(size_t from, const char *tag) const
     return out;
 }
 
+/* Goes from the tagged nodes to their parents, so that all nodes take one pass; asking each node what it reaches would
+ * take the square of their number. */
 std::vector<bool> parser_graph::reaching(const char *tag) const
 {
     std::vector<std::vector<size_t>> parents(nodes.size());

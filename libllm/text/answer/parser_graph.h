@@ -1,5 +1,5 @@
-/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed: it has no functions for that itself.
- * Owned by one caller. */
+/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed, for which llama.cpp has no functions.
+ * One caller owns it. */
 #ifndef LLM_PARSER_GRAPH_H
 #define LLM_PARSER_GRAPH_H
 
@@ -34,12 +34,13 @@ class parser_graph {
     /* Visits each node that can be reached from `from` (itself included) once, in the order of the text. `enter` says
      * whether to go deeper. */
     void visit(size_t from, const std::function<bool(size_t)> &enter) const;
-    /* The nodes with this tag that can be reached from `from` (itself included), but not through another one of
+    /* Returns the nodes with this tag that can be reached from `from` (itself included), but not through another one of
      * them. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
-    /* For each node: whether a node with this tag can be reached from it. */
+    /* Returns for each node whether a node with this tag can be reached from it. Nodes that are added later are not in
+     * the list: who looks them up there reads behind its end. */
     std::vector<bool> reaching(const char *tag) const;
-    /* The texts of literals that can be reached from `from`. */
+    /* Returns the texts of literals that can be reached from `from`, in the order of the text. */
     std::vector<std::string> literals(size_t from) const;
 
     size_t add(const common_json &node);
@@ -50,18 +51,18 @@ class parser_graph {
     size_t optional(size_t child);
     size_t any_number_of(size_t child);
     size_t unless(size_t child);
-    /* At least `min` characters of these, or of all others. `pairs` has the first and the last character of each
-     * range. */
+    /* Adds at least `min` characters of these, or of all others. `pairs` has the first and the last character of each
+     * range: "09az" are digits and small letters. */
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
-    /* Any text up to and with the first `close`. For grammars only. */
+    /* Adds any text up to and with the first `close`. It is for grammars only, as a parser it is empty. */
     size_t text_with(const std::string &close);
-    /* A part for grammars only, which is parsed as nothing: `element` is one element of GBNF. */
+    /* Adds a part for grammars only, which is parsed as nothing: `element` is one element of GBNF. */
     size_t grammar(const std::string &element);
-    /* A rule of the grammar under a name of its own. Its child may be set later, so that rules can refer to each
+    /* Adds a rule of the grammar under a name of its own. Its child may be set later, so that rules can refer to each
      * other. */
     size_t rule(const std::string &name, size_t child);
-    /* A copy of the node and of all below it. */
+    /* Returns a copy of the node and of all below it, but for rules, which stay shared. */
     size_t copy(size_t id);
 
     common_json json() const;

@@ -79,6 +79,8 @@ common_json written(const common_peg_until_parser &p)
     return {{"type", "until"}, {"delimiters", p.delimiters}};
 }
 
+/* The schema itself is left out: no client's schema goes through llama.cpp, whose grammar for it would be another one
+ * than that of text/schema. */
 common_json written(const common_peg_schema_parser &p)
 {
     return {{"type", "schema"}, {"child", p.child}, {"name", p.name}, {"raw", p.raw}};
@@ -116,6 +118,7 @@ common_json written(const common_peg_ac_parser &p)
 
 /* ---- reading ------------------------------------------------------------------------------------------------------- */
 
+/* Numbers are checked here, so that a wrong one fails when the parser is read and not in the middle of an answer. */
 common_peg_parser_id id_in(const common_json &from, size_t n_parsers)
 {
     const auto id = from.get<common_peg_parser_id>();

@@ -6,6 +6,8 @@ namespace {
 
 using json = nlohmann::json;
 
+/* Bounds of a document. Its form is this program's own, but what it contains comes from clients: each offered tool adds
+ * marks and triggers. */
 constexpr size_t SEQUENCE_MAX = 256; /* tokens of a sequence that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
@@ -143,6 +145,7 @@ std::unique_ptr<constraint> constraint::read(const model *m, const std::string &
     return constraint_reader(m, document).read();
 }
 
+/* Returns the token's text as the grammar sees it. Control tokens have none, except those that belong to the answer. */
 std::string constraint::text_of(int32_t token) const
 {
     char piece[MODEL_PIECE_BYTES_MAX];
@@ -184,6 +187,8 @@ bool constraint::allows(int32_t token)
     return walk->allows(token, text.data(), text.size());
 }
 
+/* The walk looks at the vocabulary's tree, which has neither control tokens nor tokens that end an answer: those are
+ * asked one by one. */
 void constraint::find_allowed(token_set &allowed)
 {
     walk->find_allowed(m->info.n_vocab, allowed);
@@ -195,6 +200,8 @@ void constraint::find_allowed(token_set &allowed)
     }
 }
 
+/* A grammar goes before the budget of reasoning: a forced token that the grammar does not allow would end the request
+ * by grammar_fault, so that the budget is dropped instead. */
 int32_t constraint::forced()
 {
     const int32_t token = thought.due();
@@ -205,7 +212,7 @@ int32_t constraint::forced()
     return token;
 }
 
-/* A forced token must not split a character. */
+/* Counts the bytes that the answer's last character lacks, since a token that is forced must not split a character. */
 void constraint::follow_characters(const std::string &text)
 {
     for (const char c : text) {
@@ -235,6 +242,9 @@ void constraint::accept_ending()
     }
 }
 
+/* Gives the token to whatever looks at it: the reasoning always; then the grammar if it holds; else the triggers,
+ * unless the answer reasons. The token that ended the reasoning is none of the triggers' but by its mark
+ * (accept_ending). */
 void constraint::accept(int32_t token)
 {
     const std::string text = text_of(token);

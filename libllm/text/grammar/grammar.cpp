@@ -15,9 +15,9 @@
 
 namespace {
 
-constexpr size_t ELEMENTS_MAX = 1 << 18;
-constexpr size_t RULES_MAX = 1 << 16;
-constexpr size_t GROUPS_MAX = 128; /* nested in each other */
+constexpr size_t ELEMENTS_MAX = 1 << 18; /* of all rules, with their ranges; an element has 12 bytes */
+constexpr size_t RULES_MAX = 1 << 16;    /* the groups and repetitions among them */
+constexpr size_t GROUPS_MAX = 128;       /* nested in each other */
 constexpr uint64_t REPETITIONS_MAX = 2000;
 constexpr uint64_t NO_MOST = UINT64_MAX;
 

@@ -1,5 +1,6 @@
 /* lark_grammar.cpp: reads a definition from its beginning to its end and writes each rule as it comes. Groups are read
- * by recursion of a bounded depth. */
+ * by recursion of a bounded depth. What it does not know it refuses by name: a grammar that is enforced only in part
+ * would admit answers that the client's own parser rejects. */
 #include "text/grammar/lark_grammar.h"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ std::string rule_name(std::string name)
     return "l-" + name;
 }
 
-/* The characters of a text in UTF-8. */
+/* Returns the characters of a text in UTF-8. */
 std::vector<uint32_t> characters_of(const std::string &text)
 {
     std::vector<uint32_t> out;
@@ -151,6 +152,8 @@ class lark_reader {
         }
     }
 
+    /* Skips blanks and comments. A rule ends with its line, so that line breaks are skipped only between rules, in
+     * groups and before a | that goes on with the rule. */
     void skip(bool over_lines)
     {
         for (; at < text.size(); at++) {
@@ -257,7 +260,7 @@ class lark_reader {
         define(name, alternatives(0));
     }
 
-    /* Whether another alternative follows. Its | may be on the next line; in groups, everything may be. */
+    /* Returns whether another alternative follows. Its | may be on the next line; in groups, everything may be. */
     bool goes_on(size_t depth)
     {
         const size_t before = at;
@@ -296,6 +299,8 @@ class lark_reader {
         return out.empty() ? " \"\"" : out;
     }
 
+    /* Returns one item as GBNF. [x] is x or nothing in Lark, and a name may be defined later: `used` is compared with
+     * `rules` in the end. */
     std::string item(size_t depth)
     {
         if (take("(")) {
@@ -396,6 +401,7 @@ class lark_reader {
         return out;
     }
 
+    /* Returns a text, a range ("a".."z") or a text in any case ("select"i). */
     std::string literal()
     {
         const std::string value = read_text();
@@ -422,6 +428,7 @@ class lark_reader {
         return out;
     }
 
+    /* Only ASCII's letters have two cases here. */
     std::string in_any_case(const std::string &value) const
     {
         std::string out = "(\"\"";
@@ -451,7 +458,8 @@ class lark_reader {
     }
 };
 
-/* Adds the imported terminals, and those of the library that they use. */
+/* Adds the imported terminals, and those of the library that they use. A rule of the definition itself goes before one
+ * of the library. */
 void add_imported(lark_reader *all, regex_of where)
 {
     std::vector<std::pair<std::string, std::string>> todo(all->imported.begin(), all->imported.end());

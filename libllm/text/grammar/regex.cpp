@@ -77,6 +77,7 @@ class parser {
         return value;
     }
 
+    /* Reads \u's digits: four, or up to six in braces. */
     uint32_t read_code_point()
     {
         if (!has('{')) {
@@ -92,7 +93,8 @@ class parser {
         return std::min(value, CHARACTER_LAST);
     }
 
-    /* Reads an escape after its backslash. */
+    /* Reads an escape after its backslash. A letter or digit that is no known escape has a meaning of its own somewhere
+     * (\b, \1, \p): taking it for itself would be another expression, so that it is refused. */
     uint32_t read_escape()
     {
         if (at >= end) {
@@ -116,6 +118,7 @@ class parser {
         return read_utf8();
     }
 
+    /* Reads a character between brackets, where \b is a backspace and no word boundary. */
     uint32_t read_set_character()
     {
         if (!has('\\')) {
@@ -129,6 +132,8 @@ class parser {
         return read_escape();
     }
 
+    /* Reads what is between brackets, after the first. A dash is a range only between two characters: in [\w-z] and
+     * [a-] it is itself. */
     regex_part read_set()
     {
         character_set set;
@@ -160,6 +165,8 @@ class parser {
         return one(is_negated ? character_set_complement(set) : set);
     }
 
+    /* Skips what says of a group only whether and how it is remembered. Whatever else begins with ? is a condition
+     * (look ahead, look behind) that no tree has. */
     void skip_group_name()
     {
         if (text.compare(at, 2, "?:") == 0) {
@@ -258,6 +265,7 @@ class parser {
         return out;
     }
 
+    /* Reads alternatives up to the end or the closing bracket. One alternative alone is its sequence. */
     regex_part alternatives(size_t depth)
     {
         regex_part all;

@@ -10,7 +10,8 @@
 
 #include "text/grammar/character_set.h"
 
-/* ^ and $ are read as these two characters, which are no text's: a text is thought to begin and end with them. */
+/* ^ and $ are read as these two characters, which no text has: a text is thought to begin and end with them, so that an
+ * anchor is a part like any other, wherever it stands. */
 constexpr uint32_t REGEX_BEGIN = CHARACTER_LAST + 1, REGEX_END = CHARACTER_LAST + 2;
 constexpr uint64_t REGEX_WITHOUT_END = UINT64_MAX;
 

@@ -18,7 +18,7 @@ std::string shown(uint32_t c)
     return text;
 }
 
-/* A character as a JSON string has it. */
+/* Returns a character as a JSON string has it. */
 std::string escaped(uint32_t c)
 {
     const char *letters = ESCAPED_LETTERS;
@@ -80,7 +80,8 @@ std::string joined(const regex_part &p, regex_of where, const char *between)
     return out;
 }
 
-/* GBNF for a part of the expression: one element, or several in a row. */
+/* Returns GBNF for a part of the expression: one element, or several in a row. An anchor that is left in the middle is
+ * refused: GBNF has no word for "here begins the text". */
 std::string rule_of(const regex_part &p, regex_of where)
 {
     if (p.is == regex_part::SET) {
@@ -139,6 +140,7 @@ std::string grammar_set(character_set set, regex_of where)
     return "(" + set_text(plain) + " | " + escapes + ")";
 }
 
+/* The first byte says how many follow: 0xc0, 0xe0 and 0xf0 for one, two and three with six bits each. */
 std::string utf8_of(uint32_t c)
 {
     const int n = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;

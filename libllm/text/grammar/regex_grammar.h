@@ -10,19 +10,19 @@
 enum class regex_of { TEXT, JSON_STRING };
 
 /* The right side of a rule. JSON_STRING: for the text between the quotes of a JSON string, where some characters must
- * be escaped. They are escaped by one letter (\n) if there is one; control characters that have none are left out of sets. Throws grammar_beyond naming what cannot be
- * expressed, grammar_fault if this is no expression. */
+ * be escaped. They are escaped by one letter (\n) if there is one; control characters that have none are left out of
+ * sets. Throws grammar_beyond naming what cannot be expressed, grammar_fault if this is no expression. */
 std::string regex_grammar(const std::string &expression, regex_of where);
 
-/* GBNF for one of these characters; "": none of them can be written. */
+/* Returns GBNF for one of these characters; "": none of them can be written. */
 std::string grammar_set(character_set set, regex_of where);
 
 std::string utf8_of(uint32_t character);
 
-/* The text between the quotes of a JSON string. */
+/* Returns the text as it stands between the quotes of a JSON string. */
 std::string json_escaped(const std::string &text);
 
-/* GBNF for exactly this text, in quotes. */
+/* Returns GBNF for exactly this text, in quotes. */
 std::string grammar_literal(const std::string &text);
 
 #endif

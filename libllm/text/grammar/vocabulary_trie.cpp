@@ -1,3 +1,5 @@
+/* vocabulary_trie.cpp: makes the tree. The tokens are sorted by text, so that tokens which begin alike are neighbours,
+ * and the tree grows by one path at a time. */
 #include "text/grammar/vocabulary_trie.h"
 
 #include <algorithm>
@@ -88,7 +90,7 @@ class builder {
         return byte >> 6 != 2;
     }
 
-    /* Characters that begin in the path. */
+    /* Returns how many characters begin in the path. */
     uint16_t n_begun() const
     {
         if (path.empty()) {
@@ -109,6 +111,9 @@ class builder {
         trie.depth_max = std::max(trie.depth_max, static_cast<uint16_t>(path.size()));
     }
 
+    /* Leaves the nodes below the first `n_stay` of the path. All below them is known then, so that a node gets the
+     * place behind it and what its branch has: the mask allows a branch as a whole if the grammar takes all its
+     * characters, which is why these are joined here, from the leaves up, once for each model. */
     void leave(size_t n_stay)
     {
         for (; path.size() > n_stay; path.pop_back()) {
@@ -138,7 +143,8 @@ class builder {
     }
 
     /* Notes the characters of a text for each node on its path, read from that node's byte on: a branch below the first
-     * byte of a character begins in the middle of it, and is no text. */
+     * byte of a character begins in the middle of it, and is no text. ASCII is noted when a byte is entered, so that
+     * texts of ASCII are not read again for each of their bytes. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {
@@ -174,6 +180,8 @@ std::shared_ptr<const vocabulary_trie> build(const model *m)
 
 } // namespace
 
+/* The tree is found by the model's identity and not by its address: another model may lie at the same address later.
+ * Only the last tree is kept. */
 std::shared_ptr<const vocabulary_trie> vocabulary_trie::of(const model *m)
 {
     static std::mutex mutex;

@@ -14,7 +14,7 @@ using jinja::statement_ptr;
 using jinja::statements;
 using jinja::value;
 
-constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* of a turn of a loop: its scope and variable */
+constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* one turn of a loop makes a scope and a variable */
 
 /* The use of a node's result decides what it costs. */
 enum class use {
@@ -65,6 +65,7 @@ std::vector<value> evaluated(const statements &arguments, context &ctx)
     return out;
 }
 
+/* `and` and `or` evaluate their right side only where it matters, and have no operation to pay for. */
 value run(const jinja::binary_expression &node, context &ctx)
 {
     const value left = node.left->execute(ctx);
@@ -147,6 +148,7 @@ value run(const jinja::test_expression &node, context &ctx)
     return again.jinja::test_expression::execute_impl(ctx);
 }
 
+/* A macro pays by its own nodes; a function of jinja has none, and pays before it is called. */
 bool is_built_in(const jinja::value_func_t *function)
 {
     return function->arg0 != nullptr || jinja::global_builtins().count(function->name) != 0;
@@ -174,6 +176,8 @@ value run(const jinja::call_expression &node, context &ctx)
     return out;
 }
 
+/* A call block passes its text to a macro. llama.cpp's code evaluates the arguments itself, too late to pay for a
+ * built-in function, which has no use for a block anyway. */
 value run(const jinja::call_statement &node, context &ctx)
 {
     const value callee = cast_stmt<jinja::call_expression>(node.call)->callee->execute(ctx);
@@ -184,6 +188,8 @@ value run(const jinja::call_statement &node, context &ctx)
     return node.jinja::call_statement::execute_impl(ctx);
 }
 
+/* Only `set a.b = c` is done here: it changes an object that others may hold, and so can make a circle, or chains of
+ * any depth, which are looked for before the member is there (chat_operation_insert). */
 value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
@@ -232,6 +238,8 @@ value run(const jinja::object_literal &node, context &ctx)
     return run_literal(node, ctx);
 }
 
+/* A text is paid for where it is made, by its bytes and parts. Lists and objects are shared and not copied, so that
+ * they cost nothing as a part of an expression; written or hashed, they cost all that they contain. */
 void pay_for(const value &result, use how)
 {
     chat_budget &budget = chat_budget::current();
@@ -247,6 +255,8 @@ void pay_for(const value &result, use how)
     }
 }
 
+/* A node that pays. It is a subclass of llama.cpp's own kind, since the code of other nodes asks by dynamic_cast what
+ * their children are. */
 template <typename T> struct guarded final : T {
     guarded(T &&node, use how_) : T(std::move(node)), how(how_) {}
 
@@ -418,6 +428,7 @@ void guard_children(jinja::identifier &) {}
 
 void guard_children(jinja::string_literal &) {}
 
+/* Replaces the node if it is of this kind, its children first. */
 template <typename T> bool guard_as(statement_ptr &node, use how)
 {
     T *known = cast_stmt<T>(node);
