@@ -22,13 +22,13 @@ typedef struct scan {
     uint64_t is_object[LLM_JSON_DEPTH_MAX / 64]; /* of each open container, one bit */
 } scan;
 
-/* The next byte; at the end 0, a byte that JSON allows nowhere. */
+/* Returns the next byte; at the end 0, a byte that JSON allows nowhere, so that no caller asks for the end as well. */
 static uint8_t peek(const scan *s)
 {
     return s->at < s->end ? *s->at : 0;
 }
 
-/* The verdict for a byte that is not allowed: at the end it is that the document ends too early. */
+/* Returns the verdict for a byte that is not allowed: at the end it is that the document ends too early. */
 static int unexpected(const scan *s, int otherwise)
 {
     return s->at < s->end ? otherwise : LLM_JSON_END;
@@ -54,7 +54,7 @@ static void skip_space(scan *s)
 
 /* ---- strings --------------------------------------------------------------------------------------------- */
 
-/* The number of bytes of a character that is not ASCII; 0: not UTF-8 (overlong, a surrogate, above U+10FFFF, or
+/* Returns the number of bytes of a character that is not ASCII; 0: not UTF-8 (overlong, a surrogate, above U+10FFFF, or
  * cut). */
 static size_t character_bytes(const uint8_t *at, const uint8_t *end)
 {
@@ -91,7 +91,7 @@ static int hex_digit(uint8_t byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-/* The UTF-16 unit of the \uXXXX at `at`; -1: there is none. */
+/* Returns the UTF-16 unit of the \uXXXX at `at`; -1: there is none. */
 static int32_t escaped_unit(const uint8_t *at, const uint8_t *end)
 {
     if (end - at < UNICODE_ESCAPE_BYTES || at[0] != '\\' || at[1] != 'u') {
@@ -234,7 +234,7 @@ static bool skip_digits(scan *s)
     return s->at > begin;
 }
 
-/* is_float: the number is slow to decode, as are integers of more than 18 digits, which may not fit 64 bits. */
+/* *is_float: the number is slow to decode. So are integers of more than 18 digits, which may not fit 64 bits. */
 static bool skip_number(scan *s, bool *is_float)
 {
     s->at += peek(s) == '-';
@@ -303,6 +303,7 @@ static int copy_scalar(scan *s)
 
 /* ---- containers ------------------------------------------------------------------------------------------ */
 
+/* Returns whether the innermost open container is an object. */
 static bool in_object(const scan *s)
 {
     const uint32_t top = s->document->depth - 1;

@@ -1,4 +1,7 @@
-/* wire.c: the MessagePack reader and writer of wire.h. */
+/* wire.c: the MessagePack reader and writer of wire.h. MessagePack has several encodings for one value (5 as one byte,
+ * or as a number of eight); the reader takes all of them, and the writer writes the shortest. Integers are read as 64
+ * bits and a sign, so that one function serves all widths and no value of the wire is cut before its range is
+ * checked. */
 #include "boundary/wire.h"
 
 #include <math.h>
@@ -71,7 +74,8 @@ static bool take(wire_reader *r, size_t n, const uint8_t **out)
     return true;
 }
 
-/* A big-endian number of 1, 2, 4 or 8 bytes; 0 after a failure. */
+/* Returns a big-endian number of 1, 2, 4 or 8 bytes; 0 after a failure. It is put together byte by byte, since nothing
+ * on the wire is aligned. */
 static uint64_t take_number(wire_reader *r, size_t n)
 {
     const uint8_t *bytes;
@@ -85,7 +89,7 @@ static uint64_t take_number(wire_reader *r, size_t n)
     return number;
 }
 
-/* The next value's first byte; NIL after a failure, which no caller accepts. */
+/* Returns the next value's first byte; NIL after a failure, which no caller accepts. */
 static uint8_t take_head(wire_reader *r)
 {
     const uint8_t *head;
@@ -112,6 +116,8 @@ static integer integer_signed(int64_t value)
     return (integer){.bits = (uint64_t)value, .is_negative = value < 0};
 }
 
+/* Reads the rest of an integer that begins with `head`. Returns false if `head` begins no integer, and leaves it to the
+ * caller whether that is a failure: a float may be written as an integer. */
 static bool take_integer(wire_reader *r, uint8_t head, integer *out)
 {
     if (head < 0x80) {
@@ -188,8 +194,8 @@ double wire_read_float(wire_reader *r, double min, double max)
     return r->failed ? 0 : value;
 }
 
-/* The count of elements that follow: the low bits of `fixed`, or a number of 2 or 4 bytes after the first one. Each
- * element has at least n_bytes_min bytes, and so many must be left: a message of 5 bytes cannot claim four billion
+/* Returns the count of elements that follow: the low bits of `fixed`, or a number of 2 or 4 bytes after the first one.
+ * Each element has at least n_bytes_min bytes, and so many must be left: a message of 5 bytes cannot claim four billion
  * elements. */
 static uint32_t take_count(wire_reader *r, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t max,
                            uint64_t n_bytes_min)
@@ -233,8 +239,9 @@ static const uint8_t *take_bytes(wire_reader *r, uint64_t count, size_t max, siz
     return bytes;
 }
 
-/* Length in bytes of the UTF-8 character at `at`, or 0: overlong forms, surrogates, values above U+10FFFF and cut
- * characters are not UTF-8 (Unicode, table 3-7). */
+/* Returns the length in bytes of the UTF-8 character at `at`, or 0: overlong forms, surrogates, values above U+10FFFF
+ * and cut characters are not UTF-8 (Unicode, table 3-7). The first byte alone decides which second bytes are valid, and
+ * the bounds of the second byte exclude all of these. */
 static size_t utf8_length(const uint8_t *at, size_t n)
 {
     uint8_t lead = at[0];
@@ -270,7 +277,7 @@ static bool utf8_is_valid(const uint8_t *text, size_t n)
     return true;
 }
 
-/* A length of 1, 2 or 4 bytes after the head; the heads for these follow each other from head8 on. */
+/* Reads a length of 1, 2 or 4 bytes after the head; the heads for these follow each other from head8 on. */
 static uint64_t take_length(wire_reader *r, uint8_t head, uint8_t head8)
 {
     if (head < head8 || head > head8 + 2) {
@@ -333,7 +340,7 @@ static void put_byte(wire_writer *w, uint8_t byte)
     }
 }
 
-/* A first byte and a big-endian number of n bytes. */
+/* Writes a first byte and a big-endian number of n bytes. */
 static void put_number(wire_writer *w, uint8_t head, uint64_t number, size_t n)
 {
     uint8_t *at = room(w, 1 + n);

@@ -36,7 +36,8 @@ static void refuse(wire_refusal *refused, const char *map, const char *name, siz
     refused->field[n_map + n_bytes] = '\0';
 }
 
-/* The next entry's name; NULL if it is none: then it is not shown in an error either, since it may be anything. */
+/* Returns the next entry's name; NULL if it is none: then it is not shown in an error either, since it may be
+ * anything. */
 static const char *read_entry_name(wire_reader *r, size_t *n_bytes)
 {
     const char *name = wire_read_str(r, WIRE_NAME_BYTES_MAX, n_bytes);
@@ -69,6 +70,9 @@ static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, se
     }
 }
 
+/* Tokens are four bytes each, little-endian, as the processor has them, and stay where they are in the message: a
+ * prompt of a hundred thousand tokens is not copied. They are read through little_endian, since the message is not
+ * aligned. */
 static const uint8_t *read_tokens(wire_reader *r, const wire_field *f, size_t *n_tokens)
 {
     size_t n_bytes;
@@ -107,6 +111,8 @@ static void read_texts(wire_reader *r, const wire_field *f, wire_texts *out)
     }
 }
 
+/* One case for each row of the table of sampling parameters, by its type: a parameter that is added to the table is
+ * read here without a further line. */
 #define READ_float(least, most) (float)wire_read_float(r, least, most)
 #define READ_int32_t(least, most) (int32_t)wire_read_int(r, least, most)
 #define READ_uint64_t(least, most) wire_read_uint(r, most)
@@ -183,7 +189,7 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
 
 /* ---- the map ---- */
 
-/* Whether the boundaries ascend, and are within the prompt. */
+/* Returns whether the boundaries ascend, and are within the prompt. */
 static bool are_counts_within(const wire_command *c)
 {
     int32_t before = 0;
@@ -197,8 +203,8 @@ static bool are_counts_within(const wire_command *c)
     return true;
 }
 
-/* An entry that is missing, or contradicts the others; WIRE_FIELDS: none. `seen`: the entries that the command has. A
- * request that waits for itself (after == request) would wait for ever. */
+/* Returns an entry that is missing, or contradicts the others; WIRE_FIELDS: none. `seen`: the entries that the command
+ * has. A request that waits for itself (after == request) would wait for ever. */
 static wire_field_id misfit(const wire_command *c, uint32_t seen)
 {
     for (int id = 0; id < WIRE_FIELDS; id++) {
@@ -353,6 +359,8 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
     end_event(w, begin);
 }
 
+/* Log probabilities may be asked for or not; the members are there in any case, empty then, since a member is known by
+ * its place. */
 static void write_tokens(wire_writer *w, const wire_tokens *t)
 {
     const bool has_logprobs = t->n_likeliest >= 0;

@@ -44,7 +44,7 @@ void collect_markers(const common_json &node, bool *begins)
     }
 }
 
-/* The markers that end text. */
+/* Returns the markers that end text. */
 std::vector<std::string> markers_behind_text(const common_json &parser)
 {
     std::vector<std::string> out;

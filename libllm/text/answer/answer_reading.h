@@ -60,8 +60,8 @@ class answer_form {
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* a complete answer */
-    /* Whether an answer that a limit cut off may end with `begun` as text. Three bytes of a marker ("<to") are held
-     * back as its beginning; one or two are text more often. */
+    /* Returns whether an answer that a limit cut off may end with `begun` as text. Three bytes of a marker ("<to") are
+     * held back as its beginning; one or two are text more often. */
     bool may_be_text(const std::string &begun, bool is_behind_text) const;
     answer_mark mark_at(const std::string &text) const;
     bool ends_with_closing_mark(const std::string &text) const; /* blanks after it are ignored */

@@ -33,7 +33,9 @@ class containers {
         }
     }
 
-    /* The parts that may be left out, in order; none touches another. */
+    /* Returns the parts that may be left out, in order; none touches another. Of each open container it is the elements
+     * before the one that is being written, and of the open string its middle. While the one that is being written has
+     * no byte yet, its container stays as it is. */
     std::vector<span> superfluous() const
     {
         std::vector<span> out;
@@ -117,6 +119,7 @@ class containers {
     size_t string_begin = 0, cut_begin = 0, cut_end = 0;
 };
 
+/* Returns the middle of a text that stands between marks, between whole characters. */
 std::vector<span> superfluous_text(const std::string &text, size_t begin)
 {
     size_t from = begin + HEAD, to = text.size() < TAIL ? 0 : text.size() - TAIL;
@@ -129,6 +132,8 @@ std::vector<span> superfluous_text(const std::string &text, size_t begin)
     return from < to ? std::vector<span>{{from, to}} : std::vector<span>();
 }
 
+/* Returns what may be left out of the value that is being written. A number stays whole: its parts say whether it is
+ * one. */
 std::vector<span> superfluous_value(const std::string &text, const answer_reading &now, bool has_marked_strings)
 {
     const size_t begin = text.find_first_not_of(" \t\r\n", now.value);
@@ -146,6 +151,8 @@ std::vector<span> superfluous_value(const std::string &text, const answer_readin
     return is_number ? std::vector<span>() : superfluous_text(text, begin);
 }
 
+/* Returns whether the characters of `less` come in `text` in this order, whatever is between them: leaving parts out is
+ * all that may have happened. */
 bool is_spelled_within(const std::string &less, const std::string &text)
 {
     size_t n = 0;

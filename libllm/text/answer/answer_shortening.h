@@ -24,7 +24,8 @@ struct answer_shortening {
  * nothing is left out, n_tail is the whole text. */
 answer_shortening answer_shortened(const std::string &text, const answer_reading &now, bool has_marked_strings);
 
-/* Whether `less`, read from the shortened text, says the same as `now`, without the parts that were left out. */
+/* Returns whether `less`, read from the shortened text, says the same as `now`, without the parts that were left
+ * out. */
 bool answer_says_less(const answer_reading &now, const answer_reading &less, size_t n_calls);
 
 #endif

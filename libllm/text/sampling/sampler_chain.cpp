@@ -22,12 +22,12 @@ namespace {
 constexpr float TEMPERATURE_MIN = 1e-5f; /* below this the draw is certain (sampler.cpp) */
 constexpr float XTC_THRESHOLD_MAX = 0.5f;
 constexpr size_t BREAKER_BYTES_MAX = 40, BREAKER_TOKENS_MAX = 20; /* llama.cpp truncates breakers to these */
-constexpr int32_t MIROSTAT_ESTIMATES = 100;
+constexpr int32_t MIROSTAT_ESTIMATES = 100; /* tokens from which mirostat 1 estimates, as in llama.cpp */
 constexpr int ORDER_MAX = 16;
 
 using breaker_tokens = std::vector<std::vector<llama_token>>;
 
-/* The order as a list; `samplers` has four bits for each, the first one lowest. 0: the usual order. */
+/* Returns the order as a list; `samplers` has four bits for each, the first one lowest. 0: the usual order. */
 std::vector<llm_sampler> order_of(uint64_t samplers)
 {
     std::vector<llm_sampler> order;
@@ -94,6 +94,8 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
     return out;
 }
 
+/* Returns one sampler of llama.cpp; NULL for one that would change nothing. `logits` points to the pointer that each
+ * pick sets, since the sampler is made once and the logits lie elsewhere each time. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {
@@ -134,6 +136,9 @@ uint32_t generator_seed(uint64_t seed)
     return folded == LLAMA_DEFAULT_SEED ? folded - 1 : folded;
 }
 
+/* A chain makes a list of all tokens of the vocabulary in every pick; so it is taken only where
+ * the result may differ: another order, a sampler that the fast way does not have and that is not turned off, or the
+ * same sampler twice. */
 bool sampler_chain::is_needed(llm_sampling &s)
 {
     const std::vector<llm_sampler> order = order_of(s.samplers);
@@ -194,6 +199,9 @@ void sampler_chain::accept(int32_t token)
     llama_sampler_accept(chain, token);
 }
 
+/* Tokens that are excluded (minus infinity) or no numbers are not shown to the chain: NaN in a comparison leaves a sort
+ * without an order. A token of plus infinity is certain and is not drawn. If a sampler leaves nothing to draw from, the
+ * likeliest token is picked. */
 int32_t sampler_chain::pick(const float *logits, uint32_t n)
 {
     std::vector<llama_token_data> data;
