@@ -11,11 +11,12 @@
 
 namespace {
 
-/* llama.cpp's parser recurses for each level of JSON that a model writes. Beyond
- * NESTING_SAFE levels it runs on a stack of its own, beyond NESTING_MAX it does not run. */
+/* llama.cpp's parser recurses for each level of JSON that a model writes. Beyond NESTING_SAFE levels it runs on a stack
+ * of its own, beyond NESTING_MAX it does not run: a model that writes [ for ever would end the process. */
 constexpr size_t NESTING_MAX = 1000, NESTING_SAFE = 64;
 
-/* The most brackets that are open at once. Brackets in strings count, too, since every form has its own strings. */
+/* Returns the most brackets that are open at once. Brackets in strings count, too, since every form has its own
+ * strings: the result is never too small, and a string of brackets only costs the other stack. */
 size_t nesting_of(const std::string &text)
 {
     size_t depth = 0, most = 0;
@@ -29,6 +30,8 @@ size_t nesting_of(const std::string &text)
     return most;
 }
 
+/* Notes the first bytes of all markers that end a text: text without any of these bytes is passed on without the
+ * parser. */
 void collect_markers(const common_json &node, bool *begins)
 {
     if (node.is_object() && node.value("type", "") == "until" && node.contains("delimiters")) {
@@ -94,8 +97,8 @@ bool is_of_call(const std::string &tag)
     return tag.rfind("tool", 0) == 0;
 }
 
-/* Whether the middle of this node's text may be left out when a long call is read again. Arguments that are marked one
- * by one are not one value: cutting from one into a later one lost an argument. */
+/* Returns whether the middle of this node's text may be left out when a long call is read again. Arguments that are
+ * marked one by one are not one value: cutting from one into a later one lost an argument. */
 bool is_value(const common_peg_ast_node &node)
 {
     const bool is_object = !node.text.empty() && node.text.front() == '{';
@@ -190,6 +193,8 @@ answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), c
     marks = call_marks_of(parser);
 }
 
+/* LENIENT: the text may end anywhere, as an answer does that is still being written. A parser that stops before the end
+ * of the text does not fit: what it leaves would be lost. */
 answer_reading answer_form::parse(const std::string &text) const
 {
     answer_reading out;
@@ -254,6 +259,8 @@ bool answer_form::may_be_text(const std::string &begun, bool is_behind_text) con
     return is_part || is_behind_text;
 }
 
+/* Looks for whole marks first, the longest of each kind: a mark that has come is one, even if a longer one begins with
+ * it. */
 answer_mark answer_form::mark_at(const std::string &text) const
 {
     bool may_become_one = false;

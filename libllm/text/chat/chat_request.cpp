@@ -140,8 +140,8 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-/* The answer as it is given to the template. Only the place of its end matters, and what later messages refer to: names
- * and ids of its calls. */
+/* Returns the answer as it is given to the template. Only the place of its end matters, and what later messages refer
+ * to: names and ids of its calls. The rest of it is resident as tokens and is never rendered again. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
@@ -354,7 +354,8 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     return out;
 }
 
-/* Removes the message to be continued from the others. */
+/* Removes the message to be continued from the others. Its text comes behind the rendering instead, since templates
+ * close the turn of a message. */
 void take_begun(common_json &messages, chat_request *out)
 {
     const common_json last = messages.back();
@@ -369,7 +370,7 @@ void take_begun(common_json &messages, chat_request *out)
     messages.erase(messages.size() - 1);
 }
 
-/* The system's messages and a question whose text is a sentinel: the rendering before it is the head that many
+/* Returns the system's messages and a question whose text is a sentinel: the rendering before it is the head that many
  * conversations share. */
 common_json front_of(const common_json &messages, const control_markers &markers)
 {
@@ -410,7 +411,8 @@ common_json written(const common_json &messages, const common_json &tools, const
     return out;
 }
 
-/* The tools in the shape for the template. */
+/* Returns the tools in the shape for the template. After a known answer they carry the last mark, which shows where the
+ * template writes them; if that is behind the answer, the next attempt goes without tools (keeps_tools). */
 common_json shown_tools(const common_json &tools, const chat_request &request, const control_markers &markers,
                         bool keeps_tools)
 {
@@ -425,7 +427,7 @@ common_json shown_tools(const common_json &tools, const chat_request &request, c
     return wrapped(out, markers);
 }
 
-/* The variables of the template. */
+/* Returns the variables of the template: the client's, and the schema of the answer for families that show it. */
 common_json variables(const common_json &request, const chat_wish &wish, const chat_family &family)
 {
     common_json out = wish.kwargs, schema;

@@ -41,7 +41,8 @@ void grammar_walk::spend(uint64_t n)
     }
 }
 
-/* The number of the stack with this element on top. */
+/* Returns the number of the stack with this element on top. Stacks are kept once each: two ways that come to the same
+ * stack are one way from there on, without which ambiguous grammars would double their stacks with every character. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
     const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));
@@ -55,8 +56,8 @@ uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
     return found->second;
 }
 
-/* The stack after its top element was matched. At the end of a sequence that is the stack below, and no new one: a rule
- * that ends with itself (a list, a text) would otherwise grow its stack with each item. */
+/* Returns the stack after its top element was matched. At the end of a sequence that is the stack below, and no new
+ * one: a rule that ends with itself (a list, a text) would otherwise grow its stack with each item. */
 uint32_t grammar_walk::advanced(uint32_t id)
 {
     const stack s = stacks[id];
@@ -131,7 +132,7 @@ grammar_walk::place grammar_walk::start()
     return place_with(found);
 }
 
-/* The place after a character, computed. */
+/* Computes the place after a character, for a way that no character took before. */
 grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
 {
     std::vector<uint32_t> todo, found;
@@ -208,7 +209,7 @@ grammar_walk::place grammar_walk::step(place from, uint32_t value)
     return places[from].ascii[value];
 }
 
-/* Whether all characters from low to high lead to this place. */
+/* Returns whether all characters from low to high lead to this place. */
 bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 {
     const size_t first = way_of(from, low);
@@ -220,7 +221,8 @@ bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
     return true;
 }
 
-/* False: no text of the grammar has this byte here. */
+/* Takes one byte of a token, which may end in the middle of a character. Returns false if no text of the grammar has
+ * this byte here. */
 bool grammar_walk::take_byte(point &p, uint8_t byte)
 {
     if (!p.begun.take(byte)) {
@@ -232,15 +234,15 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Whether an incomplete character may become one that is allowed. Otherwise the answer would be stuck: no token could
- * complete it. */
+/* Returns whether an incomplete character may become one that is allowed. Otherwise the answer would be stuck: no token
+ * could complete it. */
 bool grammar_walk::may_go_on(const point &p)
 {
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
-/* The point after a token: the stacks that its text matches, together with those that name it as a token. Both may be
- * open at once, if a grammar allows any text or a certain token. */
+/* Returns the point after a token: the stacks that its text matches, together with those that name it as a token. Both
+ * may be open at once, if a grammar allows any text or a certain token. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;

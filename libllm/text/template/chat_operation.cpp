@@ -1,3 +1,6 @@
+/* chat_operation.cpp: what each operation of jinja costs. A cost is an upper bound of what llama.cpp's code does, and
+ * is computed from sizes where it can be: computing it must not cost what the operation would. Products stop at the
+ * largest number instead of starting again at 0, or "x" * 2^62 would be cheap. */
 #include "text/template/chat_operation.h"
 
 #include <algorithm>
@@ -16,10 +19,11 @@ using jinja::value;
 using values = std::vector<value>;
 
 constexpr uint64_t COPIED_PER_STEP = 16384; /* bytes that are moved or compared in a step's time */
-constexpr uint64_t REFERENCE_BYTES = 16;
-constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16;
+constexpr uint64_t REFERENCE_BYTES = 16;    /* an item of a list */
+constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16; /* a value of its own, with its item */
 constexpr int64_t INDENT_MAX = 64, WIDTH_MAX = 1024, RANGE_MAX = 1 << 24;
 
+/* Returns a * b, or the largest number if that is more. */
 uint64_t product(uint64_t a, uint64_t b)
 {
     return a != 0 && b > std::numeric_limits<uint64_t>::max() / a ? std::numeric_limits<uint64_t>::max() : a * b;
@@ -55,7 +59,7 @@ uint64_t size(const value &v)
     return v == nullptr ? 0 : v->val_arr.size() + v->val_obj.size();
 }
 
-/* An argument as jinja finds it: by name, or at its place after the input; NULL: there is none. */
+/* Returns an argument as jinja finds it: by name, or at its place after the input; NULL: there is none. */
 value argument(const values &all, const std::string &key, size_t place)
 {
     for (const value &one : all) {
@@ -76,6 +80,7 @@ void weigh_deep(const value &v)
 
 /* ---- texts --------------------------------------------------------------------------------------------------------- */
 
+/* Returns how often `part` occurs in `text`, and pays for the search. */
 uint64_t count(const std::string &text, const std::string &part)
 {
     uint64_t n = 0;
@@ -107,6 +112,7 @@ void of_replace(const value &input, const values &arguments)
     budget().produce(product(n, length(to)) + length(input));
 }
 
+/* Each line grows by the width, which may be a text. */
 void of_indent(const value &input, const values &arguments)
 {
     const value width = argument(arguments, "width", 0);
@@ -132,6 +138,7 @@ void of_strip(const value &input, const values &arguments)
     spend_copies(length(input), length(characters) * 16);
 }
 
+/* Each part of the value may have a line of its own, which is indented by its depth. */
 void of_tojson(const value &input, const values &arguments)
 {
     const value indent = argument(arguments, "indent", 1), separators = argument(arguments, "separators", 2);
@@ -157,6 +164,7 @@ void of_join(const value &input, const values &arguments)
     budget().produce(product(size(input), n_between));
 }
 
+/* Bounds are refused beyond RANGE_MAX before anything is computed from them, so that no difference of two overflows. */
 void of_range(const values &arguments)
 {
     int64_t numbers[3] = {0, 0, 1};
@@ -228,6 +236,7 @@ void of_dictsort(const value &input, const values &arguments)
     spend_copies(64, budget().weigh(input).n_bytes);
 }
 
+/* INT64_MIN % -1 ends the process as 1 % 0 does. */
 void check_divisor(const value &divisor)
 {
     if (divisor != nullptr && (divisor->val_int == 0 || divisor->val_int == -1)) {
@@ -316,6 +325,8 @@ void chat_operation_insert(const value &target, const value &item)
     }
 }
 
+/* A sum of lists copies references only. All other operations may look through both sides (comparisons) or write them
+ * as text (~), which is why both are weighed. */
 void chat_operation_binary(const std::string &op, const value &left, const value &right)
 {
     if (op == "+" && is_val<jinja::value_array>(left) && is_val<jinja::value_array>(right)) {
@@ -341,6 +352,7 @@ void chat_operation_binary(const std::string &op, const value &left, const value
     }
 }
 
+/* An operation that no table knows pays for all of its input and its arguments. */
 void chat_operation_call(const std::string &name, const value &input, const values &arguments)
 {
     if (input == nullptr) {
