@@ -429,6 +429,19 @@ static checkpoint *save_checkpoint(session *s, const float *logits, bool whole)
     return c;
 }
 
+/* Replaces `lesser`, a checkpoint of the same tokens. Returns the one that is in the store then: if saving fails, `lesser`. */
+static checkpoint *save_more(session *s, const float *logits, bool whole, checkpoint *lesser)
+{
+    checkpoint_store *store = s->ground->checkpoints;
+    checkpoint_detach(store, lesser);
+    const float *known = lesser->n_logits == model_of(s)->info.n_vocab ? lesser->logits : NULL;
+    checkpoint *c = save_checkpoint(s, logits != NULL ? logits : known, whole || lesser->is_whole);
+    if (c == NULL && !lesser->is_whole && logits != NULL && known == NULL) {
+        c = save_checkpoint(s, logits, false);
+    }
+    return checkpoint_replace(store, lesser, c);
+}
+
 bool session_takes_checkpoints(const session *s)
 {
     return model_of(s)->info.checkpoint != MODEL_CHECKPOINT_NONE;
@@ -444,10 +457,8 @@ void session_checkpoint(session *s, const float *logits, bool prefix)
     checkpoint *c = checkpoint_find(store, s->owner, session_tokens(s), session_n_tokens(s));
     s->checkpoint_at = session_n_tokens(s); /* should it fail, the next one is not due at once */
     if (c != NULL && c->n_pins == 0 && ((whole && !c->is_whole) || (logits != NULL && c->logits == NULL))) {
-        checkpoint_remove(store, c); /* replaced by one that holds more */
-        c = NULL;
-    }
-    if (c == NULL) {
+        c = save_more(s, logits, whole, c);
+    } else if (c == NULL) {
         c = save_checkpoint(s, logits, whole);
     }
     if (c == NULL && whole && model_of(s)->info.checkpoint != MODEL_CHECKPOINT_NONE) {

@@ -171,8 +171,9 @@ static checkpoint *least_valuable(const checkpoint_store *store)
     return worst;
 }
 
-void checkpoint_remove(checkpoint_store *store, checkpoint *c)
+void checkpoint_detach(checkpoint_store *store, checkpoint *c)
 {
+    assert(c->n_pins == 0);
     uint32_t i = 0;
     while (store->entries[i] != c) {
         i++;
@@ -181,6 +182,11 @@ void checkpoint_remove(checkpoint_store *store, checkpoint *c)
     memmove(store->entries + i, store->entries + i + 1, (store->n_entries - i) * sizeof(checkpoint *));
     store->n_bytes -= c->n_bytes;
     unrelate(store, c);
+}
+
+void checkpoint_remove(checkpoint_store *store, checkpoint *c)
+{
+    checkpoint_detach(store, c);
     free_entry(store, c);
 }
 
@@ -225,6 +231,22 @@ static void insert(checkpoint_store *store, checkpoint *c)
     store->n_bytes += c->n_bytes;
 }
 
+static void attach(checkpoint_store *store, checkpoint *c)
+{
+    insert(store, c);
+    relate(store, c);
+}
+
+checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by)
+{
+    if (by == NULL) {
+        attach(store, detached);
+        return detached;
+    }
+    free_entry(store, detached);
+    return by;
+}
+
 /* The logits lie behind the state, where floats may lie. */
 static size_t logits_at(size_t n_state_bytes)
 {
@@ -241,12 +263,12 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
 {
     assert(k > 0 && held->n_bytes >= checkpoint_blob_bytes(parts->n_state_bytes, parts->n_logits));
     const size_t n_bytes = sizeof(checkpoint) + k * sizeof *tokens + held->n_bytes;
-    if (n_bytes > store->n_bytes_max / 2 || !grow(store) || !make_room(store, n_bytes)) {
+    if (n_bytes > store->n_bytes_max / 2 || !grow(store)) {
         return NULL;
     }
     checkpoint *c = calloc(1, sizeof *c);
     int32_t *own_tokens = malloc(k * sizeof *tokens);
-    if (c == NULL || own_tokens == NULL) {
+    if (c == NULL || own_tokens == NULL || !make_room(store, n_bytes)) { /* last: what is evicted does not come back */
         free(c);
         free(own_tokens);
         return NULL;
@@ -267,8 +289,7 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
         .used = ++store->clock,
     };
     ledger_hold(store->ledger, LEDGER_CHECKPOINT, held);
-    insert(store, c);
-    relate(store, c);
+    attach(store, c);
     return c;
 }
 
@@ -276,10 +297,9 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole)
 {
     const size_t n_blob_bytes = checkpoint_blob_bytes(n_state_bytes, n_logits);
-    if (n_blob_bytes > store->n_bytes_max / 2 || !make_room(store, n_blob_bytes)) {
-        return NULL; /* before it is allocated: the budget holds meanwhile, too */
-    }
-    blob *held = ledger_new(store->ledger, LEDGER_CHECKPOINT, n_blob_bytes);
+    /* Before anything is evicted for it. Its memory is used only once it is filled: by then the others have gone. */
+    blob *held =
+        n_blob_bytes <= store->n_bytes_max / 2 ? ledger_new(store->ledger, LEDGER_CHECKPOINT, n_blob_bytes) : NULL;
     if (held == NULL) {
         return NULL;
     }

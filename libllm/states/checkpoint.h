@@ -84,6 +84,12 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
                              const checkpoint_parts *parts, blob *held);
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
+/* Takes an unpinned entry out of the store, while one that holds more of the same tokens is saved. The caller ends this with
+ * checkpoint_replace, which frees the entry or, if saving failed (`by` is NULL), puts it back: it still fits the budget. Returns
+ * the one that is in the store then. */
+void checkpoint_detach(checkpoint_store *store, checkpoint *c);
+checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
+
 /* Pins are counted. False: the pinned ones would leave too little room for the rest; c is as it was. */
 bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
 void checkpoint_unpin(checkpoint_store *store, checkpoint *c);

@@ -61,6 +61,11 @@ static void entries_know_their_relatives(void)
             CHECK(checkpoint_add(&store, owner, tokens, n, STATE_BYTES, 0, true) != NULL);
         } else if (random_below(&r, 3) == 0) {
             checkpoint_remove(&store, c);
+        } else if (random_below(&r, 2) == 0) {
+            checkpoint_detach(&store, c);
+            CHECK(checkpoint_find(&store, owner, tokens, n) == NULL);
+            check_relatives(&store);
+            CHECK(checkpoint_replace(&store, c, NULL) == c);
         } else {
             checkpoint_use(&store, c);
         }
@@ -194,6 +199,23 @@ static void what_is_too_large_is_not_kept(void)
     checkpoint_store_close(&store);
 }
 
+/* More memory than a process can have: the entry that would have made room for it stays. */
+static void nothing_is_evicted_for_a_checkpoint_that_gets_no_memory(void)
+{
+    enum { N_MORE_THAN_FIT = 5000 };
+    checkpoint_store store;
+    checkpoint_store_open(&store, &account, SIZE_MAX / 2);
+    for (int32_t i = 0; i < N_MORE_THAN_FIT; i++) {
+        CHECK(checkpoint_add(&store, 0, &i, 1, STATE_BYTES, 0, true) != NULL);
+    }
+    CHECK(store.n_evicted > 0);
+    const uint64_t n_evicted = store.n_evicted;
+    const int32_t token = N_MORE_THAN_FIT;
+    CHECK(checkpoint_add(&store, 0, &token, 1, SIZE_MAX / 8, 0, true) == NULL);
+    CHECK_INT(store.n_evicted, n_evicted);
+    checkpoint_store_close(&store);
+}
+
 static size_t n_compared; /* bytes */
 
 int __real_memcmp(const void *a, const void *b, size_t n);
@@ -239,5 +261,6 @@ int main(void)
     RUN(owners_never_share);
     RUN(anchors_of_a_long_history_thin_out_backwards);
     RUN(what_is_too_large_is_not_kept);
+    RUN(nothing_is_evicted_for_a_checkpoint_that_gets_no_memory);
     return CHECK_RESULT();
 }

@@ -67,6 +67,27 @@ static void test_many_boundaries(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* A checkpoint in the middle of a prompt has no logits. Where another prompt ends one with logits replaces it, if the budget
+ * has room for that. */
+static void test_a_checkpoint_stays_if_a_larger_one_does_not_fit(void)
+{
+    enum { SHARED = 300, STATE_KB = 64, BUDGET_BYTES = 2 * ((STATE_KB << 10) + 3000) };
+    driver *d = driver_open(
+        &(llm_engine_options){.model = "sim:recurrent,length=0,state_kb=64", .checkpoint_bytes_max = BUDGET_BYTES});
+    int32_t boundary = SHARED;
+    generate_call call = call_of("a", 1);
+    call.boundaries = &boundary;
+    call.n_boundaries = 1;
+    call.n_prompt = SHARED + 1;
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+    const uint64_t n_bytes = driver_counter(d, LLM_COUNTER_CHECKPOINT_BYTES);
+    call = call_of("b", 1);
+    call.n_prompt = SHARED;
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_CHECKPOINT_BYTES), n_bytes);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* LONG tokens: the first n_common are those of every other one, then `seed` says. */
 static void make_parting(int32_t *prompt, uint32_t n_common, uint32_t seed)
 {
@@ -691,6 +712,7 @@ int main(void)
 {
     RUN(test_a_stop_holds_a_copy_of_one_session_at_a_time); /* the first: what others had would hide it */
     RUN(test_many_boundaries);
+    RUN(test_a_checkpoint_stays_if_a_larger_one_does_not_fit);
     RUN(test_a_shared_head_steals_no_conversation);
     RUN(test_a_rewritten_prompt_takes_the_place_of_the_one_before);
     RUN(test_a_common_beginning_of_a_few_tokens_is_no_conversation);
