@@ -235,10 +235,10 @@ void places_written(places *p, const store_job *job)
         }
         return;
     }
-    if (is_held || (job->linked_id != 0 && !is_writing)) {
-        (void)places_remove_state(p, s); /* an older one: the session has a later state, and others need the disk */
-    } else if (!is_writing && s->n_file_bytes == (size_t)state_file_bytes(&job->state)) {
-        /* The older file is still there, and an orderly stop or a kill may leave nothing else. */
+    if (job->linked_id != 0 && !is_writing) {
+        (void)places_remove_state(p, s); /* there is no file to remove: the name that was to be linked is forgotten */
+    } else if (is_held || (!is_writing && s->n_file_bytes == (size_t)state_file_bytes(&job->state))) {
+        /* The older file is still there. A drop of the later state, an orderly stop or a kill may leave nothing else. */
         session_set_file_bytes(s, job->status == LLM_NOT_FOUND ? 0 : job->n_bytes_before);
     }
     if (is_held) {

@@ -287,6 +287,31 @@ static void test_a_stop_that_cannot_write_leaves_the_older_state(void)
     CHECK_INT(count_states(), n_before);
 }
 
+/* The disk has no space for a later state, and memory has none either: what is on the disk is all that is left. */
+static void test_a_spill_that_cannot_write_leaves_the_older_state(void)
+{
+    reset_disk();
+    driver *d = open_with(1);
+    ask_each(d, 0, 2);
+    CHECK_INT(count_states(), 1);
+    CHECK(driver_wait(d, begin(d, "s0", 1, 9))->n_reused >= LONG - 1);
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    CHECK_INT(count_states(), 2);
+    const uint64_t n_bytes = driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES);
+    is_full = true;
+    ask_each(d, 2, 3);
+    driver_fence(d);
+    CHECK_INT(n_refused, 1);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), 1);
+    CHECK_INT(count_states(), 2);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES), n_bytes);
+    CHECK_INT(driver_close(d), 0);
+    is_full = false;
+    d = open_with(1);
+    CHECK(driver_wait(d, begin(d, "s0", 1, 9))->n_reused >= LONG - 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* Long after a request stopped waiting for a state on the disk, the next request of the session has a wait of its own. */
 static void test_a_cancelled_request_takes_its_wait_for_the_disk_along(void)
 {
@@ -341,6 +366,7 @@ int main(void)
     RUN_FILES(test_no_state_goes_for_one_that_does_not_fit);
     RUN_FILES(test_a_write_that_fails_takes_no_part_of_the_limit);
     RUN_FILES(test_a_stop_that_cannot_write_leaves_the_older_state);
+    RUN_FILES(test_a_spill_that_cannot_write_leaves_the_older_state);
     RUN_FILES(test_a_cancelled_request_takes_its_wait_for_the_disk_along);
     return CHECK_RESULT();
 }
