@@ -214,15 +214,26 @@ static session *session_of(places *p, const store_job *job)
 /* A request may wait for it, or memory have room again. */
 static void stay_in_memory(places *p, session *s)
 {
-    p->shelf.refused_until_us = session_clock_us() + STORE_PAUSE_S * (uint64_t)1000000;
     ledger_hold(p->ground.ledger, LEDGER_PARKED, s->parked.state);
     ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, s->parked.state);
     s->parked.where = PARKED_IN_MEMORY;
     places_spill(p);
 }
 
+/* The disk refused a state: no other is written for a while. An orderly stop tries each state, as nothing is left of those that
+ * it does not write: a smaller one may fit where a larger one did not. */
+static void pause_writing(places *p)
+{
+    if (!p->shelf.is_saving) {
+        p->shelf.refused_until_us = session_clock_us() + STORE_PAUSE_S * (uint64_t)1000000;
+    }
+}
+
 void places_written(places *p, const store_job *job)
 {
+    if (job->status == LLM_IO && job->linked_id == 0) {
+        pause_writing(p);
+    }
     session *s = session_of(p, job);
     if (s == NULL) {
         return;
@@ -242,6 +253,7 @@ void places_written(places *p, const store_job *job)
         session_set_file_bytes(s, job->status == LLM_NOT_FOUND ? 0 : job->n_bytes_before);
     }
     if (is_held) {
+        pause_writing(p); /* or a session file that could not be written would be tried again at once */
         stay_in_memory(p, s);
     }
 }

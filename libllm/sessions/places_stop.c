@@ -11,8 +11,7 @@ static void save_one(places *p, session *s)
         p->shelf.is_unsaved = true;
         return;
     }
-    const bool is_written = !s->parked.is_on_disk && !places_is_refused(p);
-    blob *state = is_written ? session_hold_state(s, LEDGER_IN_FLIGHT, &k) : NULL;
+    blob *state = !s->parked.is_on_disk ? session_hold_state(s, LEDGER_IN_FLIGHT, &k) : NULL;
     store_job *job = state != NULL ? store_job_new(STORE_WRITE, 0) : NULL;
     if (job != NULL && !places_write_state(p, s, state, k, job)) {
         store_job_free(job);
