@@ -81,6 +81,8 @@ static size_t bytes_over(const places *p, const session *s, size_t n_bytes)
     return n > p->options.parked_disk_bytes_max ? n - p->options.parked_disk_bytes_max : 0;
 }
 
+/* Victims go before the state is written, so that the limit always holds: if it is all the space that the disk has, nothing could
+ * be written otherwise. If the write fails, they are lost in vain, but only once: the next try finds the room that they left. */
 bool places_make_disk_room(places *p, const session *s, size_t n_bytes)
 {
     if (n_bytes > p->options.parked_disk_bytes_max) {
