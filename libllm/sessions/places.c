@@ -275,18 +275,22 @@ uint32_t places_n_history(const session *s)
     return n_prompt > 0 && n_prompt < n ? n_prompt : n;
 }
 
-static timeline timeline_of(const session *s, const session_prompt *prompt)
+static uint32_t n_common_of(const session *s, const session_prompt *prompt)
 {
-    uint32_t n_common = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
     const session_claim *c = s->running != NULL ? s->running : s->waiting;
-    if (c != NULL && c->prompt.n_tokens > session_n_tokens(s)) { /* it will hold at least this */
-        n_common = resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens);
-    }
+    const bool grows = c != NULL && c->prompt.n_tokens > session_n_tokens(s); /* it will hold at least this */
+    return grows ? resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens)
+                 : resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
+}
+
+timeline places_timeline_of(const session *s, const session_prompt *prompt)
+{
+    const session_claim *c = s->running != NULL ? s->running : s->waiting;
     return (timeline){
         .n_history = c != NULL ? c->prompt.n_tokens : places_n_history(s),
         .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
-        .n_common = n_common,
-        .n_head = prompt->n_head,
+        .n_common = prompt != NULL ? n_common_of(s, prompt) : 0,
+        .n_head = prompt != NULL ? prompt->n_head : 0,
         .is_far = s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING,
         .is_busy = !session_is_idle(s),
         .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
@@ -301,7 +305,7 @@ int places_admit(places *p, session_name name, const session_prompt *prompt, ses
     session *s = NULL;
     uint32_t n = 0;
     while (n < TIMELINES_LOOKED_AT && (s = places_next(p, name, s)) != NULL) {
-        timelines[n] = timeline_of(s, prompt);
+        timelines[n] = places_timeline_of(s, prompt);
         sessions[n++] = s;
     }
     const timeline_choice choice =
@@ -332,7 +336,7 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
         if (!session_is_idle(s) || session_is_named(s) || s->owner != owner) {
             continue;
         }
-        const timeline t = timeline_of(s, prompt);
+        const timeline t = places_timeline_of(s, prompt);
         if (timeline_continues(&t) && t.n_common > best_common) {
             best = s;
             best_common = t.n_common;
@@ -345,7 +349,7 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
 static bool shares_more_than_head(const session *s, uint32_t owner, const session_prompt *prompt)
 {
     const uint32_t n_head = prompt->n_head > CUTS_HEAD_TOKENS_MIN ? prompt->n_head : CUTS_HEAD_TOKENS_MIN;
-    return s->owner == owner && s->record.state != LLM_STATE_TORN && timeline_of(s, prompt).n_common > n_head;
+    return s->owner == owner && s->record.state != LLM_STATE_TORN && places_timeline_of(s, prompt).n_common > n_head;
 }
 
 /* Such as one that was opened for a prompt that still waits. */

@@ -31,16 +31,6 @@ static uint32_t worth_of(const places *p, const session *s, const session_prompt
     return n_bytes <= p->options.parked_bytes_max && worth_keeping(&cut) ? n - cut.n_common : 0;
 }
 
-static timeline timeline_of(const session *s)
-{
-    return (timeline){
-        .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
-        .is_busy = !session_is_idle(s),
-        .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
-        .used = s->used,
-    };
-}
-
 /* Where n_worth tokens beside s may stay. False: nowhere. *replaced: the timeline that goes for it; NULL: none has to. */
 static bool find_place(places *p, session *s, uint32_t n_worth, session **replaced)
 {
@@ -51,7 +41,7 @@ static bool find_place(places *p, session *s, uint32_t n_worth, session **replac
     session *t = NULL;
     while (n < TIMELINES_LOOKED_AT && (t = places_next(p, session_name_of(s), t)) != NULL) {
         index = t == s ? n : index;
-        timelines[n] = timeline_of(t);
+        timelines[n] = places_timeline_of(t, NULL);
         sessions[n++] = t;
     }
     const timeline_choice choice = timeline_aside(timelines, n, p->options.timelines_max, index, n_worth);

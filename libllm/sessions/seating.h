@@ -32,6 +32,7 @@
 #define LLM_SEATING_H
 
 #include "sessions/session.h"
+#include "policy/timeline.h"
 #include "states/store.h"
 
 typedef struct places places; /* places.h */
@@ -85,6 +86,9 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt);
  * another branch. */
 bool places_may_open_branch(places *p, uint32_t owner, session **replaced);
 session *places_open_branch(places *p, const session *s);
+
+/* What timeline_choose compares, for a prompt; what timeline_aside compares, for NULL. */
+timeline places_timeline_of(const session *s, const session_prompt *prompt);
 
 /* Resident tokens of the last prompt. */
 uint32_t places_n_history(const session *s);
