@@ -560,6 +560,9 @@ seating places_seat(places *p, session *s)
     if (s->parked.where == PARKED_READING && !places_gives_up_reading(p, s)) {
         return SEAT_LATER;
     }
+    if (!places_may_fit(p, s)) {
+        return places_is_in_progress(p, s, true) ? SEAT_LATER : SEAT_NO_CELLS;
+    }
     uint16_t seat = 0;
     if (!find_seat(p, s, &seat)) {
         return places_is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;

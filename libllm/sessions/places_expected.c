@@ -28,6 +28,32 @@ static bool would_vacate(const places *p, const session *s)
                                   (p->options.policy == LLM_POLICY_EVICT && !s->record.is_pinned));
 }
 
+/* What the seated sessions that would not leave take of the model's memory at least: they may share cells. */
+static uint64_t least_bytes_of_others(const places *p, const session *s)
+{
+    const model *m = p->ground.model;
+    uint64_t n_all = 0, n_most = 0;
+    for (uint32_t i = 0; i < p->options.n_named + p->options.n_scratch; i++) {
+        const session *other = p->seating.seats[i];
+        if (other != NULL && other != s && !would_vacate(p, other)) {
+            const uint64_t n = m->ops->sequence_bytes(m, session_n_tokens(other)) - m->ops->sequence_bytes(m, 0);
+            n_all += n;
+            n_most = n > n_most ? n : n_most;
+        }
+    }
+    return m->info.shares_cells ? n_most : n_all;
+}
+
+bool places_may_fit(const places *p, const session *s)
+{
+    const model *m = p->ground.model;
+    if (p->options.policy != LLM_POLICY_EVICT || s->parked.state == NULL) {
+        return true;
+    }
+    const uint64_t n_empty = m->ops->sequence_bytes(m, 0), n_own = m->ops->sequence_bytes(m, s->parked.k);
+    return (m->info.n_seq - 1) * n_empty + least_bytes_of_others(p, s) + n_own <= m->info.state_bytes;
+}
+
 static uint32_t n_free_seats(const places *p, const session *s)
 {
     const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;

@@ -140,6 +140,10 @@ bool places_is_in_progress(const places *p, const session *s, bool any_kind);
  * whose session's state is in memory or being read. A state whose session could not be seated is not read. */
 seating places_may_be_seated(const places *p, const session *s);
 
+/* False: the state of `s` would not fit the KV cache even if all idle sessions left it. Asked with policy `evict` only, which would
+ * forget one after the other in vain. */
+bool places_may_fit(const places *p, const session *s);
+
 /* ---- ids ---- */
 
 session *places_find_id(places *p, uint64_t id); /* the open timeline, or NULL */

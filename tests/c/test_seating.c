@@ -313,6 +313,37 @@ static void test_a_full_cache_costs_nobody_its_history(void)
     }
 }
 
+/* A loaded session that does not fit beside a generation is refused a seat before idle sessions are forgotten for it. */
+static void test_nothing_is_forgotten_for_what_does_not_fit(void)
+{
+    char directory[] = "/tmp/test_seating.XXXXXX";
+    CHECK(mkdtemp(directory) != NULL);
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000",
+                                                  .n_ctx = 1000,
+                                                  .n_sessions = 4,
+                                                  .capacity_policy = LLM_POLICY_EVICT,
+                                                  .state_dir = directory});
+    CHECK_INT(driver_wait(d, driver_generate(d, call_with("saved", 600, 1)))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, OWN, "saved", "label"))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_close_session(d, OWN, "saved"))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_generate(d, call_with("i", 50, 2)))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_generate(d, call_with("j", 50, 3)))->status, LLM_OK);
+    generate_call endless = *call_with("busy", 500, 4);
+    endless.max_tokens = 0;
+    const uint64_t busy = driver_generate(d, &endless);
+    driver_wait_text(d, busy);
+    driver_pause(d, busy, true);
+    CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, OWN, "saved", "label"))->status, LLM_OK);
+    const uint64_t waiting = driver_generate(d, call_with("saved", 600, 1));
+    driver_fence(d);
+    CHECK(!driver_answer(d, waiting)->is_over);
+    CHECK_INT(d->n_forgotten, 0);
+    driver_cancel(d, busy);
+    CHECK(driver_wait(d, waiting)->n_reused >= 599);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
 static uint64_t begin_and_pause(driver *d, const char *name)
 {
     generate_call c = *call_of(name, 1);
@@ -661,6 +692,7 @@ int main(void)
     RUN(test_who_lost_its_seat_is_not_overtaken_for_ever);
     RUN(test_nobody_waits_for_what_would_not_fit_then_either);
     RUN(test_a_full_cache_costs_nobody_its_history);
+    RUN(test_nothing_is_forgotten_for_what_does_not_fit);
     RUN(test_an_older_one_that_is_not_read_makes_way);
     RUN(test_who_stops_reading_makes_way_to_who_was_parked);
     RUN(test_a_session_that_is_waited_for_makes_way);
