@@ -194,8 +194,8 @@ static decode_among holders_of(const decode *d, const request *r)
 static bool make_way(decode *d, const request *r)
 {
     const session *s = r->session;
-    if (s == NULL || s->parked.where == PARKED_READING || places_has_in_flight(d->places)) {
-        return false;
+    if (s == NULL || s->parked.where == PARKED_READING || places_spill_waits(d->places)) {
+        return false; /* one more parked state would make idle sessions lose theirs, and that wait has an end */
     }
     const decode_among among = holders_of(d, r);
     const bool is_of_use = r->phase == REQUEST_RUNNING ? fits_beside(d, r, d->n_requests) : !does_any_move(d, r, among);
