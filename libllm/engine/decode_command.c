@@ -253,11 +253,24 @@ static void generate(decode *d, const wire_command *c)
 
 /* ---- the other commands ---- */
 
-static void cancel(decode *d, const wire_command *c)
+static void cancel(decode *d, uint64_t id)
 {
-    request *r = decode_find(d, c->request);
+    request *r = decode_find(d, id);
     if (r != NULL) {
         decode_end_request(d, r, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
+    }
+}
+
+/* Ends the generations whose CANCEL is still in the ring, behind commands that there was no time for. A CANCEL that was taken is
+ * left out: its request has ended, and another one may have the id by now. If the request itself is in the ring, or more CANCELs
+ * are than `pushed` keeps, it ends when its CANCEL is taken. */
+static void cancel_ahead(decode *d)
+{
+    const int32_t n_more =
+        (int32_t)(d->taken_cancel - d->n_cancelled); /* < 0: some were taken before they were counted */
+    const uint32_t n_ahead = n_more < 0 ? 0 : n_more < CANCELS_SEEN_MAX ? (uint32_t)n_more : CANCELS_SEEN_MAX;
+    for (uint32_t i = d->taken_cancel - n_ahead; i != d->taken_cancel; i++) {
+        cancel(d, atomic_load(&d->pushed.cancelled[i % CANCELS_SEEN_MAX]));
     }
 }
 
@@ -288,7 +301,10 @@ static void apply(decode *d, const wire_command *c)
 {
     switch (c->op) {
     case LLM_COMMAND_GENERATE: generate(d, c); break;
-    case LLM_COMMAND_CANCEL: cancel(d, c); break;
+    case LLM_COMMAND_CANCEL:
+        cancel(d, c->request);
+        d->n_cancelled++;
+        break;
     case LLM_COMMAND_PAUSE: pause_request(d, c); break;
     default: apply_to_session(d, c); break;
     }
@@ -299,6 +315,7 @@ void decode_take_commands(decode *d, double budget_us)
     uint64_t began_us = 0;
     d->taken_generate = atomic_load(&d->pushed.n_generate);
     d->taken_cancel = atomic_load(&d->pushed.n_cancel);
+    cancel_ahead(d);
     while (decode_has_room(d)) {
         size_t n_bytes = 0;
         const wire_command *c = ring_peek(d->commands, &n_bytes);

@@ -143,17 +143,22 @@ static void send_burst(driver *d, burst_command *command)
     CHECK(n_copies_most * COPY_MS <= 2 * GAP_MS);
 }
 
+static driver *open_counted(void)
+{
+    return driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=64,ctx=65536,step_us=1000",
+                                                  .n_ctx = 65536,
+                                                  .n_sessions = 4,
+                                                  .n_parked_max = 2 * N_BURST,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .gap_ms_target = GAP_MS,
+                                                  .exact = 1, /* a copy is one of bytes */
+                                                  .state_dir = directory},
+                            count_work);
+}
+
 static void test_bursts_are_spread_over_the_steps_of_an_answer(void)
 {
-    driver *d = driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=64,ctx=65536,step_us=1000",
-                                                       .n_ctx = 65536,
-                                                       .n_sessions = 4,
-                                                       .n_parked_max = 2 * N_BURST,
-                                                       .capacity_policy = LLM_POLICY_PARK,
-                                                       .gap_ms_target = GAP_MS,
-                                                       .exact = 1, /* a copy is one of bytes */
-                                                       .state_dir = directory},
-                                 count_work);
+    driver *d = open_counted();
     CHECK_INT(driver_wait(d, begin(d, "copied", 1, 5))->status, LLM_OK);
     const uint64_t stream = begin(d, "stream", 2, 0);
     driver_wait_text(d, stream);
@@ -169,8 +174,34 @@ static void test_bursts_are_spread_over_the_steps_of_an_answer(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* A cancel takes effect at the next step, however much there is to be copied before its turn. */
+static void test_a_cancel_overtakes_a_burst_of_copies(void)
+{
+    driver *d = open_counted();
+    CHECK_INT(driver_wait(d, begin(d, "copied", 1, 5))->status, LLM_OK);
+    const uint64_t stream = begin(d, "stream", 2, 0), cancelled = begin(d, "other", 3, 0);
+    driver_wait_text(d, stream);
+    driver_wait_text(d, cancelled);
+    uint64_t forks[N_BURST];
+    for (int i = 0; i < N_BURST; i++) {
+        forks[i] = fork_one(d, i);
+    }
+    driver_cancel(d, cancelled);
+    CHECK_INT(driver_wait(d, cancelled)->finished.outcome, LLM_OUTCOME_CANCELLED);
+    uint32_t n_over = 0;
+    for (int i = 0; i < N_BURST; i++) {
+        n_over += driver_answer(d, forks[i])->is_over;
+    }
+    CHECK(n_over < N_BURST / 2);
+    CHECK(!driver_answer(d, stream)->is_over);
+    driver_cancel(d, stream);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
+    RUN_FILES(test_a_cancel_overtakes_a_burst_of_copies);
     RUN_FILES(test_bursts_are_spread_over_the_steps_of_an_answer);
     return CHECK_RESULT();
 }
