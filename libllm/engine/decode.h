@@ -74,6 +74,7 @@ typedef struct decode {
     uint32_t taken_generate;     /* what `pushed` said before commands were last taken */
     uint32_t taken_cancel;       /* as taken_generate */
     uint32_t n_cancelled;        /* CANCELs taken off the ring */
+    bool is_unfinished;          /* the command in hand has more to copy: it stays first in the ring */
     double lost_us; /* time of the calls that were given up for new requests, since the last that was not */
 
     request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */

@@ -323,8 +323,11 @@ void decode_take_commands(decode *d, double budget_us)
             return;
         }
         began_us = began_us == 0 ? session_clock_us() : began_us;
+        d->is_unfinished = false;
         apply(d, c);
-        ring_release(d->commands);
+        if (!d->is_unfinished) {
+            ring_release(d->commands);
+        }
         if ((double)(session_clock_us() - began_us) > budget_us) {
             return;
         }

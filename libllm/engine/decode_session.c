@@ -207,15 +207,21 @@ static void fork_session(decode *d, const wire_command *c)
 
 /* ---- park, pin, rename ---- */
 
+/* Parks one branch at a time: while others have a slot, the command stays in the ring, and the next copy may wait for a step. */
 static void park(decode *d, const wire_command *c)
 {
     session *s = NULL;
     llm_status status = latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK;
+    bool is_one_parked = false;
     while ((s = places_next(d->places, c->session, s)) != NULL) {
         if (!session_is_idle(s)) {
             status = LLM_BUSY;
-        } else if (s->seat != SESSION_NO_SEAT && !places_park(d->places, s)) {
-            status = LLM_NO_MEMORY;
+        } else if (session_is_seated(s) && is_one_parked) {
+            d->is_unfinished = true;
+            return;
+        } else if (session_is_seated(s)) {
+            is_one_parked = places_park(d->places, s);
+            status = is_one_parked ? status : LLM_NO_MEMORY;
         }
     }
     decode_reply(d, c->request, status, latest_of(d, c));

@@ -447,14 +447,17 @@ void places_forget(places *p, session *s)
 
 uint64_t places_expire(places *p, uint64_t before_ms)
 {
+    enum { EXPIRED_MAX = 64 };
+    uint32_t n_expired = 0;
     uint64_t oldest = places_expire_loose(p, before_ms);
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
         if (!session_is_idle(s) || s->record.is_pinned) {
             continue;
         }
-        if (s->record.used_ms < before_ms) {
+        if (s->record.used_ms < before_ms && n_expired < EXPIRED_MAX) {
             give_up(p, s, LLM_COUNTER_SESSIONS_EXPIRED);
+            n_expired++;
         } else if (oldest == 0 || s->record.used_ms < oldest) {
             oldest = s->record.used_ms;
         }

@@ -158,8 +158,8 @@ void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t 
 /* Counts a timeline that was given up unasked, and reports the name if it was the last one. */
 void places_report_forgotten(places *p, uint32_t owner, const char *name, llm_counter counter);
 
-/* Forgets unpinned idle sessions not used since `before_ms` (CLOCK_REALTIME). Returns the oldest stamp of those left that may
- * expire, or 0. */
+/* Forgets unpinned idle sessions not used since `before_ms` (CLOCK_REALTIME), at most 64 at a time, so that decoding sessions do
+ * not wait for a thousand of them. Returns the oldest stamp of those left that may expire, or 0. */
 uint64_t places_expire(places *p, uint64_t before_ms);
 
 void places_publish(places *p); /* gauges */

@@ -10,7 +10,7 @@
 #include "engine_driver.h"
 #include "snapshot_files.h"
 
-enum { LONG = 300, N_BURST = 40, GAP_MS = 100, COPY_MS = 30, STEP_MS = 2 };
+enum { LONG = 300, N_BURST = 40, N_BRANCHES = 8, GAP_MS = 100, COPY_MS = 30, STEP_MS = 2 };
 
 static char directory[FILES_PATH_BYTES];
 static _Atomic uint64_t n_ms_later;
@@ -143,11 +143,12 @@ static void send_burst(driver *d, burst_command *command)
     CHECK(n_copies_most * COPY_MS <= 2 * GAP_MS);
 }
 
-static driver *open_counted(void)
+static driver *open_counted(uint32_t n_sessions)
 {
     return driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=64,ctx=65536,step_us=1000",
                                                   .n_ctx = 65536,
-                                                  .n_sessions = 4,
+                                                  .n_sessions = n_sessions,
+                                                  .timelines_max = N_BRANCHES,
                                                   .n_parked_max = 2 * N_BURST,
                                                   .capacity_policy = LLM_POLICY_PARK,
                                                   .gap_ms_target = GAP_MS,
@@ -158,7 +159,7 @@ static driver *open_counted(void)
 
 static void test_bursts_are_spread_over_the_steps_of_an_answer(void)
 {
-    driver *d = open_counted();
+    driver *d = open_counted(4);
     CHECK_INT(driver_wait(d, begin(d, "copied", 1, 5))->status, LLM_OK);
     const uint64_t stream = begin(d, "stream", 2, 0);
     driver_wait_text(d, stream);
@@ -174,10 +175,27 @@ static void test_bursts_are_spread_over_the_steps_of_an_answer(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+static void test_a_session_with_many_branches_is_parked_over_several_steps(void)
+{
+    driver *d = open_counted(N_BRANCHES + 1);
+    for (uint32_t i = 0; i < N_BRANCHES; i++) {
+        CHECK_INT(driver_wait(d, begin(d, "many", 3 + i, 5))->status, LLM_OK);
+    }
+    const uint64_t stream = begin(d, "stream", 2, 0);
+    driver_wait_text(d, stream);
+    n_copies = n_copies_most = 0;
+    CHECK_INT(driver_wait(d, driver_park(d, 0, "many"))->status, LLM_OK);
+    CHECK_INT(n_copies, N_BRANCHES);
+    CHECK(n_copies_most * COPY_MS <= 2 * GAP_MS);
+    driver_cancel(d, stream);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* A cancel takes effect at the next step, however much there is to be copied before its turn. */
 static void test_a_cancel_overtakes_a_burst_of_copies(void)
 {
-    driver *d = open_counted();
+    driver *d = open_counted(4);
     CHECK_INT(driver_wait(d, begin(d, "copied", 1, 5))->status, LLM_OK);
     const uint64_t stream = begin(d, "stream", 2, 0), cancelled = begin(d, "other", 3, 0);
     driver_wait_text(d, stream);
@@ -201,6 +219,7 @@ static void test_a_cancel_overtakes_a_burst_of_copies(void)
 
 int main(void)
 {
+    RUN_FILES(test_a_session_with_many_branches_is_parked_over_several_steps);
     RUN_FILES(test_a_cancel_overtakes_a_burst_of_copies);
     RUN_FILES(test_bursts_are_spread_over_the_steps_of_an_answer);
     return CHECK_RESULT();
