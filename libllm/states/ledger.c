@@ -10,7 +10,7 @@ enum {
     MAPPED_BYTES_MIN = 64 << 10,
     /* What costs less to take anew is not worth putting by. */
     SPARE_BYTES_MIN = 1 << 20,
-    /* It is in no account: a recurrent state is smaller, and that of a long context comes in no size twice. */
+    /* A recurrent state is smaller, and that of a long context comes in no size twice. */
     SPARE_BYTES_MAX = 160 << 20,
 };
 
@@ -88,17 +88,22 @@ static bool is_empty(const ledger *l)
     return l->n_bytes[LEDGER_PARKED] + l->n_bytes[LEDGER_CHECKPOINT] + l->n_bytes[LEDGER_IN_FLIGHT] == 0;
 }
 
+static void free_spare(ledger *l)
+{
+    blob_free(l->spare);
+    l->spare = NULL;
+}
+
 static void free_spare_of_empty(ledger *l)
 {
     if (is_empty(l)) {
-        blob_free(l->spare);
-        l->spare = NULL;
+        free_spare(l);
     }
 }
 
 static void put_by(ledger *l, blob *b)
 {
-    if (b->n_bytes >= SPARE_BYTES_MIN && b->n_bytes <= SPARE_BYTES_MAX) {
+    if (b->n_bytes >= SPARE_BYTES_MIN && b->n_bytes <= SPARE_BYTES_MAX && b->n_bytes <= ledger_room(l)) {
         blob *former = l->spare;
         l->spare = b;
         b = former;
@@ -141,9 +146,13 @@ void ledger_drop(ledger *l, ledger_use use, blob *b)
     }
 }
 
-bool ledger_admits(const ledger *l, size_t n_bytes)
+bool ledger_admits(ledger *l, size_t n_bytes)
 {
-    return l->n_bytes[LEDGER_IN_FLIGHT] == 0 || n_bytes <= ledger_room(l);
+    const size_t n_room = ledger_room(l);
+    if (l->spare != NULL && (n_bytes > n_room || l->spare->n_bytes > n_room - n_bytes)) {
+        free_spare(l);
+    }
+    return l->n_bytes[LEDGER_IN_FLIGHT] == 0 || n_bytes <= n_room;
 }
 
 size_t ledger_room(const ledger *l)
