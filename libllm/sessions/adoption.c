@@ -243,10 +243,19 @@ static void write_waiting(places *p, candidate *c)
     store_push(p->store, job);
 }
 
+static const char *why_waiting(const adoption *a, const places *p, const candidate *c)
+{
+    if (!fits(a, c)) {
+        return "it has more tokens than --ctx-size holds";
+    }
+    return c->file.is_pinned && p->options.policy == LLM_POLICY_EVICT
+               ? "pinned ones leave a quarter of --max-sessions to others"
+               : "there are as many sessions as there can be";
+}
+
 static void leave_waiting(adoption *a, places *p, candidate *c, uint32_t *n)
 {
-    const char *why =
-        fits(a, c) ? "there are as many sessions as there can be" : "it has more tokens than --ctx-size holds";
+    const char *why = why_waiting(a, p, c);
     if (c->is_changed) {
         write_waiting(p, c);
     }
@@ -275,14 +284,23 @@ static void complain_of_layout(const adoption *a, places *p)
                    a->n_other_geometry, a->n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
 }
 
+/* Under evict a new session takes the place of one that is not pinned: where pins held all places, nobody else would ever get
+ * one. Under park there are more places instead (adoption_size), and under refuse nobody makes way for another. */
+static uint32_t pinned_max(const places *p)
+{
+    return p->options.policy == LLM_POLICY_EVICT ? places_pins_max(p) : UINT32_MAX;
+}
+
 void adoption_open(adoption *a, places *p)
 {
     const uint32_t n_max = p->options.n_named + p->options.n_parked_places;
-    uint32_t n_open = 0;
-    uint32_t n_waiting = 0;
+    const uint32_t n_pinned_max = pinned_max(p);
+    uint32_t n_open = 0, n_pinned = 0, n_waiting = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         candidate c = a->candidates[i];
-        if (n_open < n_max && fits(a, &c)) { /* the chosen ones gather at the front */
+        const bool may_open = fits(a, &c) && (!c.file.is_pinned || n_pinned < n_pinned_max);
+        if (n_open < n_max && may_open) { /* the chosen ones gather at the front */
+            n_pinned += c.file.is_pinned;
             a->candidates[i] = a->candidates[n_open];
             a->candidates[n_open++] = c;
         }
