@@ -178,18 +178,36 @@ static void record_copy(const page_place *s, uint64_t word, llm_session_view *ou
     out->name[sizeof out->name - 1] = '\0';
 }
 
-/* The commit word as it is now. Pairs with the releases in page.c. What is read through a descriptor is ordered by fences,
- * and comes whole: the word is aligned. */
+/* A writer that changes the place faster than it can be copied, for ever, is none of ours. */
+enum { TRIES_MAX = 100000 };
+
+/* The commit word of a segment that is read through a descriptor. No system promises that pread copies an aligned word at once:
+ * a mixture of two words could have the count of the one and the generation of the other. So it is read until two reads agree. */
+static uint64_t commit_read(const llm_page *page, uint32_t place)
+{
+    const uint64_t at = offset_of_place(page, place) + offsetof(page_place, commit);
+    uint64_t last = COMMIT_CLOSED;
+    for (uint32_t i = 0; i < TRIES_MAX; i++) {
+        uint64_t word;
+        if (!read_at(page->fd, at, &word, sizeof word)) {
+            break;
+        }
+        if (i > 0 && word == last) {
+            return word;
+        }
+        last = word;
+    }
+    return COMMIT_CLOSED;
+}
+
+/* The commit word as it is now. Pairs with the releases in page.c; what is read through a descriptor is ordered by fences. */
 static uint64_t commit_now(const llm_page *page, uint32_t place)
 {
-    uint64_t word = COMMIT_CLOSED;
     if (page->base != NULL) {
         return atomic_load_explicit(&place_at(page, place)->commit, memory_order_acquire);
     }
     atomic_thread_fence(memory_order_acquire);
-    if (!read_at(page->fd, offset_of_place(page, place) + offsetof(page_place, commit), &word, sizeof word)) {
-        word = COMMIT_CLOSED;
-    }
+    const uint64_t word = commit_read(page, place);
     atomic_thread_fence(memory_order_acquire);
     return word;
 }
@@ -234,9 +252,6 @@ static bool tokens_load(const llm_page *page, uint32_t place, int32_t *out, uint
     }
     return true;
 }
-
-/* A writer that changes the place faster than it can be copied, for ever, is none of ours. */
-enum { TRIES_MAX = 100000 };
 
 int llm_page_session(const llm_page *page, uint32_t place, llm_session_view *out)
 {
