@@ -132,11 +132,18 @@ static bool is_afar(const session *other, const session *s)
            (where == PARKED_ON_DISK || where == PARKED_READING);
 }
 
+/* Tokens that its state covers. */
+static uint32_t n_known_of(const session *other)
+{
+    const uint32_t k = other->parked.k, n_tokens = session_n_tokens(other);
+    return k < n_tokens ? k : n_tokens;
+}
+
 /* How many of the prompt's first tokens could be had from there, one being left to be read. */
 static uint32_t n_afar(const session *other, const session_prompt *prompt)
 {
     const parked *at = &other->parked;
-    const uint32_t n_known = at->k < session_n_tokens(other) ? at->k : session_n_tokens(other);
+    const uint32_t n_known = n_known_of(other);
     const uint32_t n = resume_common_prefix(session_tokens(other), n_known, prompt->tokens, prompt->n_tokens - 1);
     const bool may_be_cut = other->ground->model->info.memory == LLM_MEMORY_DENSE;
     return may_be_cut || n == at->k ? n : state_ends_within(&at->ends, n);
@@ -161,13 +168,37 @@ static double gain_us(const places *p, const session *other, uint32_t n, uint32_
     return worth_fetching_us(&p->pace, n_bytes, n_bytes_before, n - n_at_hand);
 }
 
+/* The fewest tokens, up to n_most, with which `other` gains more than `us`; 0: no number does. */
+static uint32_t n_to_gain(const places *p, const session *other, uint32_t n_most, uint32_t n_at_hand, double us)
+{
+    if (gain_us(p, other, n_most, n_at_hand) <= us) {
+        return 0;
+    }
+    uint32_t too_few = 0, enough = n_most;
+    while (enough - too_few > 1) {
+        const uint32_t n = too_few + (enough - too_few) / 2;
+        if (gain_us(p, other, n, n_at_hand) > us) {
+            enough = n;
+        } else {
+            too_few = n;
+        }
+    }
+    return enough;
+}
+
+/* Many sessions on the disk may begin with the same head. A whole prefix is compared only where the token that decides is the
+ * prompt's: of sessions that share as much, only where the state is smaller than those before. */
 static afar best_afar(places *p, const session *s, const session_prompt *prompt, uint32_t n_at_hand)
 {
     afar best = {.from = NULL};
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *other = &p->sessions[i];
-        const uint32_t n_most = other->parked.k < prompt->n_tokens ? other->parked.k : prompt->n_tokens;
-        if (!is_afar(other, s) || gain_us(p, other, n_most, n_at_hand) <= best.us) {
+        if (!is_afar(other, s)) {
+            continue;
+        }
+        const uint32_t n_most = n_known_of(other) < prompt->n_tokens ? n_known_of(other) : prompt->n_tokens;
+        const uint32_t n_least = n_to_gain(p, other, n_most, n_at_hand, best.us);
+        if (n_least == 0 || session_tokens(other)[n_least - 1] != prompt->tokens[n_least - 1]) {
             continue;
         }
         const uint32_t n = n_afar(other, prompt);
