@@ -87,8 +87,8 @@ class tiles {
 
 /* ---- two planes -------------------------------------------------------------------------------------------------- */
 
-/* Each value rounded to bf16, in the upper half of its 32 bits. Cutting the lower half off would be cheaper, but leave
- * a rest twice as large. */
+/* Returns each value rounded to bf16, in the upper half of its 32 bits. Cutting the lower half off would be cheaper,
+ * but leave a rest twice as large. */
 inline __m512i upper(__m512 x)
 {
     const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32(static_cast<int>(0xffff0000));
@@ -104,7 +104,7 @@ struct planes {
     __m512i high, low;
 };
 
-/* The planes of 32 neighbors of a row: the upper halves of `first`, then those of `second`. */
+/* Returns the planes of 32 neighbors of a row: the upper halves of `first`, then those of `second`. */
 inline planes beside(__m512 first, __m512 second)
 {
     alignas(64) static constexpr uint16_t UPPER[DEPTH] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
@@ -115,7 +115,7 @@ inline planes beside(__m512 first, __m512 second)
             _mm512_permutex2var_epi16(upper(rest(first, a)), order, upper(rest(second, b)))};
 }
 
-/* The planes of 16 pairs: pair i is first[i] in the lower and second[i] in the upper half of 32 bits. */
+/* Returns the planes of 16 pairs: pair i is first[i] in the lower and second[i] in the upper half of 32 bits. */
 inline planes above(__m512 first, __m512 second)
 {
     const __m512i a = upper(first), b = upper(second);

@@ -72,8 +72,8 @@ struct call {
 #endif
     }
 
-    /* Whether these kernels compute it. Otherwise llama.cpp's own do: quantized K or V, heads of odd sizes, a mask for
-     * each head. */
+    /* Returns whether these kernels compute it. Otherwise llama.cpp's own do: quantized K or V, heads of odd sizes, a
+     * mask for each head. */
     bool fits() const
     {
         return q->type == GGML_TYPE_F32 && k->type == v->type &&

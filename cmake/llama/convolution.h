@@ -1,5 +1,5 @@
-/* convolution.h: the short convolutions of recurrent layers: each output is a weighted sum of the last few inputs (up to
- * 8) of its channel. Included by ggml/src/ggml-cpu/ops.cpp.
+/* convolution.h: the short convolutions of recurrent layers: each output is a weighted sum of the last few inputs (up
+ * to 8) of its channel. Included by ggml/src/ggml-cpu/ops.cpp.
  *
  * llama.cpp's graph first appends the inputs of this step to the former ones (concat, a row for each channel), then
  * computes the sums (ssm_conv, a row for each token). Both transpose a matrix: here in squares that fit the registers,
@@ -73,8 +73,8 @@ inline void turn_all(const float *from, int64_t from_stride, float *to, int64_t 
 
 /* ---- former inputs and these ------------------------------------------------------------------------------------- */
 
-/* Whether the concatenation is the one that put_together is for: the inputs of this step are transposed in memory (a
- * row of the tensor is a column there), the former ones are not. */
+/* Returns whether the concatenation is the one that put_together is for: the inputs of this step are transposed in
+ * memory (a row of the tensor is a column there), the former ones are not. */
 inline bool is_turned(const ggml_tensor *op)
 {
     const ggml_tensor *former = op->src[0], *these = op->src[1];
@@ -105,7 +105,7 @@ inline void put_together(const ggml_compute_params *params, ggml_tensor *op)
 
 /* ---- weighing ---------------------------------------------------------------------------------------------------- */
 
-/* Whether weigh_all can compute it; llama.cpp's own kernel does otherwise. */
+/* Returns whether weigh_all can compute it; llama.cpp's own kernel does otherwise. */
 inline bool fits(const ggml_tensor *op)
 {
     const ggml_tensor *inputs = op->src[0], *kernel = op->src[1];
@@ -176,7 +176,7 @@ struct step {
     {
         return reinterpret_cast<float *>(static_cast<char *>(op->data) + seq * op->nb[2] + token * op->nb[1]);
     }
-    /* The former inputs of a sequence, in its cell: width - 1 for each channel. */
+    /* Returns the former inputs of a sequence, in its cell: width - 1 for each channel. */
     float *state(int64_t seq) const
     {
         const int64_t cell = static_cast<const int32_t *>(cells->data)[seq];

@@ -80,7 +80,7 @@ struct four {
     float of[4];
 };
 
-/* The sums of a, b, c and d across their lanes, in this order; AVX-512 shares the shuffles among the four. */
+/* Returns the sums of a, b, c and d across their lanes, in this order; AVX-512 shares the shuffles among the four. */
 inline four sums_of(lanes a, lanes b, lanes c, lanes d)
 {
     four all;

@@ -88,7 +88,7 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
     static constexpr int SIXES_AT = LANES * 4, FIFTHS_AT = SIXES_AT + LANES * K_SCALE_SIZE,
                          QUANTS_AT = FIFTHS_AT + (HAS_FIFTH ? PARTS * LINE : 0);
 
-    /* The scale (or least value) of part i, 6 bits, from its place in the file. */
+    /* Returns the scale (or least value) of part i, 6 bits, from its place in the file. */
     static uint8_t six_of(const uint8_t *packed, int i, bool is_least)
     {
         const uint8_t *from = packed + (is_least ? 4 : 0);
@@ -120,7 +120,7 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
         }
     }
 
-    /* The quants of a step, a byte each. */
+    /* Returns the quants of a step, a byte each. */
     static uint32_t quants_of(const block &of, int part, int step)
     {
         const uint32_t low = four_of(of.qs + part / 2 * 32 + step * 4) >> part % 2 * 4 & 0x0f0f0f0f;
@@ -181,7 +181,7 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
             return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i *>(of_parts + part * LANES)));
         }
 
-        /* The least values of parts 2 * pair and 2 * pair + 1. */
+        /* Returns the least values of parts 2 * pair and 2 * pair + 1. */
         __m512i least_pair(int pair) const
         {
             return _mm512_cvtepu8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i *>(least + pair * 2 * LANES)));
@@ -198,7 +198,7 @@ struct q6_k_quants {
     static constexpr int SCALES_AT = LANES * 2, UPPER_AT = SCALES_AT + PARTS * LANES,
                          QUANTS_AT = UPPER_AT + PARTS * LINE;
 
-    /* The quants of a step, a byte each. */
+    /* Returns the quants of a step, a byte each. */
     static uint32_t quants_of(const block &of, int part, int step)
     {
         const int half = part / 8, quarter = part % 8 / 2, at = part % 2 * 16 + step * 4;
@@ -312,7 +312,8 @@ template <class QUANTS> struct blocks_of_256 {
         }
     }
 
-    /* The sum of (least value) * (sum of the inputs) over the parts of block b, in units of the least values' scale. */
+    /* Returns the sum of (least value) * (sum of the inputs) over the parts of block b, in units of the least values'
+     * scale. */
     static __m512i least_of(const typename QUANTS::scales &scales, const activations &row, int64_t b)
     {
         __m512i sum = _mm512_setzero_si512();

@@ -77,7 +77,7 @@ struct upcoming {
     }
 };
 
-/* The lower (upper) 4 bits of each byte. */
+/* Returns the lower (upper) 4 bits of each byte. */
 inline __m512i low_of(__m512i bytes)
 {
     return _mm512_and_si512(bytes, _mm512_set1_epi8(0x0f));
@@ -331,7 +331,7 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
         return true;
     }
 
-    /* The cost of a pair of groups in rows of activations. Below READ_ROWS rows it is the cost of reading the
+    /* Returns the cost of a pair of groups in rows of activations. Below READ_ROWS rows it is the cost of reading the
      * weights. */
     static int64_t price(int64_t n_rows)
     {
@@ -393,8 +393,9 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
     }
 };
 
-/* The operations for `weights`; NULL if these are of another format, or do not consist of whole groups and units.
- * Static, since a process may hold several builds of this file, for several processors: each must find its own. */
+/* Returns the operations for `weights`; NULL if these are of another format, or do not consist of whole groups and
+ * units. Static, since a process may hold several builds of this file, for several processors: each must find its
+ * own. */
 template <class FORMAT> static const ggml::cpu::tensor_traits *layout_as(const ggml_tensor *weights)
 {
     static const tensor_traits<FORMAT> layout;

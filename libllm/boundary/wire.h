@@ -122,7 +122,7 @@ typedef struct wire_refusal {
  * for each command, before it enters the ring: the decode thread cannot meet a malformed one. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
-/* The i-th element of the unaligned little-endian arrays. */
+/* Returns the i-th element of the unaligned little-endian arrays. */
 int32_t wire_prompt_token(const wire_command *c, size_t i);
 int32_t wire_stop_token(const wire_command *c, size_t i);
 int32_t wire_boundary(const wire_command *c, size_t i);

@@ -44,7 +44,7 @@ static FILE *open_in(const char *mount, const char *group, const char *name)
     return fopen(path, "re");
 }
 
-/* The first number of a file, or the one after `key` at the beginning of a line; `otherwise` if there is none
+/* Returns the first number of a file, or the one after `key` at the beginning of a line; `otherwise` if there is none
  * ("max"). */
 static uint64_t number_in(const char *mount, const char *group, const char *name, const char *key, uint64_t otherwise)
 {
@@ -95,7 +95,7 @@ static uint64_t cores_in(const char *mount, const char *group)
     return (uint64_t)whole + (quota > whole * period);
 }
 
-/* The least value of this process's group and all groups above it. */
+/* Returns the least value of this process's group and all groups above it. */
 static uint64_t least(const char *mount, const char *self, uint64_t (*in)(const char *mount, const char *group))
 {
     char group[PATH_MAX];

@@ -17,7 +17,7 @@ extern "C" {
  * free. */
 uint64_t cgroup_memory_free(const char *mount, const char *self);
 
-/* The number of processors that the tightest quota allows, rounded up; INT32_MAX: there is no quota. */
+/* Returns the number of processors that the tightest quota allows, rounded up; INT32_MAX: there is no quota. */
 int32_t cgroup_cores(const char *mount, const char *self);
 
 #ifdef __cplusplus

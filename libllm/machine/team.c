@@ -97,7 +97,7 @@ static void watch(team *t, double us, double share, double n_idle_cores, uint64_
     }
 }
 
-/* Whether the trial can end: it has lost clearly, won clearly, or had enough steps. */
+/* Returns whether the trial can end: it has lost clearly, won clearly, or had enough steps. */
 static int is_judged(const team *t, double last_us)
 {
     const double us = t->sum_us / t->n_steps;

@@ -41,10 +41,10 @@ typedef struct team {
  * cores. */
 void team_open(team *t, int32_t n_most, int32_t n_first);
 
-/* The number of threads for the next step. */
+/* Returns the number of threads for the next step. */
 int32_t team_size(const team *t);
 
-/* Whether there are fewer threads than n_most. */
+/* Returns whether there are fewer threads than n_most. */
 bool team_is_short(const team *t);
 
 /* Learns that a step of `n_tokens` by team_size threads took `us`, of which its threads, added up, were ready and had

@@ -161,8 +161,8 @@ typedef struct model_ops {
     const char *(*tool_template)(const model *m);      /* Jinja source only for conversations with tools, or NULL */
 } model_ops;
 
-/* Whether the caller of llm_embed has given the embedding up. It sets the flag in another thread; a relaxed load is
- * enough, since no other memory is read because of it. */
+/* Returns whether the caller of llm_embed has given the embedding up. It sets the flag in another thread; a relaxed
+ * load is enough, since no other memory is read because of it. */
 static inline bool model_embedding_is_given_up(const int32_t *given_up)
 {
     return given_up != NULL && __atomic_load_n(given_up, __ATOMIC_RELAXED) != 0;
@@ -177,7 +177,7 @@ struct model {
  * LLM_NO_MEMORY with `error` filled. */
 int model_open(const char *name, const model_options *options, model **out, char *error, size_t error_bytes);
 
-/* A recommendation in which every parameter is unstated. */
+/* Returns a recommendation in which every parameter is unstated. */
 llm_sampling model_sampling_unstated(void);
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes);

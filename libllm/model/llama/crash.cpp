@@ -32,7 +32,7 @@ std::string without_place(const char *message)
     return colon == nullptr ? message : colon + 2;
 }
 
-/* The driver's own error, which was logged before, if the assertion says only "CUDA error"; else "". */
+/* Returns the driver's own error, which was logged before, if the assertion says only "CUDA error"; else "". */
 std::string device_error_of(const char *message)
 {
     const std::string said = without_place(message);

@@ -66,7 +66,7 @@ bool is_only_embedding(const model_llama *m)
     return m->info.memory == LLM_MEMORY_NONE;
 }
 
-/* A value of the file's own architecture; "": the file has none. */
+/* Returns a value of the file's own architecture; "": the file has none. */
 std::string fact_of(const model_llama *m, const char *name)
 {
     char text[16] = "";
@@ -96,8 +96,8 @@ std::string pooling_trouble(const std::string &pooling)
     }
 }
 
-/* Whether the host has memory for the context. On a device llama.cpp asks itself, and for a model that only embeds the
- * context was made at the start. */
+/* Returns whether the host has memory for the context. On a device llama.cpp asks itself, and for a model that only
+ * embeds the context was made at the start. */
 bool has_memory(const model_llama *m)
 {
     if (is_only_embedding(m)) {

@@ -44,7 +44,7 @@ std::string number(uint64_t n)
     return std::to_string(n);
 }
 
-/* A key or a name for an error message: at most 80 bytes, others than printable ASCII as '?'. The file may hold
+/* Returns a key or a name for an error message: at most 80 bytes, others than printable ASCII as '?'. The file may hold
  * anything. */
 std::string shown(const std::string &text)
 {
@@ -260,8 +260,8 @@ entries take_entries(source &from, uint64_t n)
     return out;
 }
 
-/* The number of a key, which must have exactly this type; `otherwise` if there is no such key. llama.cpp asserts the
- * types. */
+/* Returns the number of a key, which must have exactly this type; `otherwise` if there is no such key. llama.cpp
+ * asserts the types. */
 uint64_t number_of(const entries &all, const char *key, uint32_t type, uint64_t otherwise)
 {
     const auto found = all.find(key);

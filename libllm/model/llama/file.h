@@ -40,9 +40,9 @@ int model_file_read(const char *name, const void *bytes, size_t n_bytes, model_f
 /* The file at `path`, and the other parts of a split model: `out` is their sum. */
 int model_file_check(const char *path, model_file *out, char *error, size_t error_bytes);
 
-/* Whether there is memory for a copy of the weights in the layouts that are fastest on this processor. The copy takes
- * up to an eighth more than the file, and cannot be dropped and read again as the file's pages can: where memory is
- * short, it would end with the kernel's OOM killer. Another eighth is left for the state. */
+/* Returns whether there is memory for a copy of the weights in the layouts that are fastest on this processor. The copy
+ * takes up to an eighth more than the file, and cannot be dropped and read again as the file's pages can: where memory
+ * is short, it would end with the kernel's OOM killer. Another eighth is left for the state. */
 int model_file_may_be_copied(uint64_t n_bytes, uint64_t n_free);
 
 #ifdef __cplusplus

@@ -62,7 +62,7 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
     return true;
 }
 
-/* Whether the budget allows this batch. Only sequences with cells of their own must be counted: their cells are
+/* Returns whether the budget allows this batch. Only sequences with cells of their own must be counted: their cells are
  * addresses, more than the budget. A pool was made with no more cells than it may use. */
 bool is_paid_for(const model_llama *m)
 {
@@ -94,9 +94,9 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
     return out;
 }
 
-/* The result of a call that failed half-way, or was given up. If it cannot be undone, the sequences of the batch are
- * invalid. If running states do not stay in their cells (all but Qwen's hybrids), llama.cpp may have moved those of
- * other sequences, too: then all are invalid. */
+/* Returns the result of a call that failed half-way, or was given up. If it cannot be undone, the sequences of the
+ * batch are invalid. If running states do not stay in their cells (all but Qwen's hybrids), llama.cpp may have moved
+ * those of other sequences, too: then all are invalid. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
     const bool is_as_before = before->undo();
@@ -107,8 +107,8 @@ model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
     return may_have_moved && !is_as_before ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH;
 }
 
-/* The result of a call that llama.cpp calls a success. If its memory disagrees with the batch about any position,
- * nothing it holds can be trusted. */
+/* Returns the result of a call that llama.cpp calls a success. If its memory disagrees with the batch about any
+ * position, nothing it holds can be trusted. */
 model_result finished(model_llama *m, uint32_t n)
 {
     for (const uint16_t seq : m->touched) {

@@ -257,8 +257,8 @@ std::string model_llama_path_trouble(const std::string &path);
 /* Why models of this architecture are not supported, with layers on a GPU or without; "": they are. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
-/* Whether a call is one pass only if each of its sequences has equally many tokens: an indexer picks tokens for whole
- * streams. */
+/* Returns whether a call is one pass only if each of its sequences has equally many tokens: an indexer picks tokens for
+ * whole streams. */
 bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ------------------------------------------------------------------------------------------------ */
@@ -338,8 +338,8 @@ int32_t model_llama_cores();        /* physical cores that this process may use 
  * (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
-/* A function of the CPU's backend by its name: a backend that is loaded at run time cannot be linked. NULL: it has
- * none. */
+/* Returns a function of the CPU's backend by its name: a backend that is loaded at run time cannot be linked. NULL: it
+ * has none. */
 template <typename F> F *model_llama_of_cpu(const char *name)
 {
     ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
@@ -361,8 +361,8 @@ bool model_llama_first_steps(model_llama *m, const model_options &o);
 
 /* ---- threads.cpp --------------------------------------------------------------------------------------------------- */
 
-/* The number of threads, at most n_most, with which a step is fastest; step(n) computes one with n threads, or returns
- * false. */
+/* Returns the number of threads, at most n_most, with which a step is fastest; step(n) computes one with n threads, or
+ * returns false. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step);
 
 /* ---- identity.cpp -------------------------------------------------------------------------------------------------- */

@@ -61,7 +61,7 @@ void on_log(ggml_log_level level, const char *text, void *)
 }
 
 #ifdef LLM_BACKEND_DL
-/* The folder of this library, which also holds the backends; "": unknown. */
+/* Returns the folder of this library, which also holds the backends; "": unknown. */
 std::string folder()
 {
     Dl_info info;

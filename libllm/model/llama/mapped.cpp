@@ -44,7 +44,7 @@ struct addresses {
     }
 };
 
-/* The inodes of the model's files. */
+/* Returns the inodes of the model's files. */
 std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
 {
     char text[32] = "", prefix[PATH_MAX], part[PATH_MAX];
@@ -82,7 +82,7 @@ std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
     return out;
 }
 
-/* The pages of small weights that are still read from these mappings, in ascending order, each once. */
+/* Returns the pages of small weights that are still read from these mappings, in ascending order, each once. */
 std::vector<addresses> small_of(const llama_model *weights, const std::vector<addresses> &mapped)
 {
     const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

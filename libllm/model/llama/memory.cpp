@@ -31,7 +31,7 @@ struct measure : common_device_memory_data_vec {
         return i == devices.size();
     }
 
-    /* The share of the free memory that the state may take. */
+    /* Returns the share of the free memory that the state may take. */
     double share(size_t i) const
     {
         return is_host(i) || model_llama_is_integrated(devices[i]) ? HOST_SHARE : DEVICE_SHARE;
@@ -103,8 +103,8 @@ bool is_paid(const std::vector<double> &excess)
     return *std::max_element(excess.begin(), excess.end()) <= 0;
 }
 
-/* The largest number of cells between n_low, which fits, and n_high, which does not, if all bytes grow in a straight
- * line. */
+/* Returns the largest number of cells between n_low, which fits, and n_high, which does not, if all bytes grow in a
+ * straight line. */
 uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_high, const std::vector<double> &high)
 {
     const double range = n_high - n_low;
@@ -180,10 +180,10 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     return out;
 }
 
-/* The cost of tokens, from two contexts: bytes grow in a straight line with the cells; those of a sliding window stop
- * at n_window plus a batch, padded, which is the size that llama.cpp gives it. With a window, the smaller context
- * (n_low tokens) shows full and window layers together; the larger one has both up to the window, and only full layers
- * beyond it. */
+/* Returns the cost of tokens, from two contexts: bytes grow in a straight line with the cells; those of a sliding
+ * window stop at n_window plus a batch, padded, which is the size that llama.cpp gives it. With a window, the smaller
+ * context (n_low tokens) shows full and window layers together; the larger one has both up to the window, and only full
+ * layers beyond it. */
 model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t n_low, uint32_t n_high,
                          uint32_t n_streams, const model_llama_wish &wish, uint32_t n_batch)
 {
@@ -204,8 +204,8 @@ model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t
     return cost;
 }
 
-/* The most tokens of one sequence, up to n_max, that so many bytes allow. By bisection: with a window the cost has a
- * bend. */
+/* Returns the most tokens of one sequence, up to n_max, that so many bytes allow. By bisection: with a window the cost
+ * has a bend. */
 uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_max)
 {
     uint32_t least = 0, most = n_max;
@@ -220,7 +220,7 @@ uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_ma
     return least;
 }
 
-/* The index of a device that has too little memory for the context; m.size(): none. */
+/* Returns the index of a device that has too little memory for the context; m.size(): none. */
 size_t short_of(const measure &m, bool may_take_all)
 {
     const auto is_short = [&](size_t i) {

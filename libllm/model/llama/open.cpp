@@ -68,7 +68,7 @@ uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t
                                       (cause.empty() ? "llama.cpp gave no reason" : cause) + advice);
 }
 
-/* The devices that layers are put on. The exact configuration runs on the CPU only. */
+/* Returns the devices that layers are put on. The exact configuration runs on the CPU only. */
 std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
 {
     return o.exact || o.n_gpu_layers == 0 ? std::vector<ggml_backend_dev_t>() : model_llama_devices();
@@ -153,7 +153,7 @@ int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
     return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
 }
 
-/* The sampling parameters that the file recommends; unstated where it has no key (model_sampling_unstated). */
+/* Returns the sampling parameters that the file recommends; unstated where it has no key (model_sampling_unstated). */
 llm_sampling sampling_default(const model_llama *m)
 {
     llm_sampling s = model_sampling_unstated();
@@ -205,8 +205,8 @@ llm_memory memory_of(const model_llama *m)
     return llama_model_n_swa(m->weights) > 0 ? LLM_MEMORY_WINDOW : LLM_MEMORY_DENSE;
 }
 
-/* The context length of a session. The default is bounded by what the session table has room for, an explicit one only
- * by the model's training. */
+/* Returns the context length of a session. The default is bounded by what the session table has room for, an explicit
+ * one only by the model's training. */
 uint32_t n_ctx_of(const model_llama *m, const model_options &o)
 {
     const int32_t n_train = llama_model_n_ctx_train(m->weights);
@@ -220,8 +220,8 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
                           : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
-/* The most bytes of text that one token can stand for. Prompts are refused by their bytes before they are tokenized, so
- * a tokenizer that turns runs of blanks into one token needs a larger figure than its longest piece. */
+/* Returns the most bytes of text that one token can stand for. Prompts are refused by their bytes before they are
+ * tokenized, so a tokenizer that turns runs of blanks into one token needs a larger figure than its longest piece. */
 uint32_t token_bytes_max(const model_llama *m)
 {
     const auto type = llama_vocab_type(m->vocab);
@@ -287,8 +287,8 @@ bool attends_only(const model_llama *m)
     return m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
 }
 
-/* Whether sequences have KV cells of their own (separate streams) or share one pool. Either way any mix of tokens is
- * one pass (cmake/llama/0009-streams.patch).
+/* Returns whether sequences have KV cells of their own (separate streams) or share one pool. Either way any mix of
+ * tokens is one pass (cmake/llama/0009-streams.patch).
  *
  * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. Each attends to the cells
  * between its first and its last one: these are its own until it outgrows its room (cmake/llama/0013-unified.patch).
@@ -490,7 +490,7 @@ void allocate(model_llama *m)
     }
 }
 
-/* The length up to which positions are encoded in the first way, for models with two (has_long_rope). */
+/* Returns the length up to which positions are encoded in the first way, for models with two (has_long_rope). */
 uint32_t short_rope_tokens(const model_llama *m)
 {
     char text[32] = "";

@@ -41,7 +41,7 @@ bool ends_with(const std::string &text, const char *end)
     return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
 }
 
-/* Whether this looks like a model's name as other programs accept it: "owner/name", "owner/name:quant",
+/* Returns whether this looks like a model's name as other programs accept it: "owner/name", "owner/name:quant",
  * "hf.co/owner/name" or "name:size". */
 bool is_name_elsewhere(const std::string &path)
 {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-/* The value of llm_sampling.samplers for a list like "top_k;temperature". As in llama.cpp
+/* Returns the value of llm_sampling.samplers for a list like "top_k;temperature". As in llama.cpp
  * (common_sampler_types_from_names), a name may be in any case, with hyphens or without underscores, there are some
  * short names, and unknown names are ignored. */
 uint64_t sampler_order_of(const std::string &names);

@@ -34,7 +34,7 @@ void empty(model_llama *m, uint16_t seq)
     m->positions[seq] = 0;
 }
 
-/* The blob's own bytes, or nullptr if it is not a blob of this kind. */
+/* Returns the blob's own bytes, or nullptr if it is not a blob of this kind. */
 const uint8_t *contents(model_state_kind kind, const void *bytes, size_t n_bytes)
 {
     blob_head head;
@@ -83,8 +83,8 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     return holds(m, seq, k);
 }
 
-/* Whether there are cells for k tokens of `seq`, to tell a lack of cells from a state that is refused. Shared cells are
- * counted once for each sequence, so that there may be more than this says, never fewer. */
+/* Returns whether there are cells for k tokens of `seq`, to tell a lack of cells from a state that is refused. Shared
+ * cells are counted once for each sequence, so that there may be more than this says, never fewer. */
 bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 {
     if (m->info.n_cells == UINT32_MAX) {

@@ -153,8 +153,8 @@ void model_llama_threads::end(uint32_t n_tokens)
 
 namespace {
 
-/* The time of the shortest of some steps: other work of the machine only makes steps longer, so that an average would
- * measure that work. One step is enough if it takes longer than too_long_us. 0: a step failed. */
+/* Returns the time of the shortest of some steps: other work of the machine only makes steps longer, so that an average
+ * would measure that work. One step is enough if it takes longer than too_long_us. 0: a step failed. */
 template <typename F> double shortest_us(double too_long_us, const F &step)
 {
     double least = 0;

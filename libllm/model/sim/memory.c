@@ -50,7 +50,7 @@ void sim_sequence_spoil(sim_model *m, sim_sequence *s)
     s->recurrent = sim_state_wrong(&s->recurrent);
 }
 
-/* The state that the next logits follow from. Two parts of a sequence that disagree make a wrong state. */
+/* Returns the state that the next logits follow from. Two parts of a sequence that disagree make a wrong state. */
 static sim_state sequence_state(sim_model *m, sim_sequence *s)
 {
     sim_state state = *sim_kept_at(m, s, s->position);
@@ -84,7 +84,7 @@ uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens)
     return n_tokens + (n_tokens < o->window ? n_tokens : o->window) * o->window_cells;
 }
 
-/* The cells that the tokens of this batch will take. */
+/* Returns the cells that the tokens of this batch will take. */
 static uint64_t cells_wanted(const sim_model *m, const model_batch *b)
 {
     uint64_t n = 0;
@@ -218,7 +218,7 @@ static bool batch_is_valid(sim_model *m, const model_batch *b)
 
 /* ---- decode: faults ---- */
 
-/* Whether this call must fail; counts it if it is one that fail_at and fail_every count. */
+/* Returns whether this call must fail; counts it if it is one that fail_at and fail_every count. */
 static bool fault_is_due(sim_model *m)
 {
     const sim_options *o = &m->options;
@@ -270,7 +270,7 @@ static model_result fault(sim_model *m, const model_batch *b)
 
 /* ---- decode ---- */
 
-/* The time before which the call may not return. */
+/* Returns the time before which the call may not return. */
 static struct timespec deadline_of(const sim_model *m, const model_batch *b)
 {
     uint64_t n_without_output = 0;

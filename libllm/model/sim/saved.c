@@ -130,7 +130,7 @@ static bool head_read(const sim_model *m, model_state_kind kind, uint32_t k, con
            k - h->oldest < m->n_kept && h->sound <= k && n_bytes == bytes_of(m, h);
 }
 
-/* Whether the unfinished character is one that state.c can continue. */
+/* Returns whether the unfinished character is one that state.c can continue. */
 static bool state_is_sane(const saved_state *s)
 {
     bool sane = s->is_wrong <= 1 && s->n_missing <= 3 && s->n_character <= 3;
@@ -175,7 +175,7 @@ static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const
     return sane;
 }
 
-/* Whether such a state is only a part, which needs the attention that the sequence holds. */
+/* Returns whether such a state is only a part, which needs the attention that the sequence holds. */
 static bool attaches(const sim_model *m, model_state_kind kind)
 {
     return kind == MODEL_STATE_CHECKPOINT && m->base.info.checkpoint == MODEL_CHECKPOINT_ATTACHED;

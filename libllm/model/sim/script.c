@@ -73,7 +73,7 @@ static bool is_trigger_line(const char *line, const char *end)
     return end - line > 2 && line[0] == '?' && line[1] == ' ';
 }
 
-/* The end of the line that begins here: its line end, or the end of the source. */
+/* Returns the end of the line that begins here: its line end, or the end of the source. */
 static const char *line_end(const char *line, const char *end)
 {
     const char *found = memchr(line, '\n', (size_t)(end - line));
@@ -185,7 +185,7 @@ bool sim_cue_is_valid(const sim_script *s, const sim_cue *c)
     return c->node < s->n_nodes && c->reply <= s->n_replies && c->n_said <= s->replies[c->reply - 1].n;
 }
 
-/* Whether the reply has these bytes at `from`. */
+/* Returns whether the reply has these bytes at `from`. */
 static bool goes_on(const reply *r, size_t from, const char *bytes, size_t n)
 {
     return n <= r->n - from && memcmp(r->text + from, bytes, n) == 0;

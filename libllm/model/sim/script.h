@@ -35,7 +35,7 @@ bool sim_cue_is_valid(const sim_script *s, const sim_cue *c); /* s may be NULL: 
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n);
 void sim_cue_break(sim_cue *c); /* a control token was consumed: no trigger and no reply goes on over it */
 
-/* The rest of the reply, *n bytes; 0: all of it has been consumed. NULL: there is no reply. */
+/* Returns the rest of the reply, *n bytes; 0: all of it has been consumed. NULL: there is no reply. */
 const char *sim_cue_rest(const sim_script *s, const sim_cue *c, size_t *n);
 
 #endif

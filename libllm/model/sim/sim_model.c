@@ -103,7 +103,7 @@ static model_checkpoint_kind checkpoint_of(llm_memory memory)
     }
 }
 
-/* The tokens of one sequence that has n_cells: the inverse of sim_cells_of. */
+/* Returns the tokens of one sequence that has n_cells: the inverse of sim_cells_of. */
 static uint64_t tokens_of(const sim_options *o, uint64_t n_cells)
 {
     const uint64_t n_beside = o->window * o->window_cells;
@@ -116,7 +116,7 @@ static uint64_t cells_paid(const sim_options *o, const model_options *options)
                                                                            : options->kv_bytes_max / SIM_TOKEN_BYTES;
 }
 
-/* The longest sequence that the budget allows. */
+/* Returns the longest sequence that the budget allows. */
 static uint64_t budget_of(const sim_options *o, const model_options *options)
 {
     return tokens_of(o, cells_paid(o, options));

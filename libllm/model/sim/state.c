@@ -88,8 +88,8 @@ static const char *const characters[] = {"\xc3\xa9",     "\xc3\xbc",         "\x
                                          "\xe2\x9c\x93", "\xf0\x9f\x99\x82", "\xf0\x9f\x8e\x89"};
 enum { N_CHARACTERS = sizeof characters / sizeof characters[0] };
 
-/* The byte that continues an incomplete character: that of one of `characters` if it may become one, else any valid
- * byte. */
+/* Returns the byte that continues an incomplete character: that of one of `characters` if it may become one, else any
+ * valid byte. */
 static int32_t continuation(const sim_state *s)
 {
     for (uint64_t i = 0; i < N_CHARACTERS; i++) {
@@ -110,7 +110,7 @@ static int32_t continuation(const sim_state *s)
     }
 }
 
-/* A piece of ordinary text. */
+/* Returns a piece of ordinary text. */
 static int32_t ordinary(uint64_t hash)
 {
     uint64_t kind = hash % 256;

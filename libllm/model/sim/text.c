@@ -59,7 +59,7 @@ bool sim_token_is_control(int32_t token)
     return token >= SIM_TOKEN_END_OF_TEXT && token < SIM_TOKEN_END_OF_TEXT + N_CONTROLS;
 }
 
-/* The text of a token that is not a single byte. */
+/* Returns the text of a token that is not a single byte. */
 static const char *piece_text(int32_t token)
 {
     assert(token >= 256 && token < SIM_VOCABULARY);
@@ -153,7 +153,7 @@ void sim_text_open(void)
     pthread_once(&once, trie_build);
 }
 
-/* The longest piece at the start of the text, else its first byte. */
+/* Returns the longest piece at the start of the text, else its first byte. */
 int32_t sim_longest_piece(const char *text, size_t n, size_t *n_used)
 {
     int32_t token = (uint8_t)text[0];

@@ -438,7 +438,7 @@ void llm_answer_parser::skip(const std::string &character)
     }
 }
 
-/* Whether the rest of an answer that a limit cut off may be text, and not the beginning of a call. */
+/* Returns whether the rest of an answer that a limit cut off may be text, and not the beginning of a call. */
 bool llm_answer_parser::may_be_text(const std::string &rest) const
 {
     const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;

@@ -77,6 +77,8 @@ class argument_rules {
     std::vector<bool> is_required;             /* for each counted argument */
     std::map<std::vector<bool>, size_t> rests; /* by the counted arguments that are still missing */
 
+    /* Returns whether the form has blanks outside of arguments and of what opens the call: they may then stand between
+     * arguments. */
     bool has_blanks_outside(size_t call) const
     {
         bool has_blanks_there = false;
@@ -107,7 +109,7 @@ class argument_rules {
         return g.grammar(tool_schemas::element_of(rule));
     }
 
-    /* A value as JSON writes it. Texts may be in single quotes, too: templates write earlier calls that way. */
+    /* Returns a value as JSON writes it. Texts may be in single quotes, too: templates write earlier calls that way. */
     size_t python_value(const schema_argument &one)
     {
         std::vector<size_t> ways = {element(one.element)};
@@ -145,14 +147,14 @@ class argument_rules {
         }
     }
 
-    /* nullopt: any text. */
+    /* Returns the rule of the argument's texts and the mark that closes it; nullopt: it may be any text. */
     std::optional<std::string> texts_before(const std::string &close, const schema_argument &one)
     {
         return one.texts.has_value() ? schemas.bare(*one.texts, close) : std::nullopt;
     }
 
-    /* The argument in each way that its schema allows. Without quotes a text ends at the closing mark, so JSON and text
-     * cannot be told apart by their first byte: where any text is allowed, JSON is covered by it. */
+    /* Returns the argument in each way that its schema allows. Without quotes a text ends at the closing mark, so JSON
+     * and text cannot be told apart by their first byte: where any text is allowed, JSON is covered by it. */
     std::vector<size_t> written(const std::vector<argument_way> &ways, const schema_argument &one)
     {
         std::vector<size_t> all;
@@ -180,6 +182,7 @@ class argument_rules {
         return all;
     }
 
+    /* Returns an argument with what separates it from the one before it, and the rule of what follows. */
     size_t argument(size_t node, bool is_first, const std::vector<bool> &left)
     {
         std::vector<size_t> parts;
@@ -194,8 +197,8 @@ class argument_rules {
         return g.sequence(parts);
     }
 
-    /* The rule for what may follow while the arguments `left` are missing. Each set has one rule, whatever order led to
-     * it. */
+    /* Returns the rule for what may follow while the arguments `left` are missing. Each set has one rule, whatever
+     * order led to it. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
         const auto found = rests.find(left);
@@ -252,7 +255,8 @@ size_t n_counted(const tool_schemas::separate &tool, size_t unordered_max)
                                                                   [](const auto &one) { return one.is_required; }));
 }
 
-/* How many arguments each tool may have in any order, so that all tools together have no more rules than ORDERS_MAX. */
+/* Returns how many arguments each tool may have in any order, so that all tools together have no more rules than
+ * ORDERS_MAX. */
 size_t unordered_max(const std::vector<call_of_tool> &calls)
 {
     size_t most = UNORDERED_MAX;

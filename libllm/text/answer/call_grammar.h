@@ -11,8 +11,8 @@
 
 #include "text/answer/tool_schema.h"
 
-/* The grammar of an answer whose calls have arguments of `schemas`, to be completed by schemas.put(). "": the calls of
- * this family have no arguments with marks. */
+/* Returns the grammar of an answer whose calls have arguments of `schemas`, to be completed by schemas.put(). "": the
+ * calls of this family have no arguments with marks. */
 std::string call_grammar(const common_chat_params &form, tool_schemas *schemas);
 
 #endif

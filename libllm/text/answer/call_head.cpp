@@ -9,7 +9,7 @@
 
 namespace {
 
-const char *const NAME = "4n4m30f4t00l";
+const char *const NAME = "4n4m30f4t00l"; /* of the tool in the sample; no template has this text itself */
 
 common_json call_with(const common_json &arguments)
 {
@@ -27,8 +27,8 @@ common_json call_with(const common_json &arguments)
     return out;
 }
 
-/* A conversation that ends with a call; "": the template accepts none. Some templates want the arguments as JSON
- * text. */
+/* Returns a conversation that ends with a call; "": the template accepts none. Some templates want the arguments as
+ * JSON text. */
 std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params)
 {
     const common_json text = common_json::make(std::string("{\"a\": \"b\"}"));
@@ -70,7 +70,7 @@ size_t begin_with_marks(const std::string &text, size_t begin, const std::vector
     return begin;
 }
 
-/* The marks that open calls in this form, without those of reasoning and of turns. */
+/* Returns the marks that open calls in this form, without those of reasoning and of turns. */
 std::vector<std::string> marks_of_calls(const common_chat_params &form)
 {
     std::vector<std::string> out =
@@ -89,6 +89,8 @@ std::vector<std::string> marks_of_calls(const common_chat_params &form)
 
 } // namespace
 
+/* Looks for the trigger nearest before the tool's name. Without a trigger, or if the name goes on where it ends,
+ * nothing is known: half a head would end the reasoning at a mention of the mark. */
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form)
 {

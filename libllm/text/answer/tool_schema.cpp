@@ -10,12 +10,12 @@
 
 namespace {
 
-constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;
+constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;    /* beyond them a tool takes any arguments */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2; /* of all tools; the form of calls comes on top */
 constexpr long FIRST_PLACE = 7130917300000000; /* as a constant: a number that no one has in a schema */
 const char *const PREFIX = "j-";
 
-/* {} where it is no schema, or a very large one. */
+/* Returns the tool's schema; {} where it is none, or a very large one: such a tool takes any arguments. */
 schema_json parameters_of(const common_json &tool)
 {
     const common_json parameters = tool.at("function").value("parameters", common_json());
@@ -34,7 +34,8 @@ std::optional<std::string> element_if(const std::optional<std::string> &rule)
     return rule.has_value() && !rule->empty() ? tool_schemas::element_of(*rule) : rule;
 }
 
-/* The schema of a list of texts or of anything, as a form of calls needs it; null: the member is no such list. */
+/* Returns the schema of a list of texts or of anything, as a form of calls needs it; null: the member is no such
+ * list. */
 common_json list_of(const schema_json &document, const std::string &name)
 {
     const auto properties = document.find("properties");
@@ -58,6 +59,8 @@ tool_schemas::tool_schemas(tool_schema_detail how_much, bool marks_items_of_list
     : detail(how_much), marks_items(marks_items_of_lists), compiled(GRAMMAR_BYTES_MAX)
 {}
 
+/* A place is a schema with one constant. llama.cpp writes the constant as a literal of its grammar wherever the
+ * arguments belong in the family's form, and put() finds the literal there. */
 common_json tool_schemas::place_for(const std::string &element)
 {
     const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
@@ -148,6 +151,8 @@ bool tool_schemas::are_mentioned(const std::string &grammar) const
                        [&](const auto &one) { return grammar.find(one.first) != std::string::npos; });
 }
 
+/* One pass from quote to quote, in which each literal is looked up: searching for every place by itself took the
+ * product of places and grammar. */
 std::string tool_schemas::put(const std::string &grammar) const
 {
     if (places.empty() && separates.empty()) {

@@ -30,10 +30,10 @@ class tool_schemas {
     /* `tool` is of OpenAI's form. is_whole: its arguments may have one place. */
     common_json placed(const common_json &tool, bool is_whole);
 
-    /* Whether the grammar has all places. */
+    /* Returns whether the grammar has all places. */
     bool are_mentioned(const std::string &grammar) const;
 
-    /* With our rules in their places. */
+    /* Returns llama.cpp's grammar with our rules in their places. */
     std::string put(const std::string &grammar) const;
 
     /* The parameters of a tool whose arguments have places of their own; NULL: they have none. */

@@ -87,7 +87,7 @@ void compile(chat *c)
 
 /* ---- boundaries ---------------------------------------------------------------------------------------------------- */
 
-/* The number of messages in the head: system messages, which many conversations share. */
+/* Returns the number of messages in the head: system messages, which many conversations share. */
 size_t head_messages(const common_json &messages)
 {
     size_t head = 0;
@@ -97,8 +97,8 @@ size_t head_messages(const common_json &messages)
     return head;
 }
 
-/* The number of messages before each boundary, ascending: the head, then the starts of the latest user messages. The
- * caller adds the end of the history. */
+/* Returns the number of messages before each boundary, ascending: the head, then the starts of the latest user
+ * messages. The caller adds the end of the history. */
 std::vector<size_t> message_counts(const common_json &messages, size_t head)
 {
     std::vector<size_t> out;
@@ -129,9 +129,9 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
     return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
 }
 
-/* The number of tokens of the wanted part in the first n bytes of the rendered text; -1: these are not in the wanted
- * part, or would end within a token. Byte counts cannot be turned into token counts otherwise: "new" and "line" may be
- * one token. */
+/* Returns the number of tokens of the wanted part in the first n bytes of the rendered text; -1: these are not in the
+ * wanted part, or would end within a token. Byte counts cannot be turned into token counts otherwise: "new" and "line"
+ * may be one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -159,8 +159,8 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* The number of bytes of the whole that its first messages render to; 0: they render to something else. Templates may
- * write earlier turns differently by what comes later, or refuse a conversation that ends there. */
+/* Returns the number of bytes of the whole that its first messages render to; 0: they render to something else.
+ * Templates may write earlier turns differently by what comes later, or refuse a conversation that ends there. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
     try {
@@ -195,9 +195,9 @@ struct marks {
     std::vector<int32_t> boundaries;
 };
 
-/* The number of tokens before the text of the user's first message. The head cannot always be rendered alone: some
- * templates refuse a conversation without a question, or put the tools after the system's words. So another question (a
- * sentinel) is rendered: the text before it is the head. */
+/* Returns the number of tokens before the text of the user's first message. The head cannot always be rendered alone:
+ * some templates refuse a conversation without a question, or put the tools after the system's words. So another
+ * question (a sentinel) is rendered: the text before it is the head. */
 int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
     try {
@@ -328,7 +328,7 @@ bool repair_more(const chat_request &request, chat_repair *repair)
     return has_next_form(request, repair);
 }
 
-/* Whether the same text follows the answer when it is written as calls and as text. Results may refer to their
+/* Returns whether the same text follows the answer when it is written as calls and as text. Results may refer to their
  * calls. */
 bool ends_alike(const std::string &as_calls, const conversation &as_text)
 {

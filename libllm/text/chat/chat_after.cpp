@@ -14,8 +14,8 @@ bool is_of_template(const chat_text &t, size_t begin, size_t end)
                        t.blocked.begin() + static_cast<ptrdiff_t>(end), [](char b) { return b == 0; });
 }
 
-/* The places of sentinels 0 to n - 1; nothing unless each occurs exactly once. `last`: the end of the last occurrence
- * of sentinel n; 0: there is none. */
+/* Returns the places of sentinels 0 to n - 1; nothing unless each occurs exactly once. `last`: the end of the last
+ * occurrence of sentinel n; 0: there is none. */
 std::optional<std::vector<range>> find_marks(const std::string &text, const control_markers &markers, size_t n,
                                              size_t *last)
 {
@@ -53,9 +53,9 @@ size_t next_end(const model *m, const control_words &words, const chat_text &t, 
     return chat_tail::NONE;
 }
 
-/* Whether the text after the sentinel in the arguments only closes the call. The bytes of it that came from the request
- * may be the end of the arguments as JSON ("}) and the call's id, which is one word; anything else is another message's
- * text. */
+/* Returns whether the text after the sentinel in the arguments only closes the call. The bytes of it that came from the
+ * request may be the end of the arguments as JSON ("}) and the call's id, which is one word; anything else is another
+ * message's text. */
 bool closes_a_call(const chat_text &t, size_t begin, size_t end)
 {
     std::string given;

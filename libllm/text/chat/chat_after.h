@@ -45,15 +45,17 @@ struct chat_tail {
     size_t place_of(size_t byte) const; /* offset in `text` of a byte of the rendered text; NONE: it is left out */
 };
 
-/* The text after the answer; none: the place is in doubt. Sentinels 1 to n_marks - 1 stand in later messages, and all
- * must be found after the answer: a template that moved one before it would lose that message. `has_tools` becomes true
- * if sentinel n_marks, which stands in the tools, is after the answer: the template has moved the tools there. */
+/* Returns the text after the answer; none: the place is in doubt. Sentinels 1 to n_marks - 1 stand in later messages,
+ * and all must be found after the answer: a template that moved one before it would lose that message. `has_tools`
+ * becomes true if sentinel n_marks, which stands in the tools, is after the answer: the template has moved the tools
+ * there. */
 std::optional<chat_tail> chat_tail_after(const model *m, const control_words &words, const control_markers &markers,
                                          const chat_text &rendered, const chat_after &after, chat_answer form,
                                          size_t n_marks, bool *has_tools);
 
-/* Whether the tokens before the first control token of the tail (or all) spell exactly its text. Some tokenizers add a
- * blank to the beginning of a text; the tail would then differ from the same text in the middle of a prompt. */
+/* Returns whether the tokens before the first control token of the tail (or all) spell exactly its text. Some
+ * tokenizers add a blank to the beginning of a text; the tail would then differ from the same text in the middle of a
+ * prompt. */
 bool chat_tail_keeps_spelling(const model *m, const chat_tail &tail, const chat_tokens &tokens);
 
 #endif

@@ -17,10 +17,10 @@ std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_
  * around it is the template's. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
-/* The beginning of the form if the prompt ends with `opening`. */
+/* Returns the beginning of the form if the prompt ends with `opening`. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening);
 
-/* The text that the grammar must accept before the answer. */
+/* Returns the text that the grammar must accept before the answer. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening);
 
 /* llm_prompt.syntax. `opening`: the end of the prompt. */

@@ -10,7 +10,7 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* The tokens of the form's marks. Made once for each form, since it may have a mark for each tool. */
+/* Returns the tokens of the form's marks. Made once for each form, since it may have a mark for each tool. */
 common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
 
 /* `opening`: the end of the prompt. "": the sampler needs to know nothing. */

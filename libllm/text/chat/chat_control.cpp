@@ -29,7 +29,7 @@ void append_tokens(const model *m, std::string_view text, bool parse_special, st
     out->resize(before + static_cast<size_t>(n));
 }
 
-/* A random number, in digits, since filters that change the case leave them unchanged. */
+/* Returns a random number, in digits, since filters that change the case leave them unchanged. */
 std::string secret_number()
 {
     uint64_t random;

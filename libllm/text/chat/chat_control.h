@@ -45,11 +45,11 @@ class control_words {
   public:
     explicit control_words(const model *m);
 
-    /* The length of the longest word at text[at] (at < size); 0: none. All lengths are stored in `lengths`, if not
-     * NULL, the shortest first. */
+    /* Returns the length of the longest word at text[at] (at < size); 0: none. All lengths are stored in `lengths`, if
+     * not NULL, the shortest first. */
     size_t longest_at(std::string_view text, size_t at, std::vector<size_t> *lengths = nullptr) const;
 
-    /* Whether the text from `at` to its end is the beginning of a word, but not a whole one. */
+    /* Returns whether the text from `at` to its end is the beginning of a word, but not a whole one. */
     bool is_begun_at(std::string_view text, size_t at) const;
 
     int32_t token_of(std::string_view word) const; /* -1: it is no word */
@@ -79,7 +79,7 @@ class control_markers {
 
     std::string wrap(std::string_view text) const; /* text of a message, ready for the template */
 
-    /* A text that stands for a place in a message until that has been rendered; `unwrap` leaves it there. */
+    /* Returns a text that stands for a place in a message until that has been rendered; `unwrap` leaves it there. */
     std::string sentinel(size_t i) const;
 
     /* Removes the markers from rendered text and blocks the words that they enclose. */
@@ -94,10 +94,10 @@ class control_markers {
  * std::runtime_error if the model cannot tokenize it. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered);
 
-/* The text of one token, also of a control token; "": it has none. */
+/* Returns the text of one token, also of a control token; "": it has none. */
 std::string chat_token_text(const model *m, int32_t token);
 
-/* Whether the model's tokenizer adds BOS by itself. */
+/* Returns whether the model's tokenizer adds BOS by itself. */
 bool chat_adds_bos(const model *m);
 
 #endif

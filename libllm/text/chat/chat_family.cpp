@@ -210,7 +210,7 @@ void results_in_calls(common_json &messages, const common_json & /*variables*/)
 
 /* ---- the end of the text ------------------------------------------------------------------------------------------- */
 
-/* Whether the text ends with these words of the template's own; those of a message do not count. */
+/* Returns whether the text ends with these words of the template's own; those of a message do not count. */
 bool ends_with(const chat_text &t, const std::string &words)
 {
     const size_t n = words.size();

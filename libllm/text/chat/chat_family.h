@@ -36,7 +36,7 @@ struct chat_family {
     }
 };
 
-/* The family of a template; one without changes, if it is of no special family. */
+/* Returns the family of a template; one without changes, if it is of no special family. */
 const chat_family &chat_family_of(const std::string &source);
 
 #endif

@@ -82,7 +82,7 @@ autoparser::generation_params params_of(const common_chat_template &tmpl, const 
     return out;
 }
 
-/* A placeholder for the grammar of an argument. */
+/* Returns a placeholder for the grammar of an argument. */
 std::string argument_mark(size_t i)
 {
     return "f0rm0f4n4rgum3n7-" + std::to_string(i);
@@ -195,8 +195,8 @@ std::string with_named_format(const std::string &parser)
     return graph.json().dump();
 }
 
-/* The texts that begin a call in the middle of reasoning, one for each tool. None are needed if a mark that opens every
- * call ends the reasoning in llama.cpp's form. */
+/* Returns the texts that begin a call in the middle of reasoning, one for each tool. None are needed if a mark that
+ * opens every call ends the reasoning in llama.cpp's form. */
 std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
                                         const call_head &head)
 {
@@ -236,7 +236,7 @@ void describe(const common_chat_params &params, const std::vector<std::string> &
     }
 }
 
-/* The end of the prompt before it opens reasoning. */
+/* Returns the end of the prompt before it opens reasoning. */
 std::string without_thinking(const std::string &opening, const std::string &thinking_start)
 {
     const size_t at = thinking_start.empty() ? std::string::npos : opening.find(thinking_start);
@@ -281,7 +281,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_wish &wi
     return must_call ? out : grammar_without_empty_turns(out);
 }
 
-/* The grammar of an answer without calls: reasoning, then text of the client's grammar. */
+/* Returns the grammar of an answer without calls: reasoning, then text of the client's grammar. */
 std::string plain_grammar(const chat_form &form, const autoparser::autoparser &found, bool has_calls)
 {
     const autoparser::analyze_content &content = found.content;
@@ -301,7 +301,7 @@ std::string plain_grammar(const chat_form &form, const autoparser::autoparser &f
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* The same, by llama.cpp's parser for this family if it has a form for such answers. */
+/* Returns the same, by llama.cpp's parser for this family if it has a form for such answers. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -384,8 +384,8 @@ call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &a
 
 enum class own_parser { NONE, WORKS, FAILS };
 
-/* Whether llama.cpp has a parser for this family alone, and can render the template with it. Some templates refuse a
- * conversation without tools, so it is tried with a tool, too. */
+/* Returns whether llama.cpp has a parser for this family alone, and can render the template with it. Some templates
+ * refuse a conversation without tools, so it is tried with a tool, too. */
 own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generation_params params)
 {
     for (const bool has_tools : {false, true}) {
@@ -527,7 +527,7 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
     return out;
 }
 
-/* Whether the sampler accepts the grammar, as a part of a document. */
+/* Returns whether the sampler accepts the grammar, as a part of a document. */
 bool is_usable_grammar(const model *m, const chat_form &form)
 {
     constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document has other members, too */

@@ -89,8 +89,8 @@ chat_analysis chat_analyse(const common_chat_template &tmpl);
 chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
                        const chat_wish &wish);
 
-/* Whether the form's grammar is valid and, unless it is lazy, allows an answer to begin with this end of the prompt.
- * Throws std::bad_alloc. */
+/* Returns whether the form's grammar is valid and, unless it is lazy, allows an answer to begin with this end of the
+ * prompt. Throws std::bad_alloc. */
 bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
 
 /* A cache of the latest forms, by everything that they were made from: agents send the same tools in every turn, and

@@ -25,8 +25,8 @@ common_json with_calls_in_turns(const common_json &messages);
 /* Turns calls into text of the assistant, and results into text of the user: for templates without calls. */
 common_json with_written_calls(const common_json &messages);
 
-/* The tools to show to the template: without those marked is_deferred in `given`, which messages introduce. `tools`:
- * the same tools in the same order, as the template takes them. Null: none. */
+/* Returns the tools to show to the template: without those marked is_deferred in `given`, which messages introduce.
+ * `tools`: the same tools in the same order, as the template takes them. Null: none. */
 common_json told_tools(const common_json &given, const common_json &tools);
 
 /* Adds to the first system message what the template does not say: the list of tools, and the form of a call. */
@@ -39,7 +39,7 @@ constexpr size_t CHAT_DEPTH_MAX = 128; /* reading and rendering recurse once per
 /* Reads JSON of a bounded depth that a client or a model wrote. False: it is none. */
 bool chat_read_json(const std::string &text, common_json *out);
 
-/* The text of a content: the text itself, or its parts, one a line. */
+/* Returns the text of a content: the text itself, or its parts, one a line. */
 std::string chat_text_of(const common_json &content);
 
 #endif

@@ -40,7 +40,9 @@ bool read_arguments(const std::string &text, common_json *out)
     return chat_read_json(text, out) && out->is_object();
 }
 
-/* For templates that want arguments as objects. Returns the first arguments that cannot be read as one, or "". */
+/* Turns arguments into objects, for templates that want them so. Returns the first arguments that cannot be read as
+ * one, or "". `encloses`: these become the member of an object, since a call with broken arguments stays in the
+ * history, and each later turn would be refused because of it. */
 std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;
@@ -67,7 +69,7 @@ std::string fit_arguments(common_json &messages, bool encloses)
     return unread;
 }
 
-/* For a template without a system role: puts the system's text before the first message after it. */
+/* Puts the system's text before the first message after it, for a template without a system role. */
 void fit_system(common_json &messages, const chat_template_caps &caps)
 {
     if (caps.supports_system_role || messages.empty() || messages.front().at("role") != "system") {
@@ -99,7 +101,7 @@ void trim(common_chat_msg *message)
     }
 }
 
-/* The messages as llama.cpp gives them to templates. */
+/* Returns the messages as llama.cpp gives them to templates. */
 common_json usual(const common_json &messages, bool trims)
 {
     common_json out = common_json::array();

@@ -29,13 +29,13 @@ class constraint {
     /* Throws grammar_fault if this is no such document, or is beyond the bounds. */
     static std::unique_ptr<constraint> read(const model *m, const std::string &document);
 
-    /* Whether the next pick may take long. */
+    /* Returns whether the next pick may take long. */
     bool is_slow() const
     {
         return walk.has_value() || !begun.empty() || (is_waiting && triggers.has_patterns());
     }
 
-    /* Whether the grammar holds now. Begins it first, if a trigger has been found. */
+    /* Returns whether the grammar holds now. Begins it first, if a trigger has been found. */
     bool holds();
     bool allows(int32_t token);
     void find_allowed(token_set &allowed);
@@ -44,7 +44,7 @@ class constraint {
         return walk->is_complete();
     }
 
-    /* The token that must come next, whatever the model predicts (the end of a reasoning budget); -1: the model
+    /* Returns the token that must come next, whatever the model predicts (the end of a reasoning budget); -1: the model
      * decides. */
     int32_t forced();
 
@@ -55,7 +55,7 @@ class constraint {
         return thought.is_before_answer();
     }
 
-    /* Whether the text of this control token is part of the answer's text. */
+    /* Returns whether the text of this control token is part of the answer's text. */
     bool shows(int32_t token) const
     {
         return preserved.count(token) > 0;

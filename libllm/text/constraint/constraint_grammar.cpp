@@ -11,8 +11,8 @@ namespace {
 
 using json = schema_json;
 
-constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
-constexpr size_t DEPTH_MAX = 128; /* levels of JSON: parsing and compiling it recurse */
+constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2; /* of what a client sends, whatever its kind */
+constexpr size_t DEPTH_MAX = 128;                               /* levels of JSON: parsing and compiling it recurse */
 constexpr size_t CHOICES_MAX = 4096;
 
 } // namespace

@@ -4,8 +4,8 @@
 
 namespace {
 
-/* Whether the text ends with a beginning of `mark`, but not with all of it. Blanks at the begin of a mark are ignored:
- * most of them are the reasoning's own. */
+/* Returns whether the text ends with a beginning of `mark`, but not with all of it. Blanks at the begin of a mark are
+ * ignored: most of them are the reasoning's own. */
 bool ends_amid(const std::string &text, const std::string &mark)
 {
     const size_t from = std::min(mark.find_first_not_of(" \t\r\n"), mark.size());
@@ -95,8 +95,8 @@ int32_t thinking::due() const
     return forced[n_forced];
 }
 
-/* The number of bytes from the begin of the first mark that the last token completed to the end of the text; 0: it
- * completed none. */
+/* Returns the number of bytes from the begin of the first mark that the last token completed to the end of the text; 0:
+ * it completed none. */
 size_t thinking::ending_bytes() const
 {
     const std::string &last = recent.back().text;
@@ -113,7 +113,7 @@ size_t thinking::ending_bytes() const
     return text.size() - begin;
 }
 
-/* Whether the last token completed a mark; fills last_ending. */
+/* Returns whether the last token completed a mark; fills last_ending. */
 bool thinking::find_ending()
 {
     size_t n_tokens = 0, n_bytes = 0;
@@ -132,6 +132,9 @@ bool thinking::find_ending()
     return n_tokens > 0;
 }
 
+/* Outside of reasoning only its opening is looked for; inside, only its end. The blanks after an end belong to neither:
+ * is_between lasts up to the first token that has something else. A sequence that was forced ends the reasoning even if
+ * it is no mark. */
 void thinking::accept(int32_t token, const std::string &text, bool is_whole)
 {
     const bool was_forced = due() == token;

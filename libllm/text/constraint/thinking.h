@@ -30,11 +30,11 @@ struct thinking {
     /* Without any mark the answer never reasons. */
     void add_end(mark end);
 
-    /* The token that must come next, whatever the model predicts; -1: the model decides. */
+    /* Returns the token that must come next, whatever the model predicts; -1: the model decides. */
     int32_t due() const;
     /* Takes a token of the answer; `is_whole`: its text ends with a complete character. */
     void accept(int32_t token, const std::string &text, bool is_whole);
-    /* Whether the last token is reasoning, or a blank between that and the answer. */
+    /* Returns whether the last token is reasoning, or a blank between that and the answer. */
     bool is_before_answer() const
     {
         return is_inside || is_between;
@@ -42,8 +42,8 @@ struct thinking {
     /* The grammar does not allow the forced token: the budget is dropped. */
     void give_up();
 
-    /* The tokens of the mark that the last token completed; the first of them may begin with other text. Empty: the
-     * last token did not end the reasoning. */
+    /* Returns the tokens of the mark that the last token completed; the first of them may begin with other text. Empty:
+     * the last token did not end the reasoning. */
     const std::vector<trigger::piece> &ending() const
     {
         return last_ending;

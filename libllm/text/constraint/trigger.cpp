@@ -12,7 +12,8 @@ namespace {
  * each token. A pattern that must match the whole answer is not tried on a longer one. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
-/* Where the grammar begins: at the first group that matched something, or else at the match, as in llama.cpp. */
+/* Returns where the grammar begins: at the first group that matched something, or else at the match, as in
+ * llama.cpp. */
 size_t begin_of(const std::smatch &match)
 {
     for (size_t i = 1; i < match.size(); i++) {
@@ -50,7 +51,8 @@ void trigger::forget()
     is_cut = false;
 }
 
-/* Where the earliest word begins that ends after the first n_before bytes: earlier words were found before. */
+/* Returns where the earliest word begins that ends after the first n_before bytes: earlier words were found before. So
+ * each byte is looked at once for each word, however long the answer is. */
 size_t trigger::find_word(size_t n_before) const
 {
     size_t first = std::string::npos;
@@ -61,6 +63,7 @@ size_t trigger::find_word(size_t n_before) const
     return first;
 }
 
+/* Once the front of the answer is cut off, ^ must not match at the cut, and a pattern for the whole answer cannot. */
 size_t trigger::find_pattern() const
 {
     const auto flags = is_cut ? std::regex_constants::match_not_bol : std::regex_constants::match_default;
@@ -75,6 +78,8 @@ size_t trigger::find_pattern() const
     return std::string::npos;
 }
 
+/* Gives the grammar the tokens from the trigger on. A trigger may begin in the middle of a token ("\n<tool_call>"): of
+ * that token the grammar sees the end only. */
 void trigger::take_from(size_t at)
 {
     size_t begin = 0;

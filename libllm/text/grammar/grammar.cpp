@@ -508,7 +508,7 @@ graph beginnings(const grammar &g, const std::vector<bool> &is_empty)
     return found;
 }
 
-/* The edges reversed: from each rule to those that begin with it. */
+/* Returns the edges reversed: from each rule to those that begin with it. */
 graph turned_around(const graph &forth)
 {
     const size_t n = forth.ends.size();

@@ -29,7 +29,7 @@ void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
     }
 }
 
-/* The characters of ASCII that lead from one place to the other. */
+/* Returns the characters of ASCII that lead from one place to the other. */
 grammar_walk::run grammar_walk::run_to(place from, place to)
 {
     run r = {to, {0, 0}};
@@ -50,7 +50,7 @@ bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 
 } // namespace
 
-/* The place where a letter leads, if all characters of the branch lead there; else NONE. */
+/* Returns the place where a letter leads, if all characters of the branch lead there; else NONE. */
 grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].letters.to == UNKNOWN) {
@@ -63,7 +63,7 @@ grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie
     return do_all ? r.to : NONE;
 }
 
-/* Whether no character of the branch is allowed. */
+/* Returns whether no character of the branch is allowed. */
 bool grammar_walk::leads_nowhere(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].nowhere.to == UNKNOWN) {

@@ -8,10 +8,10 @@
 /* Puts `prefix` before the names of all rules, so that two grammars can be joined. */
 std::string grammar_renamed(const std::string &grammar, const std::string &prefix);
 
-/* A grammar of the texts that one or the other allows. */
+/* Returns a grammar of the texts that one or the other allows. */
 std::string grammar_of_either(const std::string &one, const std::string &other);
 
-/* Whether a rule of the grammar has the JSON string `constant`. */
+/* Returns whether a rule of the grammar has the JSON string `constant`. */
 bool grammar_mentions(const std::string &grammar, const std::string &constant);
 
 /* Replaces that string by the texts that `inner` allows; inner's rules are renamed. */

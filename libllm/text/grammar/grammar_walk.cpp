@@ -100,7 +100,7 @@ void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &fo
     }
 }
 
-/* The number of the place with these stacks, each of which occurs once. NONE if there are none. */
+/* Returns the number of the place with these stacks, each of which occurs once. NONE if there are none. */
 grammar_walk::place grammar_walk::place_with(std::vector<uint32_t> &found)
 {
     if (found.empty()) {

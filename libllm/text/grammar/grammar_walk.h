@@ -47,7 +47,7 @@ class grammar_walk {
     bool accept(int32_t token, const char *text, size_t n_bytes);
     bool allows(int32_t token, const char *text, size_t n_bytes);
 
-    /* Whether the text may end here. */
+    /* Returns whether the text may end here. */
     bool is_complete() const;
 
     /* Every token of the vocabulary that may come next, without those that end the answer. */

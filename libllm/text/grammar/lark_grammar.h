@@ -6,10 +6,10 @@
 
 #include "text/grammar/regex_grammar.h"
 
-/* A grammar of the texts that `start` matches. JSON_STRING: as in regex_grammar, with the quotes around it. Supported:
- * rules, terminals, texts, expressions, ranges, groups, repetitions, aliases, priorities (which change no text), and
- * imports from `common`. Throws grammar_beyond naming anything else (%ignore, templates, flags), grammar_fault if this
- * is no Lark grammar. */
+/* Returns a grammar of the texts that `start` matches. JSON_STRING: as in regex_grammar, with the quotes around it.
+ * Supported: rules, terminals, texts, expressions, ranges, groups, repetitions, aliases, priorities (which change no
+ * text), and imports from `common`. Throws grammar_beyond naming anything else (%ignore, templates, flags),
+ * grammar_fault if this is no Lark grammar. */
 std::string lark_grammar(const std::string &definition, regex_of where);
 
 #endif

@@ -9,9 +9,10 @@
 
 enum class regex_of { TEXT, JSON_STRING };
 
-/* The right side of a rule. JSON_STRING: for the text between the quotes of a JSON string, where some characters must
- * be escaped. They are escaped by one letter (\n) if there is one; control characters that have none are left out of
- * sets. Throws grammar_beyond naming what cannot be expressed, grammar_fault if this is no expression. */
+/* Returns the right side of a rule. JSON_STRING: for the text between the quotes of a JSON string, where some
+ * characters must be escaped. They are escaped by one letter (\n) if there is one; control characters that have none
+ * are left out of sets. Throws grammar_beyond naming what cannot be expressed, grammar_fault if this is no
+ * expression. */
 std::string regex_grammar(const std::string &expression, regex_of where);
 
 /* Returns GBNF for one of these characters; "": none of them can be written. */

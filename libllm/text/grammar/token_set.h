@@ -23,8 +23,8 @@ class token_set {
     {
         return (words[static_cast<uint32_t>(token) / PER_WORD] >> static_cast<uint32_t>(token) % PER_WORD & 1) != 0;
     }
-    /* The bits of the tokens from `number` * PER_WORD on, the first token in the lowest bit; bits beyond the vocabulary
-     * mean nothing. */
+    /* Returns the bits of the tokens from `number` * PER_WORD on, the first token in the lowest bit; bits beyond the
+     * vocabulary mean nothing. */
     uint64_t word(uint32_t number) const
     {
         return words[number];

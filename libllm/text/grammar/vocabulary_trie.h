@@ -36,8 +36,8 @@ struct vocabulary_trie {
     std::vector<int32_t> ends;          /* the tokens that end an answer, which are not in the tree */
     uint16_t depth_max = 0;
 
-    /* The tree of a model. That of the last model is kept, since making one takes a few hundred milliseconds for a
-     * large vocabulary. Any thread; others wait for the one that makes it. */
+    /* Returns the tree of a model. That of the last model is kept, since making one takes a few hundred milliseconds
+     * for a large vocabulary. Any thread; others wait for the one that makes it. */
     static std::shared_ptr<const vocabulary_trie> of(const model *m);
 };
 

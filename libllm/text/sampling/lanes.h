@@ -77,8 +77,8 @@ inline double weigh(const float *logits, uint32_t n, float best, float scale, fl
     return sum;
 }
 
-/* The token in whose share of the sum `at` is; n if rounding left it beyond the last one. It adds up in the same order
- * as weigh, so that such a remainder is tiny. */
+/* Returns the token in whose share of the sum `at` is; n if rounding left it beyond the last one. It adds up in the
+ * same order as weigh, so that such a remainder is tiny. */
 inline uint32_t word_at(const float *weights, uint32_t n, double at)
 {
     uint32_t i = 0;
@@ -100,7 +100,7 @@ inline uint32_t word_at(const float *weights, uint32_t n, double at)
 /* Tokens of a block, which is small enough to be searched again. */
 constexpr uint32_t BLOCK = 16 * LANES;
 
-/* The largest number of a block. Four comparisons at a time, which do not wait for each other. */
+/* Returns the largest number of a block. Four comparisons at a time, which do not wait for each other. */
 inline float largest_of_block(const float *logits)
 {
     floats lanes[4];
@@ -121,8 +121,8 @@ inline float largest_of_block(const float *logits)
     return std::max(std::max(lanes[0][0], lanes[0][1]), std::max(lanes[0][2], lanes[0][3]));
 }
 
-/* The index of the largest number, the first among equals; NaN is ignored. n: all tokens are excluded. Stores the
- * largest number of each whole block. */
+/* Returns the index of the largest number, the first among equals; NaN is ignored. n: all tokens are excluded. Stores
+ * the largest number of each whole block. */
 inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
 {
     float best = RULED_OUT;
@@ -140,7 +140,7 @@ inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
     return best > RULED_OUT ? static_cast<uint32_t>(std::find(logits + block, logits + n, best) - logits) : n;
 }
 
-/* The largest number; NaN is ignored. RULED_OUT: there is none larger. */
+/* Returns the largest number; NaN is ignored. RULED_OUT: there is none larger. */
 inline float largest_of(const float *logits, uint32_t n)
 {
     float best = RULED_OUT;

@@ -7,7 +7,7 @@
 
 namespace {
 
-/* The logarithm of the sum of exp(logit - best), where `best` is the largest logit and finite. */
+/* Returns the logarithm of the sum of exp(logit - best), where `best` is the largest logit and finite. */
 double log_sum(const float *logits, uint32_t n, float best)
 {
     double sum = 0;
@@ -23,8 +23,8 @@ double log_sum(const float *logits, uint32_t n, float best)
     return std::log(sum);
 }
 
-/* The log probability to report. If the largest logit is infinite (all tokens are excluded, or one is certain), tokens
- * with that logit have probability 1 and all others 0: the formula would give NaN. */
+/* Returns the log probability to report. If the largest logit is infinite (all tokens are excluded, or one is certain),
+ * tokens with that logit have probability 1 and all others 0: the formula would give NaN. */
 float told(float logit, float best, double log_of_sum)
 {
     if (std::isinf(best)) {

@@ -34,8 +34,8 @@ struct candidate {
     float logit;
 };
 
-/* The tokens that end an answer. The list of the last model is kept: looking through a vocabulary for each request that
- * ignores the end would take too long. Any thread. */
+/* Returns the tokens that end an answer. The list of the last model is kept: looking through a vocabulary for each
+ * request that ignores the end would take too long. Any thread. */
 std::vector<int32_t> end_tokens(const model *m)
 {
     static std::mutex mutex;
@@ -96,7 +96,8 @@ float *blocks_of_thread(uint32_t n)
     return blocks.data();
 }
 
-/* The token with the largest logit; -1: all are excluded. Leaves the largest of each block in blocks_of_thread. */
+/* Returns the token with the largest logit; -1: all are excluded. Leaves the largest of each block in
+ * blocks_of_thread. */
 int32_t largest(const float *logits, uint32_t n)
 {
     const uint32_t at = largest_at(logits, n, blocks_of_thread(n));

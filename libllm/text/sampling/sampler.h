@@ -55,16 +55,16 @@ int sampler_pick(sampler *s, float *logits, int32_t *token);
  * token) or LLM_NO_MEMORY: the answer cannot continue. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
-/* Whether the next sampler_next may take long (a hundred milliseconds, or a second) and should run in a thread that no
- * other stream waits for. */
+/* Returns whether the next sampler_next may take long (a hundred milliseconds, or a second) and should run in a thread
+ * that no other stream waits for. */
 bool sampler_is_slow(const sampler *s);
 
-/* Whether the token ends the answer; it is no part of the text then. */
+/* Returns whether the token ends the answer; it is no part of the text then. */
 bool sampler_ends(const sampler *s, int32_t token);
-/* Whether the text of this control token is part of the answer's text. */
+/* Returns whether the text of this control token is part of the answer's text. */
 bool sampler_shows(const sampler *s, int32_t token);
 
-/* Whether the last token belongs to the reasoning, or is a blank between that and the answer. Only known if the
+/* Returns whether the last token belongs to the reasoning, or is a blank between that and the answer. Only known if the
  * constraint says how an answer reasons; stop strings are ignored there. */
 bool sampler_is_before_answer(const sampler *s);
 

@@ -12,9 +12,9 @@
 
 struct llama_sampler;
 
-/* The seed of a random number generator, the same for all generators of an answer. A seed below 2^32 is used as it is,
- * as in llama.cpp; of a larger one all bits count. Never LLAMA_DEFAULT_SEED (2^32 - 1): llama.cpp would draw a random
- * seed instead, and answer the same request differently each time. */
+/* Returns the seed of a random number generator, the same for all generators of an answer. A seed below 2^32 is used as
+ * it is, as in llama.cpp; of a larger one all bits count. Never LLAMA_DEFAULT_SEED (2^32 - 1): llama.cpp would draw a
+ * random seed instead, and answer the same request differently each time. */
 uint32_t generator_seed(uint64_t seed);
 
 class sampler_chain {
@@ -25,8 +25,8 @@ class sampler_chain {
     sampler_chain(const sampler_chain &) = delete;
     sampler_chain &operator=(const sampler_chain &) = delete;
 
-    /* Whether a chain is needed. If not, `s` is changed into parameters with the same meaning in the usual order:
-     * samplers that are not in the requested order are turned off. */
+    /* Returns whether a chain is needed. If not, `s` is changed into parameters with the same meaning in the usual
+     * order: samplers that are not in the requested order are turned off. */
     static bool is_needed(llm_sampling &s);
 
     void accept(int32_t token);

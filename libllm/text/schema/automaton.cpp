@@ -79,7 +79,7 @@ class predecessors {
     std::vector<uint32_t> begins, states;
 };
 
-/* The states from which an end can be reached. */
+/* Returns the states from which an end can be reached. */
 std::vector<bool> living(const automaton &a)
 {
     const predecessors from(a);
@@ -206,8 +206,8 @@ class partition {
         parts.push_back({begin, signatures.size() - begin, {state}});
     }
 
-    /* The parts of a class of which some states lead elsewhere now, by signature; the others, if there are any, still
-     * lead alike. */
+    /* Returns the parts of a class of which some states lead elsewhere now, by signature; the others, if there are any,
+     * still lead alike. */
     std::vector<part> parts_of(uint32_t number, const uint32_t *changed, const uint32_t *end)
     {
         std::vector<part> parts;
@@ -420,8 +420,9 @@ automaton automaton_of_any()
 
 namespace {
 
-/* The texts as a tree. Equal states stay apart, since rules finds equal ones again when they are written. Linear in the
- * document, so it is counted and never refused: open objects exclude declared names even where no work is left. */
+/* Returns the texts as a tree. Equal states stay apart, since rules finds equal ones again when they are written.
+ * Linear in the document, so it is counted and never refused: open objects exclude declared names even where no work is
+ * left. */
 automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;

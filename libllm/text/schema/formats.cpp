@@ -44,7 +44,7 @@ std::string ipv6()
     return all;
 }
 
-/* A scheme, and what follows it. What stands in brackets is not tested to be an address (IPv6). */
+/* Returns a scheme, and what follows it. What stands in brackets is not tested to be an address (IPv6). */
 std::string address(const std::string &safe)
 {
     return "[A-Za-z][A-Za-z0-9+.-]*:(?://(?:(?:" + safe + ")|\\[[0-9A-Fa-f:.]+\\])*|(?:" + safe + ")*)(?:#(?:" + safe +

@@ -57,7 +57,7 @@ const schema_json *at_pointer(const schema_json &root, const std::string &pointe
     return found;
 }
 
-/* An address relative to another one (RFC 3986, without dots). */
+/* Returns an address relative to another one (RFC 3986, without dots). */
 std::string joined(const std::string &base, const std::string &address)
 {
     const size_t colon = address.find(':');

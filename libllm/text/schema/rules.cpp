@@ -182,7 +182,7 @@ class automaton_writer {
                s.ways[0].to == state;
     }
 
-    /* The only character that leads on from a state where no text ends; NULL: there are several. */
+    /* Returns the only character that leads on from a state where no text ends; NULL: there are several. */
     const automaton::way *only_way(uint32_t state) const
     {
         const automaton::state &s = a.states[state];

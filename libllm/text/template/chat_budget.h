@@ -50,7 +50,7 @@ class chat_budget {
      * is forbidden): a list that contains itself would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
-    /* The sentence about the limit that was exceeded; NULL: none was. */
+    /* Returns the sentence about the limit that was exceeded; NULL: none was. */
     const char *exceeded_by() const
     {
         return exceeded;

@@ -12,7 +12,7 @@
 std::unique_ptr<const common_chat_template> chat_compile(const std::string &source, const std::string &bos,
                                                          const std::string &eos);
 
-/* The template's own message (raise_exception), or the first error, without the trace. */
+/* Returns the template's own message (raise_exception), or the first error, without the trace. */
 std::string chat_reason(const std::exception &e);
 
 #endif
