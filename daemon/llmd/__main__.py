@@ -81,7 +81,7 @@ def _run(config: Config) -> None:
         _check_exposure(config, listeners)
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
         loader, keys = _prepared(config)
-        faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, crashes are told in another way
+        faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, libllm reports crashes itself
         _load_and_serve(config, listeners, loader, keys)
     finally:
         listeners.close()
@@ -153,7 +153,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
         for listener in listeners.sockets:
             await web.SockSite(runner, listener, backlog=limits.BACKLOG).start()
         if not _can_open(config.model):
-            await app[OPENING]  # says why, before anybody is told of an address
+            await app[OPENING]  # fails with the reason, before an address is logged
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
         await _first_of(app[OPENING], signals.stop)
         if state.loaded_model is not None:
@@ -167,7 +167,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Whether the file exists: that is known at once. Whether it is a model is known only when it is read."""
+    """Returns whether the file can be opened. Whether it is a model is known only after it was read."""
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError:
@@ -305,8 +305,8 @@ def _announce(state: State, listeners: Listeners) -> None:
 
 
 def _warn_of_short_context(state: State) -> None:
-    """Warns of a context shorter than the model's that nobody chose: agents fill it. That a GPU's default is shorter is
-    documented."""
+    """Warns of a context that is shorter than the model's without an option: agents fill the context. The shorter
+    default of a GPU is documented."""
     info = state.engine.info
     needs_warning = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
     if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and needs_warning:
@@ -318,7 +318,7 @@ def _warn_of_short_context(state: State) -> None:
 
 
 def _warn_of_host_weights(state: State) -> None:
-    """Warns of weights in host memory that nobody chose."""
+    """Warns of weights in host memory if --gpu-layers is not set."""
     info = state.engine.info
     if info.host_bytes and state.config.gpu_layers < 0:
         log.warning(

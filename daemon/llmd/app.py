@@ -39,7 +39,7 @@ from .turns.log import TurnLog
 log = logging.getLogger("llmd")
 
 OPENING = web.AppKey("opening", asyncio.Task[None])
-"""Ends when the model is there, or with the EngineError that says why it is not."""
+"""Ends when the model is loaded, or with the EngineError that says why it is not."""
 
 
 def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
@@ -184,7 +184,7 @@ async def save(state: State) -> None:
 
 
 async def tell_saving(state: State) -> None:
-    """Makes systemd wait as long as the engine's counters change, which count all that it does."""
+    """Extends systemd's timeout while the engine's counters change, which count all of its work."""
     before: dict[str, int] = {}
     while True:
         counters = state.engine.page.counters()
@@ -213,8 +213,8 @@ async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
 
 
 async def stop_serving(state: State) -> None:
-    """Refuses new work and what the engine does not have yet, lets running requests go on until the deadline, then
-    cancels them."""
+    """Refuses new requests and those that the engine does not have yet. Running requests continue until the deadline,
+    then they are cancelled."""
     state.stop()
     if state.loaded_model is None:
         systemd.notify("STOPPING=1")

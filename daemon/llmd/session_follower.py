@@ -1,7 +1,7 @@
 """Keeps the answers and turns of sessions in step with the engine's sessions.
 
-The engine tells in the order in which things happened, so that what is known is never of a session that another
-one has replaced; and it tells whether or not the client that asked for it still waits. Owned by the event loop.
+The engine reports changes in their order, so that answers and turns never belong to a session that another one has
+replaced. It reports them whether or not the client still waits. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .turns.log import TurnLog
 
 @dataclass(frozen=True, slots=True)
 class SessionFollower:
-    """Hears of every session (engine.Watcher)."""
+    """Receives the changes of all sessions (engine.Watcher)."""
 
     answers: AnswerMemory
     turns: TurnLog

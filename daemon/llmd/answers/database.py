@@ -65,7 +65,7 @@ class Database:
     """The database of one model. `changed`, `flushed` and `finish` belong to the event loop; all other calls block."""
 
     def __init__(self, path: Path, fingerprint: str) -> None:
-        """Creates the file if there is none."""
+        """Creates the file if it does not exist."""
         self._path = path
         self._fingerprint = fingerprint.encode()
         self._waiting: dict[Key, Body] = {}

@@ -113,7 +113,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """The tokens of one assistant message and of the messages before it. Also a row of the database."""
 
     tokens: bytes
-    """int32 little-endian: the prompt, behind the tokens of `since`, then what was generated and is resident."""
+    """int32 little-endian: the prompt after the tokens of `since`, then the generated tokens that are resident."""
     rest: str
     """Text of the answer that they do not cover: the last token is not resident when a limit ended it."""
     since: Annotated[bytes, msgspec.Meta(max_length=DIGEST_BYTES)] = b""
@@ -170,7 +170,7 @@ class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 @dataclass(slots=True)
 class SessionAnswers:
-    """One session. Both are in order of use."""
+    """The record of one session. Answers are in order of use."""
 
     owner: int
     name: str
@@ -181,9 +181,9 @@ class SessionAnswers:
 
 
 class AnswerMemory:
-    """The answers of all sessions, bounded: those of the owner who has the most go first, and of these the least
-    recently used. "" names what has no session: all such requests of an owner are as one, and leave half to the others.
-    """
+    """The answers of all sessions, with a limit in bytes. Beyond it, the owner with the most bytes loses the least
+    recently used answers. The name "" stands for all requests of an owner without a session; they may use half of the
+    owner's bytes."""
 
     def __init__(
         self, bytes_max: int = limits.ANSWER_BYTES_MAX, answers_max: int = limits.ANSWERS_PER_SESSION_MAX
@@ -210,8 +210,8 @@ class AnswerMemory:
         return record.mode if record is not None else None
 
     def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:
-        """The longest past that is known of a conversation with these digests (digests_of). `is_used`: false for who
-        only looks."""
+        """Returns the longest known past of a conversation with these digests (digests_of). `is_used`: False leaves the
+        order of use unchanged."""
         record = self._sessions.get((owner, session))
         if record is None:
             return None
@@ -227,15 +227,13 @@ class AnswerMemory:
         return None
 
     def record(self, owner: int, session: str) -> SessionAnswers:
-        """Returns the session as it is now, for an answer that comes later."""
+        """Returns the record of the session, for an answer that is not complete yet."""
         return self._record(owner, session)
 
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
-        """Keeps the answer under the name that the session has by now, or drops it if the session was forgotten.
-
-        `past`: the tokens that its prompt went on after. If other tokens have taken their place since, or none, the
-        answer has them itself.
-        """
+        """Keeps the answer under the present name of the session, or drops it if the session was forgotten. `past`: the
+        tokens that its prompt continued. If other tokens, or none, are stored for them now, the answer gets them
+        itself."""
         if self._sessions.get((record.owner, record.name)) is not record:
             return
         if answer.since and _tokens_of(record, _chain(record, answer.since)) != past:

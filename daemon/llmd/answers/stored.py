@@ -73,7 +73,8 @@ class SavedAnswers:
         await self._database.flushed()
 
     def read(self, owner: int, label: str) -> StoredSession | None:
-        """Returns None if there is none, or the row cannot be read: the session is loaded without them. Blocks."""
+        """Returns None if the label has no answers or its row cannot be read: the session is then loaded without them.
+        Blocks."""
         try:
             body = self._database.row((SAVED, owner, label, b""))
             if body is None:

@@ -1,6 +1,6 @@
-"""Every way a request can be refused or fail: one table from code word to HTTP status, type and sentence.
+"""All errors of requests: one table from code to HTTP status, type and sentence.
 
-The words of `llm_status` are codes here too, so that a status of the engine needs no translation.
+The words of `llm_status` are codes, too, so that a status of the engine needs no translation.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ def code_of_status(word: str) -> str:
 
 
 def advice_on_length(n_ctx: int, n_ctx_train: int, kv_bytes: int = 0) -> str:
-    """Tells the client to shorten the prompt, and the operator which option allows more. `kv_bytes`: the size of a KV
-    cache that holds no longer session; 0: it is not the reason."""
+    """Returns advice: the client should shorten the prompt, and an option allows more, if one does. `kv_bytes`: size of
+    a KV cache that is the reason for the limit; 0: it is not."""
     if n_ctx_train <= n_ctx:
         agents = f". Agents want {limits.AGENT_CONTEXT_TOKENS} or more" if n_ctx < limits.AGENT_CONTEXT_TOKENS else ""
         return f"Please shorten the prompt: the model was trained for no more tokens{agents}."

@@ -1,6 +1,6 @@
-"""A request, independent of dialects: a dialect's reader makes it, the pipeline answers it.
+"""A request independent of its API: a dialect's reader makes it, and the pipeline answers it.
 
-Types only. Names are ours; where the client has to be told about one of its fields, `param` is what it called it.
+Types only. `param` is the client's name of a field, for error messages.
 """
 
 from __future__ import annotations
@@ -80,13 +80,14 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     is_reasoning_apart: bool = True
     """False: what the model thinks is a part of the text, as it wrote it."""
     continues: bool = False
-    """The last message is the assistant's, and the answer goes on with it."""
+    """The answer continues the last message, which is the assistant's."""
     has_opening: bool | None = None
     """Whether the prompt ends with the beginning of an answer; None: as the template has it, which is yes."""
     history: HistoryMode | None = None
     """None: as the session had it."""
     may_truncate: bool = False
-    """Where it does not fit the context, its beginning is left out (pipeline/truncation.py); else that is an error."""
+    """If the conversation does not fit the context, its first messages are left out (pipeline/truncation.py); False:
+    that is an error."""
     param: str = "messages"
 
 
@@ -111,7 +112,7 @@ class RawPrompt(msgspec.Struct, frozen=True):
     is_infill: bool = False
     """The middle is filled in even if nothing comes after it."""
     nearby: tuple[NearbyText, ...] = ()
-    """In front of a prompt for filling in, the most important last."""
+    """Texts before a prompt for filling in, the most important last."""
     begun: str = ""
     """Text that has been filled in already."""
     param: str = "prompt"
@@ -136,7 +137,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     more_prompts: tuple[RawPrompt, ...] = ()
     """Further prompts. Each gets as many answers, which come after those to `prompt`."""
     parent: str = ""
-    """If the session does not exist yet, it begins as a fork of this one."""
+    """The session from which this one is forked if it does not exist yet."""
     n_answers: int = 1
     """Answers to each prompt."""
     n_tried: int = 0
@@ -161,7 +162,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     ignore_end: bool = False
     """The answer goes on until its length."""
     n_logprobs: int | None = None
-    """How many of the most likely tokens are reported with each chosen one; None: no log probabilities."""
+    """Number of most likely tokens to report with each chosen one; None: no log probabilities."""
     returns_tokens: bool = False
     """Report the ids of the prompt's tokens, then those of each part."""
     returns_counts: bool = False

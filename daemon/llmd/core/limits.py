@@ -1,4 +1,4 @@
-"""Every bound of the control plane, in one place. Those of the decode thread are in include/llm.h."""
+"""All limits of the daemon. Those of the decode thread are in include/llm.h."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ for everybody."""
 CONNECTIONS_LOCAL_MAX = 256
 """Connections over the unix socket, in addition to the others, so that its user always gets in."""
 CONNECTIONS_REFUSED_MAX = 64
-"""Connections that are told why they are refused, at a time; more are just closed."""
+"""Maximum number of refused connections that get an answer with the reason at a time; more are just closed."""
 CONNECTION_IDLE_SPARED_S = 0.05
 """Age or idle time below which a connection is not closed to make room for another: the longest that a burst of silent
 connections keeps others out."""
@@ -26,7 +26,7 @@ HEAD_LINE_BYTES_MAX = 8 * 1024
 """Longest request line, and longest header."""
 HEADERS_MAX = 100
 HEAD_S_MAX = 20.0
-"""From connecting, or from the first byte of a later request, to the end of its head."""
+"""Maximum time for the head of a request, from connecting, or from the first byte of a later request."""
 READ_BUFFER_BYTES = 64 * 1024
 """Bytes of a body that wait to be read; up to twice as many are held."""
 BODY_SILENCE_S_MAX = 20.0
@@ -39,15 +39,15 @@ BODIES_BYTES_IN_FLIGHT_MAX = 1024**3
 BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
 """A larger body is put together in a thread."""
 LINGER_S = 2.0
-"""How long the bytes of a refused client are still read and dropped, so that it can read the refusal."""
+"""Time during which llmd reads and drops the bytes of a refused client, so that the client can read the refusal."""
 CLOSE_S_MAX = 10.0
-"""How long the client of a closed connection may read nothing before the last bytes are dropped."""
+"""Time that the client of a closed connection may read nothing before the last bytes are dropped."""
 UNREAD_S_MAX = 60.0
-"""How long a client may read nothing of an answer; a stream has --slow-reader-timeout instead."""
+"""Time that a client may read nothing of an answer; a stream has --slow-reader-timeout instead."""
 HALF_CLOSED_LOOK_S_MAX = 0.5
-"""How often a half-closed client is checked for having gone."""
+"""Interval of the checks whether a half-closed client has gone."""
 PROBE_S = 5.0
-"""How often a half-closed client is sent a probe."""
+"""Interval of the probes that a half-closed client is sent."""
 
 # What a request's JSON may hold. msgspec holds the interpreter lock while it decodes (json_scan.py): a body that meets
 # all of these limits at once is decoded in less than 50 ms, whatever the context.
@@ -101,7 +101,8 @@ LOG_PROBABILITIES_MAX = 262_144
 """Log probabilities of a request that is not streamed, all answers and most likely tokens together: its length ends it
 there."""
 MARKS_MAX = 4
-"""Places marked by the client (cache_control), counted from the last one, at which checkpoints are taken."""
+"""Maximum number of positions marked by the client (cache_control), counted from the last, at which checkpoints are
+taken."""
 MARK_NEAR_TOKENS = 8
 """Marks nearer to another one than this are left out."""
 TEMPLATE_VARIABLES_MAX = 64
@@ -124,7 +125,7 @@ USER_FIELD_SHOWN_CHARS_MAX = 120
 # Who may ask (access.py).
 KEY_FILE_BYTES_MAX = 1024**2
 KEYS_MAX = 1024
-"""Each is compared with what a request brings, the matching one or not."""
+"""The key of a request is compared with each, after a match, too."""
 OWNER_NAME_CHARS_MAX = 64
 KEY_CHARS_MIN_ADVISED = 16
 """Shorter keys are taken, with a warning."""
@@ -136,9 +137,9 @@ LIVE_REQUESTS_MAX = 256
 SESSION_QUEUE_MAX = 8
 SCRATCH_QUEUE_MAX = 192
 HOLDERS_SHOWN = 8
-"""Names of sessions in a refusal, where all places are taken."""
+"""Maximum number of session names in an error that all entries are taken."""
 DIVERGENCE_TOKENS_SHOWN = 12
-"""Prompt tokens shown on each side of the point where histories diverged."""
+"""Prompt tokens shown on each side of the point where prompt and session diverged."""
 
 # Responses that can be asked for again, or continued (dialects/responses/store.py).
 RESPONSES_MAX = 4096
@@ -154,19 +155,19 @@ RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
 """Input items in one answer, unless asked for otherwise."""
 
-# What is told about past turns (turns/).
+# Records of past turns (turns/).
 TURNS_PER_SESSION_MAX = 16
 TURN_SESSIONS_MAX = 1024
 SHARED_TOKENS_SHOWN_MIN = 64
 """`explain` reports a session as new if it took over fewer tokens than this, and less than a tenth of its prompt."""
 DIVERGENCE_PREFILLED_MIN = 256
-"""A turn that prefilled at least this many tokens is reported with the place where it left its session's branches."""
+"""A turn that prefilled at least this many tokens is reported with the point where it left its session's branches."""
 CLIENT_CHARS_MAX = 32
 """Longest program name that is kept from a User-Agent."""
 LAST_WORDS_CHARS_MAX = 40
 """Characters of the last user message that session listings show."""
 DIVERGENCE_TOKENS_KEPT = 16
-"""Tokens kept on each side of the point where the histories of a turn diverged."""
+"""Tokens kept on each side of the point where prompt and session diverged in a turn."""
 USER_BOUNDARIES_MAX = 4
 """Messages of the user, from the last one back, whose beginnings libllm finds in a prompt (chat.cpp)."""
 
@@ -185,22 +186,22 @@ RETRY_AFTER_S = 1
 LOAD_RETRY_AFTER_S_MAX = 30
 """Largest advice while the model loads, estimated from what has been read. Clients wait up to a minute."""
 COMPLAINT_POLL_S = 1.0
-"""How often the engine is asked whether a session's file caused trouble."""
+"""Interval at which the engine is asked for problems with files of sessions."""
 COMMAND_RETRY_S = 0.005
 """A command that found the ring full is pushed again after this."""
 DATABASE_RETRY_S = 10.0
 """Rows of answers and responses that the disk refused are written again after this."""
 STALLED_AFTER_S = 30.0
-"""Without a finished step for so long, the daemon is not ready."""
+"""Time without a finished step after which the daemon is not ready."""
 STOP_GRACE_S = 5.0
-"""How long cancelled requests may take to deliver their last event when the daemon stops."""
+"""Time that cancelled requests have to deliver their last event when the daemon stops."""
 KEEPALIVE_CONNECTION_S = 75.0
 LOOP_CLOCK_S = 0.01
 """Period of the clock by which the event loop is measured: shorter blocks are not seen."""
 NOTIFY_PATIENCE_S = 0.02
-"""How long a notification waits for a service manager whose queue is full."""
+"""Time that a notification waits for a service manager whose queue is full."""
 LOG_PATIENCE_MS = 5
-"""How long a log line waits for whoever reads standard error."""
+"""Time that a log line waits for the reader of standard error."""
 LOAD_PROGRESS_S = 5.0
 LOAD_PATIENCE_S = 120.0
 """systemd waits so much longer each time that more of the model has been read."""
@@ -210,7 +211,7 @@ SAVE_PATIENCE_S = 60.0
 
 # Threads that render and tokenize.
 TEXT_THREADS = 3
-"""One of them for short work only."""
+"""Number of text threads. One of them takes short work only."""
 TEXT_SHORT_BYTES = 16_384
 """Work on no more than that is short. Bodies up to this size are decoded on the event loop: whatever they hold takes a
 few milliseconds there."""

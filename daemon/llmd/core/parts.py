@@ -52,7 +52,7 @@ class LogProbabilities(msgspec.Struct, frozen=True, gc=False):
     index: int
     chosen: list[TokenProbability]
     likely: list[list[TokenProbability]]
-    """The most likely tokens in the place of each chosen one."""
+    """The most likely tokens instead of each chosen one."""
     offsets: list[int] = []
     """The beginning of each chosen token, in characters of the answer's text before parsing."""
 

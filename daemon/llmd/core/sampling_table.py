@@ -22,7 +22,7 @@ class SamplingParameter:
     low: float
     high: float
     note: str = ""
-    """For the documentation of requests."""
+    """Description in the documentation of requests."""
     spoken: str = ""
     """Name in requests, if it differs."""
 

@@ -78,10 +78,10 @@ def resolve(
     prompt_cache_key: str | None = None,
     metadata: Mapping[str, object] | None = None,
 ) -> SessionKey:
-    """Body `session_id`, then headers in order, then `prompt_cache_key`, then `metadata`, then scratch.
+    """Returns the first session id found in: body `session_id`, headers in order, `prompt_cache_key`, `metadata`.
 
-    What names a session (`session_id`, a header of the table) must be a valid id. The other sources mean something else
-    to whoever sent them: what is no valid id there is passed over, never an error. Request ids are no identity.
+    `session_id` and the headers of the table name a session, so an invalid id there is an error. The other sources have
+    another meaning for the client, so an invalid id there is ignored. Ids of requests are never used.
     """
     if session_id is not None:
         return SessionKey(_required(session_id, "session_id"), "session_id")
@@ -127,7 +127,7 @@ def _folded(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
-    """Returns the session that this one begins as a copy of, if it belongs to a subagent; "" if there is none."""
+    """Returns the session of which this one begins as a copy, if it belongs to a subagent; "" for no session."""
     folded = _folded(headers)
     parent, source = folded.get(PARENT_HEADER, ""), PARENT_HEADER
     agent = folded.get(PARENT_AGENT_HEADER)

@@ -20,8 +20,8 @@ def share_of(limit: int, n_owners: int) -> int:
 
 
 def pick_eviction_victim(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
-    """Picks the session to drop: the first of the owner who has the most, so that a greedy owner costs no other one.
-    `held`: sessions by owner and name, the least recently used first."""
+    """Returns the session to drop: the least recently used one of the owner with the most sessions, so that one owner
+    cannot drive out the others. `held`: owners and names of sessions, the least recently used first."""
     held = list(held)
     [(greediest, _)] = Counter(owner for owner, _ in held).most_common(1)
     return next(key for key in held if key[0] == greediest)
@@ -38,7 +38,7 @@ class Admission:
 
     @contextmanager
     def entered(self, owner: int) -> Iterator[None]:
-        """Raises ApiError when there is no room, in all or for this owner."""
+        """Counts a live request. Raises ApiError if the limit is reached, in total or for this owner."""
         self._check(owner)
         self.n_live += 1
         self._of_owner[owner] += 1

@@ -36,8 +36,8 @@ ELSEWHERE = {
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Names an option that is none, and the one that was probably meant: argparse passes it over, and takes its value
-    for something else, such as the verb."""
+    """Names an unknown option, and the nearest known one. argparse would skip it and take its value for another
+    argument, such as the verb."""
 
     _words: Sequence[str] = ()
 
@@ -62,7 +62,7 @@ class VerbParser(argparse.ArgumentParser):
         super().error(self._about([strange]) if strange else message)
 
     def _strange(self) -> str | None:
-        """The first word that looks like an option and is none, if nothing but options stands before it."""
+        """Returns the first unknown option, if only options precede it."""
         is_value = False
         for word in self._words:
             if is_value:
@@ -82,7 +82,7 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
-    """Options that stand before or after the verb; only the outer parser has defaults, so that both places count."""
+    """Options before or after the verb. Only the outer parser has defaults, so that both positions work."""
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("everywhere")
 

@@ -62,7 +62,7 @@ def permissions(path: str) -> str:
 
 
 def others(path: str) -> list[str]:
-    """Sockets in the usual places, the one that failed left out."""
+    """Returns the sockets at the usual paths, except the one that failed."""
     run = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
     found = {path_or_parent for pattern in SOCKET_PATTERNS for path_or_parent in glob.glob(pattern.format(run=run))}
     return sorted(found - {path})

@@ -279,7 +279,7 @@ def _why_refused(socket_path: str) -> str:
 
 
 def is_daemon_alive(socket_path: str) -> bool:
-    """It holds a lock beside its socket for as long as it lives."""
+    """Returns whether the daemon holds the lock next to its socket, as it does until it ends."""
     try:
         with open(f"{socket_path}.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

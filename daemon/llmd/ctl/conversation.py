@@ -27,12 +27,12 @@ class Display(Protocol):
         """The first n_done of the prompt's n_tokens tokens have been processed."""
 
     def end(self) -> None:
-        """No more comes. What is said next begins on a line of its own."""
+        """Ends the answer; the next output begins on a new line."""
 
 
 @dataclass
 class ChatTurn:
-    """One answer, as far as it has come."""
+    """One answer, as received so far."""
 
     reply: str = ""
     reasoning: str = ""
@@ -62,7 +62,7 @@ class ChatTurn:
 
     @property
     def is_cut_without_answer(self) -> bool:
-        """It reached its length while the model was still thinking, or before it said anything."""
+        """Whether the length limit ended the answer during the reasoning, or before it had text."""
         return self.finish_reason == "length" and not self.reply.strip()
 
     def summary(self) -> str:
@@ -80,8 +80,8 @@ class ChatTurn:
 
 
 class Conversation:
-    """The conversations of this program's sessions, and the one that is on. `own`: the one that ends with this program.
-    `note` tells the user what happened to one of them."""
+    """The conversations of this program's sessions, and the name of the current one. `own`: the session ends with this
+    program. `note` reports to the user what happened to a session."""
 
     def __init__(
         self, client: Client, name: str, own: bool, system: str | None, options: Json, note: Callable[[str], None]
@@ -106,8 +106,8 @@ class Conversation:
         return conversation_files.n_turns(self.messages)
 
     def ask(self, question: str, display: Display | None = None) -> ChatTurn:
-        """One turn. Interrupted, it keeps what was said so far: exactly that is resident in the session. Of an answer
-        that was cut off before it said anything the question is kept, for the next one to follow it."""
+        """Sends one question. After Ctrl-C the turn keeps the text received so far, which is what the session holds. If
+        the length limit ends the answer before it has text, the question is kept for the next turn."""
         turn = ChatTurn()
         messages = [*self.messages, {"role": "user", "content": question}]
         request = self._options | {"messages": messages, "session_id": self.name}

@@ -1,10 +1,10 @@
-"""Conversations of named sessions, from one run of llmctl to the next: one file per session and one per label that a
-session was saved under, readable by their user only.
+"""Conversations of named sessions, from one run of llmctl to the next: one file per session, and one per label of a
+saved session, readable by their user only.
 
-They are their user's own text: the daemon's state is a cache of it, and may be lost. Only a reset and a close forget a
-conversation. Whatever else would overwrite one that goes on otherwise (another llmctl in the same session, a load, a
-fork, a reset that did not come from here) first sets it aside, under a name that ends in .previous-N.json.
-A file is written beside its place, synced and renamed; a failure leaves what was there, and is said: DiskFailed.
+They are the user's own text, while the daemon's state is a cache that may be lost. Only reset and close forget a
+conversation. Whatever else would replace a conversation that differs (another llmctl in the same session, a load, a
+fork, a reset from elsewhere) first renames its file to a name that ends in .previous-N.json. Files are written next to
+the old one, synced and renamed. A failure leaves the old file, and raises DiskFailed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DiskFailed(Exception):
 
 
 def directory() -> Path:
-    """Where llmctl keeps what it knows from earlier runs."""
+    """Returns the directory of conversations and typed lines."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(base) / "llmd"
 
@@ -37,7 +37,7 @@ def directory() -> Path:
 
 
 def load(socket_path: str, session: str) -> list[Json]:
-    """The messages of a session, oldest first; none when there are none."""
+    """Returns the messages of a session, the oldest first; an empty list if no file exists."""
     path = _path(socket_path, session)
     with _reporting("read"):
         try:
@@ -115,7 +115,8 @@ def _reporting(action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """One llmctl at a time changes files; each change takes milliseconds. Reading needs no lock: files are renamed."""
+    """Holds the lock under which one llmctl at a time changes files, for milliseconds. Reading needs no lock: files are
+    renamed."""
     folder = directory()
     (folder / "chats").mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(os.open(folder / "chats.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as lock:
@@ -164,7 +165,7 @@ def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: i
     with _reporting("copy"):
         try:
             messages = _read(source)
-        except ValueError:  # whoever goes on with it is told
+        except ValueError:  # `load` reports it
             messages = []
         messages = messages[: _end_of(messages, n_turns)]
         if not messages and not target.exists():
@@ -194,7 +195,8 @@ def _without_system(messages: list[Json]) -> list[Json]:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Under the next number; those that have become a beginning of it go, and the oldest beyond a bound."""
+    """Renames the file to the next number. Removes earlier files that this one continues, and the oldest beyond the
+    limit."""
     numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(_pattern(path))}
     aside = path.with_name(f"{path.stem}.previous-{max(numbered, default=0) + 1}.json")
     try:

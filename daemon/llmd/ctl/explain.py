@@ -79,5 +79,5 @@ def _read_the_same(resident: str, prompt: str) -> bool:
 
 
 def quoted(value: str) -> str:
-    """On one line, with what would break it escaped."""
+    """Quotes a text on one line and escapes line ends and control characters."""
     return '"' + text.printable(value.replace("\n", "\\n").replace("\t", "\\t")) + '"'

@@ -17,10 +17,11 @@ class StreamFailed(Exception):
 
 
 def prepare() -> None:
-    """Before anything is opened. What cannot be decoded is read as U+FFFD, what cannot be encoded is written escaped.
+    """Prepares the standard streams before anything is opened. Bytes that cannot be decoded are read as U+FFFD,
+    characters that cannot be encoded are written escaped.
 
-    A stream that was closed by the caller has no object: print() would then write errors to standard output, and the
-    next socket would get its number.
+    A stream that the caller has closed has no object: print() would write errors to standard output, and the next
+    socket would get the stream's number.
     """
     is_closed = sys.stdout is None
     for number in range(3):
@@ -41,7 +42,8 @@ def prepare() -> None:
 
 
 def answer(text: str, end: str = "\n") -> None:
-    """To standard output, at once. Raises StreamFailed, or BrokenPipeError when its reader has seen enough."""
+    """Writes to standard output and flushes. Raises StreamFailed, or BrokenPipeError if the reader has closed the
+    pipe."""
     try:
         sys.stdout.write(text + end)
         sys.stdout.flush()
@@ -54,7 +56,7 @@ def answer(text: str, end: str = "\n") -> None:
 
 
 def line(prompt: str) -> str:
-    """From standard input, without its end. Raises EOFError; a terminal that is gone is an end, too."""
+    """Reads a line from standard input, without the line end. Raises EOFError, at the end of a lost terminal, too."""
     if sys.stdin is None:
         raise StreamFailed(f"standard input cannot be read: {CLOSED}")
     if not sys.stdout.isatty():  # input() would write the prompt among the answers
@@ -75,13 +77,13 @@ def finish() -> None:
 
 
 def as_json(raw: object) -> str:
-    """On one line; in ASCII where standard output cannot carry every character."""
+    """Returns JSON on one line, in ASCII unless standard output can carry every character."""
     carries_all = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return json.dumps(raw, ensure_ascii=not carries_all)
 
 
 def remark(text: str, end: str = "\n") -> None:
-    """To standard error. Whoever closed or filled it does not want to know; the exit status says enough."""
+    """Writes to standard error. If that fails, the remark is lost; the exit status still has the result."""
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
@@ -89,7 +91,7 @@ def remark(text: str, end: str = "\n") -> None:
 
 
 def _silence(number: int) -> None:
-    """Nothing more may be written, at interpreter exit either: what is still buffered would fail again."""
+    """Redirects the descriptor to /dev/null: buffered output would fail again when the interpreter exits."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, number)
     os.close(null)

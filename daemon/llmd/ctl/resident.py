@@ -16,7 +16,7 @@ _REASONS = {"not_found": "segment_missing", "version_mismatch": "segment_version
 
 
 class Unreadable(Exception):
-    """This llmctl has no library to read segments with."""
+    """libllm, which reads the session table, is not installed with this llmctl."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     except native.SegmentError as error:
         raise DaemonAbsent(socket_path, _REASONS.get(error.word, "segment_missing"), str(error)) from error
     found = page.sessions_named(name, owner)
-    found.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)  # timelines, the one used last first
+    found.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)  # branches, the last used first
     if len({view.owner for view in found}) > 1:
         owners = ", ".join(str(view.owner) for view in found)
         message = f"Owners {owners} have a session {name}. Name the owner: --owner NAME."

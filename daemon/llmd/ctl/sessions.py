@@ -99,7 +99,8 @@ def run_close(context: Context) -> int:
 
 
 def _report_change(context: Context, raw: Json, existed_key: str, done: str) -> int:
-    """For the daemon it is no failure that there was no such session; people may have meant another one."""
+    """Prints what was done. The daemon accepts a session that does not exist, but the user may have meant another
+    one."""
     name, existed = context.options.id, raw.get(existed_key, True)
     context.say(raw, lambda: f"Session {name} {done}." if existed else f"Session {name} did not exist.")
     return EXIT_OK if existed else EXIT_NOT_FOUND
@@ -114,7 +115,7 @@ def _forget_conversation(context: Context) -> None:
 
 
 def overview(raw: Json) -> str:
-    """A table, and how many places are left."""
+    """Returns the table of sessions, and the numbers of slots."""
     sessions = [*(raw.get("data") or []), *(raw.get("scratch") or [])]
     header = [
         "ID", "STATE", "TOKENS>", "BRANCHES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "CLIENT",
@@ -140,7 +141,7 @@ def slots_line(raw: Json) -> str:
 
 
 def unprocessed_tokens(session: Json) -> int:
-    """Prompt tokens that are neither consumed nor reused yet, of the timelines that are at it."""
+    """Returns the prompt tokens that the session's branches have neither prefilled nor reused yet."""
     unprocessed = (one for one in session.get("timelines") or [] if one.get("state") == "prefill")
     return sum(max(0, (one.get("last") or {}).get("prompt_tokens", 0) - one.get("tokens", 0)) for one in unprocessed)
 
@@ -209,7 +210,7 @@ def details(session: Json) -> str:
 
 
 def token_lines(session: Json) -> list[tuple[str, str]]:
-    """The tokens; of several timelines, a line for each."""
+    """Returns the line of tokens, or one line for each of several branches."""
     context_tokens, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
     if len(found) < 2:
         return [("tokens", f"{text.count(session.get('tokens', 0))} of {context_tokens}")]

@@ -80,7 +80,7 @@ def dim(text: str, stream: TextIO | None = None) -> str:
 
 
 def scalar(raw: object) -> str:
-    """Any JSON scalar for people."""
+    """Formats a JSON scalar."""
     if raw is None or raw == "":
         return NOTHING
     return count(raw) if isinstance(raw, int) and not isinstance(raw, bool) else printable(str(raw))

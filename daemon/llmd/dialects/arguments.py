@@ -35,7 +35,7 @@ def _cleaned(arguments: str) -> bytes | None:
 
 
 def _complete_members(arguments: str) -> str:
-    """The object as far as its last member that nothing could be added to."""
+    """Returns the object up to its last complete member."""
     depth, end, is_value = 0, 0, False
     for found in _MARKS.finditer(arguments):
         mark = found[0]

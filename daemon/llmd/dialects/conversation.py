@@ -29,14 +29,14 @@ def answerable(param: str, messages: T) -> T:
 
 
 def placeholder(kind: str) -> str:
-    """The text for a part that is not text, in a tool's result or an earlier question. `kind`: the dialect's word for
-    it. It stays in the history: a refusal would end the conversation."""
+    """Returns the text that replaces a part that is not text, in a tool's result or an earlier question. `kind`: the
+    dialect's name of the part. The part stays in the history, because refusing it would end the conversation."""
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
 
 
 def only_server_tools(param: str, kind: str) -> ApiError:
-    """The refusal of a request whose tools all run on a provider's servers. Beside other tools they are ignored; alone
-    they are all that it wants, and the client would take the answer for their result."""
+    """Returns the error for a request whose tools all run on a provider's servers. Together with other tools they are
+    ignored; alone they are all that the request wants, and the client would take the answer for their result."""
     message = (
         f"{param}: {quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool."
     )
@@ -52,9 +52,9 @@ def _name(kind: str) -> str:
 
 
 def newest_question(roles: Sequence[str]) -> int | None:
-    """The message whose attachments are refused: the user's last, where nothing has answered it. None: what follows the
-    last answer has results of tools (`tool`), and what a client shows beside them is a tool's. An answer at the end is
-    gone on with."""
+    """Returns the message whose attachments are refused: the user's last one, if no answer follows it. None: messages
+    after the last answer have results of tools (`tool`), and attachments next to results belong to a tool. An answer at
+    the end does not count, because the new answer continues it."""
     end = len(roles)
     while end and roles[end - 1] == "assistant":
         end -= 1
@@ -68,7 +68,7 @@ def newest_question(roles: Sequence[str]) -> int | None:
 
 
 def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
-    """`path`: of its message; `roles`: those of the dialect, and what they are."""
+    """Returns the role of a message. `path`: the client's name of the message; `roles`: roles of the dialect."""
     found = roles.get(role)
     if found is None:
         message = f"{path}.role: {quoted(role)} is not one of {', '.join(roles)}."

@@ -1,5 +1,5 @@
-"""Custom tools, which take a free text: for the model each is a function with one text as its argument. What they are
-offered as, what their calls were, and the text of a call out of the JSON of that argument, as it comes. Pure."""
+"""Custom tools, which take free text: the model sees each as a function with one text argument. Makes these functions,
+their past calls, and the text of a call from the JSON of the argument as it arrives. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Grammar(msgspec.Struct, frozen=True):
 
 
 def custom_tool(path: str, name: str, description: str | None, grammar: Grammar | None) -> Tool:
-    """`path`: as tool_of has it. Raises ApiError naming the member."""
+    """Returns the function for a custom tool. `path`: the client's name of the tool. Raises ApiError naming the
+    member."""
     described = description or ""
     if grammar is not None:
         described += f"\n\nThe text of {INPUT} follows this {grammar.syntax}:\n{grammar.definition}"
@@ -74,15 +75,15 @@ _OPENING_CHARS_MAX = 256
 
 
 class CustomInput:
-    """Extracts the text of one call. `more` while its arguments come, then `finish`."""
+    """Extracts the text of one call: `more` while its arguments arrive, then `finish`."""
 
     def __init__(self) -> None:
         self._arguments: list[str] = []
         self._unread = ""
-        """Arguments that have come and were not returned as text yet."""
+        """Arguments received but not returned as text yet."""
         self._has_begun = False
         self._is_over = False
-        """The rest is returned by `finish`, if there is any."""
+        """The text has ended; `finish` returns what `more` did not."""
         self._returned: list[str] = []
 
     @property

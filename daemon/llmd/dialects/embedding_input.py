@@ -11,7 +11,7 @@ Input = str | list[int | str | list[int]]
 
 
 def embedding_job(client_input: Input, param: str, n_dimensions: int | None = None) -> EmbeddingJob:
-    """Numbers are the tokens of one text. Raises ApiError."""
+    """Returns the job for a request's input; a list of numbers is the tokens of one text. Raises ApiError."""
     if isinstance(client_input, str):
         return EmbeddingJob([client_input], param, is_list=False, n_dimensions=n_dimensions)
     kinds = set(map(type, client_input))

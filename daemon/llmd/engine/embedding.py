@@ -1,4 +1,4 @@
-"""Texts as vectors: one batch of the model at a time, in a thread of its own, beside the decode thread."""
+"""Makes vectors from texts: one batch of the model at a time, in a thread of its own, next to the decode thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLOAT_BYTES = 4
 
 
 class Embedder:
-    """Requests take turns, batch by batch: one that nobody waits for any more ends within its batch. Owned by the
+    """Embeds texts. Requests take turns after each batch, and a cancelled request ends within its batch. Owned by the
     event loop."""
 
     def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop, n_embedding: int) -> None:
@@ -27,11 +27,12 @@ class Embedder:
         self._thread = ThreadPoolExecutor(1, "llmd-embed")
         self._turn = asyncio.Lock()
         self._cancel_flag = ffi.new("int32_t *")
-        """Other than 0: the latest batch is given up."""
+        """Not 0: the last batch is cancelled."""
         self._is_closed = False
 
     async def embed(self, texts: Sequence[bytes]) -> list[bytes]:
-        """`texts`: int32 token ids of each, as many as the model takes. Each vector: float32 of length 1."""
+        """Returns a vector for each text, float32 of length 1. `texts`: int32 token ids, at most as many as the model
+        takes."""
         found: list[bytes] = []
         while len(found) < len(texts):
             async with self._turn:
@@ -55,7 +56,7 @@ class Embedder:
             cancel_flag[0] = 1  # cancelled, it would go on in the thread
 
     def _embed(self, texts: Sequence[bytes], cancel_flag: Any) -> list[bytes]:
-        """The first ones, at least one."""
+        """Embeds the first texts, as many as fit a batch. Runs in the thread."""
         tokens = ffi.from_buffer("int32_t[]", b"".join(texts))
         n_tokens = array("I", [len(text) // 4 for text in texts])
         n_bytes = _FLOAT_BYTES * self._n_embedding
@@ -64,7 +65,7 @@ class Embedder:
         lengths, vectors = ffi.from_buffer("uint32_t[]", n_tokens), ffi.from_buffer("float[]", out)
         status = lib.llm_embed(self._engine, tokens, lengths, len(texts), cancel_flag, vectors, n_done)
         if status == Status.CANCELLED:
-            raise ApiError("shutting_down")  # whoever has left does not hear it
+            raise ApiError("shutting_down")  # a client that has gone does not get it
         if status != Status.OK:
             raise ApiError(code_of_status(STATUS_WORDS[status]))
         return [bytes(out[at : at + n_bytes]) for at in range(0, n_done[0] * n_bytes, n_bytes)]

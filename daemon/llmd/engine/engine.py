@@ -49,7 +49,7 @@ class Listener(Protocol):
 
 
 class Watcher(Protocol):
-    """Receives changes of sessions in their order, even if no client waits for the answer any more."""
+    """Receives changes of sessions in their order, even if the client no longer waits."""
 
     def on_done(self, command: Question) -> None: ...
     def on_forgotten(self, owner: int, session: str) -> None: ...
@@ -78,7 +78,7 @@ class Engine:
         self.embedder = Embedder(pointer, self.loop, self.info.n_embedding)
         self.fim = fim_of(pointer)
         self.chat_template = text_of(lib.llm_chat_template(pointer))
-        """Jinja source; "": there is none."""
+        """Jinja source; "": the model has no template."""
         self.context_limits = ContextLimits(
             self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train, self.info.kv_bytes_short
         )
@@ -125,7 +125,7 @@ class Engine:
         self._owner_thread.shutdown(wait=True)
 
     def set_owners(self, n_owners: int) -> None:
-        """How many owners there are to be fair between."""
+        """Sets the number of owners among which libllm shares."""
         lib.llm_engine_set_owners(self._engine, n_owners)
 
     def heartbeat(self) -> tuple[int, bool]:
@@ -237,7 +237,7 @@ class Engine:
                     listeners[event.request].on_text(event)
                 else:
                     self._dispatch(event)
-            except Exception:  # of one listener: the events behind it are others'
+            except Exception:  # in one listener: the next events belong to others
                 log.exception("an event could not be handled", extra=fields(event=type(event).__name__))
         return True
 
@@ -260,7 +260,7 @@ class Engine:
             self._listeners[event.request].on_consumed(event)
 
     def _answer(self, reply: Reply) -> None:
-        """Passes on the reply. If the client has gone, nobody gets it, but the command has been carried out."""
+        """Passes on the reply. If the client has gone, the reply is dropped, but the command has been carried out."""
         command, future = self._awaiting_reply.pop(reply.request)
         if not future.done():
             future.set_result(reply)
@@ -282,8 +282,8 @@ class Engine:
         return await self.in_thread(owner, len(constraint.text), lambda: make_constraint(self._engine, constraint))
 
     def tokens(self, text: str, *, around: bool = False) -> bytes:
-        """The tokens of a text without control words; `around`: and those that the model wants around every text. For
-        what runs in a thread for text."""
+        """Returns the tokens of a text without control words. `around`: add the tokens that the model wants around a
+        text. Called in a text thread."""
         return tokenize(self._engine, text.encode(), around, False)
 
     async def detokenize(self, owner: int, tokens: bytes) -> str:
@@ -303,7 +303,7 @@ class Engine:
         return await self._text_threads.run(owner, n_bytes, call)
 
     async def parsers(self, owner: int, syntax: bytes, n: int) -> list[AnswerParser]:
-        """For the answers to one prompt. Raises ApiError."""
+        """Returns parsers for the answers to one prompt. Raises ApiError."""
         return await self.in_thread(owner, len(syntax), lambda: [AnswerParser(self._engine, syntax) for _ in range(n)])
 
     async def parsed(self, owner: int, n_chars: int, call: Callable[[], T]) -> T:

@@ -3,10 +3,10 @@
     queued ──admitted──► admitted ──started──► running ──finished──► finished
       └───────────────────────── finished(refused) ─────────────────────▲
 
-Owned by the event loop. The engine delivers events by the `on_` methods, which ring a bell; exactly one task waits for
-it, and takes what there is. Text that piles up is joined, so that who falls behind writes less often, not later; when
-too much of a stream piles up, the engine pauses it until it is taken. Whoever ends the generation early says why with
-one word; the engine's last event stays the only end.
+Owned by the event loop. The engine delivers events through the `on_` methods, which wake the notifier. Exactly one task
+waits for it, and takes what has arrived. Text that piles up is joined, so that a slow client gets fewer writes, not
+later ones. If too much text of a stream piles up, the engine pauses the stream until the text is taken. A generation
+that ends early has one word as its reason; the engine's last event remains its only end.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class CancelReason(enum.StrEnum):
 
 
 class Notifier:
-    """Wakes the one task that waits for news of several generations. A task that waits looks first whether there is
-    news: a bell that rings while nobody waits is not heard."""
+    """Wakes the one task that waits for events of several generations. The task checks `has_events` before it waits: a
+    wake-up while it does not wait is lost."""
 
     __slots__ = ("_create_future", "_waiter", "has_events")
 
@@ -47,14 +47,14 @@ class Notifier:
         self._create_future = loop.create_future  # get_running_loop() costs a system call each time
         self._waiter: asyncio.Future[None] | None = None
         self.has_events = False
-        """Something has come that was not taken yet; the taker resets it."""
+        """Events have arrived; the task resets this when it takes them."""
 
     def notify(self) -> None:
         self.has_events = True
         self.wake()
 
     def wake(self) -> None:
-        """Without news."""
+        """Wakes the task without events."""
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
@@ -62,7 +62,7 @@ class Notifier:
                 waiter.set_result(None)
 
     def wait(self) -> asyncio.Future[None]:
-        """To be awaited at once."""
+        """Returns a future that must be awaited at once."""
         self._waiter = waiter = self._create_future()
         return waiter
 
@@ -77,14 +77,14 @@ class TokenEnds:
         self._n_chars = 0
 
     def came(self, text: str, ends: bytes) -> None:
-        """`ends`: uint32, within `text`."""
+        """Adds the ends of the tokens of `text`. `ends`: uint32."""
         before = self._n_chars
         self._ends.extend([before + end for end in memoryview(ends).cast("I")])
         self._n_chars += len(text)
 
     def count(self, begin: int, end: int) -> int:
-        """Tokens that wrote some of these characters; those that end within a character, or show nothing, go with what
-        is behind them."""
+        """Returns the number of tokens that wrote these characters. Tokens that end within a character, or show
+        nothing, count with the characters after them."""
         ends = self._ends
         first = bisect_left(ends, begin)
         if 0 < begin and first < len(ends) and ends[first] == begin:
@@ -101,9 +101,9 @@ class Work:
     key: SessionKey
     prompt: Prompt
     prompt_param: str
-    """The field that it came from."""
+    """The client's field that had the prompt."""
     n_stops_returned: int = 0
-    """The first so many of `stop` are a part of the answer that they end."""
+    """Number of first members of `stop` that are part of the answer that they end."""
 
     @property
     def owner(self) -> int:
@@ -131,9 +131,9 @@ class Generation:
         token_ends: TokenEnds | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
-        """Queues the work. Raises ApiError when the engine cannot take it. `keeps_text`: `answer_text`
-        returns the whole text at the end. `after`: one with the same prompt; this one begins when it was consumed.
-        `token_ends`: is told where its tokens end, which its work has to ask for."""
+        """Queues the work. Raises ApiError if the engine cannot take it. `keeps_text`: `answer_text` returns the whole
+        text at the end. `after`: a generation with the same prompt, after whose prefill this one begins. `token_ends`:
+        collects the ends of tokens; the work must request them."""
         self.work = work
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
@@ -197,17 +197,17 @@ class Generation:
         self._notify()
         self._on_end(self)
 
-    # --- the side of who delivers it ---------------------------------------------------------------------------------
+    # --- delivery ----------------------------------------------------------------------------------------------------
 
     async def admission(self) -> None:
-        """Returns when it has its place; raises ApiError when it never gets one."""
+        """Returns when the generation has an entry in the session table. Raises ApiError if it never gets one."""
         while self.admitted is None:
             if self.finished is not None:
                 raise self.error() or ApiError("internal_error")
             await self._notifier.wait()
 
     def take_text(self) -> str:
-        """The text that has come since the last call."""
+        """Returns the text received since the last call."""
         pending = self._pending
         text = pending[0] if len(pending) == 1 else "".join(pending)
         pending.clear()
@@ -230,7 +230,7 @@ class Generation:
         self.cancel(CancelReason.CLIENT_GONE)
 
     def answer_text(self) -> str | None:
-        """The whole answer, once it is complete; None when nobody is to remember it."""
+        """Returns the text of the complete answer; None if the text is not kept, or the answer failed."""
         if self._answer_texts is None or not self._delivering or self.finished is None or self.error() is not None:
             return None
         return "".join(self._answer_texts)
@@ -277,7 +277,7 @@ class Generation:
         return self._engine.context_limits.error(self.work.prompt.n_tokens, self.work.prompt_param)
 
     def _capacity_error(self) -> ApiError:
-        """Names the holders of this owner; others are only counted."""
+        """Names the sessions of this owner that hold entries, and counts those of others."""
         holders = self._engine.page.names()
         own = [name for owner, name in holders if owner == self.work.owner]
         info, n_others = self._engine.info, len(holders) - len(own)
@@ -295,7 +295,8 @@ class Generation:
         )
 
     def divergence(self) -> tuple[int, str, str] | None:
-        """Where the prompt left what was resident, with its text before and after; None when it did not."""
+        """Returns the token at which the prompt diverged from the resident tokens, with the prompt's text before and
+        after it; None if it did not diverge."""
         if self.started is None or self.started.diverged_at < 0:
             return None
         at, shown = self.started.diverged_at, limits.DIVERGENCE_TOKENS_SHOWN
@@ -318,7 +319,7 @@ class DetailedGeneration(Generation):
     def __init__(self, engine: Engine, work: Work, notifier: Notifier, **others: Any) -> None:
         self._events: list[Text] = []
         self.consumed: Consumed | None = None
-        """The last one."""
+        """The last event of the prefill."""
         self.started_s = self.first_text_s = 0.0
         super().__init__(engine, work, notifier, **others)
 
@@ -340,7 +341,7 @@ class DetailedGeneration(Generation):
         super().on_text(event)
 
     def take_events(self) -> list[Text]:
-        """Returns the events that came with the text that was taken last."""
+        """Returns the events of the text that was taken last."""
         events, self._events = self._events, []
         return events
 

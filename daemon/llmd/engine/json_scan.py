@@ -1,8 +1,8 @@
-"""A stranger's JSON, judged and cleaned by libllm before Python sees it.
+"""Checks and cleans JSON of clients in libllm before Python decodes it.
 
-msgspec holds the interpreter lock for a whole decode, so that a body of many values would stop the event loop even from
-a thread. libllm reads it without that lock, refuses what would take long, and what it passes is decoded in a bounded
-time. Pure; any thread.
+msgspec holds the interpreter lock during a whole decode, so that a body with many values would stop the event loop even
+from a thread. libllm reads the body without that lock and refuses bodies that would take long to decode. Pure; any
+thread.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _float(text: str) -> float:
 
 
 def body_scan(n_ctx: int) -> JsonScan:
-    """For the requests to a model with this context."""
+    """Returns the limits for request bodies of a model with this context."""
     n_values = limits.JSON_VALUES_MAX + limits.JSON_VALUES_PER_TOKEN * n_ctx
     return JsonScan(
         {
@@ -104,4 +104,4 @@ ARGUMENTS = JsonScan(
         "text_bytes": limits.JSON_TEXT_BYTES_MAX,
     }
 )
-"""For the arguments of one tool call, which are JSON in a text."""
+"""Limits for the arguments of one tool call, which are JSON in a text."""

@@ -1,5 +1,5 @@
-"""From the configuration to an engine that is being opened. It begins before there is an event loop: the model is read
-while the rest of the daemon is still being imported."""
+"""Makes the engine's options from the configuration and opens the engine. Opening begins before the event loop exists:
+the model is read while the rest of the daemon is imported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EngineLoader:
         self.thread = ThreadPoolExecutor(1, "llmd-engine")
 
     def begin(self) -> None:
-        """Any number of calls. Nothing can stop it but the end of the process. Raises EngineError before anything is
+        """Begins to open the engine, once. Only the end of the process stops it. Raises EngineError before anything has
         begun."""
         if self._pointer is not None:
             return
@@ -61,8 +61,9 @@ class EngineLoader:
 
 
 class DaemonEngineLoader(EngineLoader):
-    """The engine of a daemon, whose shared segment is named in the lock file beside its socket. The segments of killed
-    daemons are named there, too, until a daemon of the same model has taken them over. Reads the chat template."""
+    """Loads the engine of a daemon. Writes the name of its session table to the lock file next to the socket, with the
+    names of tables that killed daemons left, until a daemon of the same model has taken them over. Reads the chat
+    template."""
 
     def __init__(self, config: Config) -> None:
         options = engine_options(config)
@@ -129,7 +130,7 @@ def _abandoned_segments(socket: Path) -> str | None:
     try:
         return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
     except PermissionError:
-        return None  # writing to it fails, too, and is told
+        return None  # writing to it fails, too, with a warning
 
 
 def _template(path: Path | None) -> str | None:

@@ -137,7 +137,7 @@ class Field:
     type: str
     is_needed: bool
     default: float
-    """Unless it is needed."""
+    """Default value, if the entry may be left out."""
 
 
 def _fields(field: Callable[[int, Any], int]) -> tuple[Field, ...]:
@@ -197,7 +197,7 @@ _PROCESSOR_BYTES = 1024
 
 
 def loading_per_mille() -> int:
-    """How much of the model that is being opened has been read, in thousandths. Any thread."""
+    """Returns the part of the model that has been read, in thousandths. Any thread."""
     return int(lib.llm_loading_progress())
 
 
@@ -276,7 +276,8 @@ class Page:
 
     @classmethod
     def open(cls, name: str, owner: int = -1) -> Page:
-        """`owner`: the user whose it must be; -1: this process's."""
+        """Opens the session table of another process. `owner`: the user that it must belong to; -1: this process's
+        user."""
         out = ffi.new("llm_page **")
         status = lib.llm_page_open(name.encode(), owner, out)
         if status != Status.OK:
@@ -285,7 +286,7 @@ class Page:
 
     @classmethod
     def of_engine(cls, engine: Any) -> Page:
-        """Valid as long as the engine is open."""
+        """Returns the engine's own session table, which is valid while the engine is open."""
         return cls(lib.llm_engine_page(engine))
 
     def read(self) -> PageView:
@@ -319,7 +320,7 @@ class Page:
         ]
 
     def entries_of(self, owner: int, name: str) -> set[int]:
-        """Where the branches of a session are."""
+        """Returns the entries that hold branches of a session."""
         return {view.place for view in self.sessions_named(name, owner)}
 
     def names(self) -> list[tuple[int, str]]:
@@ -327,14 +328,14 @@ class Page:
         return [(view.owner, text_of(view.name)) for view in self._records() if view.name[0] != b"\0"]
 
     def _records(self) -> Iterator[Any]:
-        """Every place that holds a session, one after the other in the same buffer."""
+        """Yields the record of every entry that holds a branch, one after the other in the same buffer."""
         view = ffi.new("llm_session_view *")
         for entry in range(self.read().n_places):
             if lib.llm_page_session(self._pointer, entry, view) == Status.OK:
                 yield view
 
     def tokens(self, entry: int) -> array[int] | None:
-        """The resident tokens of a session; None when the place holds none."""
+        """Returns the resident tokens of a branch; None if the entry holds none."""
         capacity = 4096
         while True:
             out = array("i", bytes(4 * capacity))

@@ -77,22 +77,22 @@ class EngineInfo:
     n_sessions: int
     n_scratch: int
     n_places: int
-    """Places and sessions that may be parked beyond them."""
+    """Entries of the session table: slots and parked branches."""
     n_pins_max: int
-    """Histories that may be pinned in all."""
+    """Maximum number of pinned branches."""
     n_cells: int
     n_threads: int
     n_params: int
     model_bytes: int
     host_bytes: int
-    """Bytes of these that the CPU computes with although there is a GPU."""
+    """Bytes of weights that the CPU computes with although there is a GPU."""
     state_bytes: int
     token_bytes_max: int
     """Longest text of one token."""
     n_embedding: int
-    """Numbers of an embedding; 0: the model makes none."""
+    """Dimensions of an embedding; 0: the model does not support embeddings."""
     n_embedding_tokens: int
-    """The most tokens of a text to embed."""
+    """Maximum tokens of a text to embed."""
     parked_bytes_max: int
     parked_disk_bytes_max: int
     checkpoint_bytes_max: int
@@ -107,12 +107,12 @@ class EngineInfo:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Its memory cannot be cut back to any prefix, so states are kept where others may go on."""
+        """Whether the model needs checkpoints, because its memory cannot be truncated to every prefix."""
         return not self.only_embeds and bool(self.memory != MEMORY_WORDS[lib.LLM_MEMORY_DENSE])
 
     @property
     def only_embeds(self) -> bool:
-        """It generates nothing, so that there are no sessions."""
+        """Whether the model only makes embeddings, and has no sessions."""
         return bool(self.memory == MEMORY_WORDS[lib.LLM_MEMORY_NONE])
 
     @property
@@ -123,7 +123,7 @@ class EngineInfo:
 
 
 _CELLS_STEP = 256
-"""In such steps a context is made shorter."""
+"""Step in which libllm shortens a context."""
 
 
 def open_engine(options: EngineOptions) -> Any:
@@ -147,7 +147,7 @@ def open_engine(options: EngineOptions) -> Any:
 
 
 def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
-    """Where layers that a GPU was to have are computed by the CPU; "": there are none."""
+    """Returns a warning if the CPU computes layers that were meant for a GPU; "" otherwise."""
     if trouble and n_layers != 0:
         return f"the model runs on the CPU alone, as with --gpu-layers 0: {trouble}"
     if n_layers > 0 and backend == "CPU":
@@ -166,7 +166,8 @@ def _field_of(message: str, status: int) -> str:
 
 
 def _check_template(pointer: Any, template: str | None) -> None:
-    """Without a template every chat request is refused: a mistake when one was given, else a property of the model."""
+    """Checks the chat template. Without one every chat request is refused: an error if the operator set a template,
+    else a property of the model."""
     if info_of(pointer).has_chat_template or (template is None and info_of(pointer).only_embeds):
         return
     if template is None:
@@ -178,7 +179,7 @@ def _check_template(pointer: Any, template: str | None) -> None:
 
 
 def _template_trouble(pointer: Any) -> str:
-    """Why there is no template, in one line. Rendering says it."""
+    """Returns the reason why the model has no template, in one line, as rendering reports it."""
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
     lib.llm_chat_render(pointer, _TRIAL_CHAT, len(_TRIAL_CHAT), prompt, error, _ERROR_BYTES)
@@ -222,13 +223,13 @@ class SavedSession:
 
 
 def fim_of(pointer: Any) -> FimTokens | None:
-    """None: the model cannot fill in."""
+    """Returns the tokens for filling in; None if the model does not have them."""
     tokens = FimTokens(*(int(lib.llm_fim_token(pointer, mark)) for mark in range(lib.LLM_FIM_N)))
     return tokens if min(tokens.prefix, tokens.suffix, tokens.middle) >= 0 else None
 
 
 def saved_of(pointer: Any) -> list[SavedSession]:
-    """Any thread."""
+    """Returns the saved sessions. Any thread."""
     raw = ffi.new("llm_saved[]", SAVED_MAX)
     count = int(lib.llm_engine_saved(pointer, raw, SAVED_MAX))
     return [copied(raw[i], SavedSession) for i in range(count)]

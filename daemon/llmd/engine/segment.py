@@ -1,9 +1,8 @@
-"""The name of the shared segment, and where it is written: in the lock file beside the unix socket.
+"""The name of the session table's shared memory, in the lock file next to the unix socket.
 
-The name is drawn anew for each daemon, so that no other user can be there first with something of that name. The lock
-file lies in a directory that is the daemon's alone; its lines are names, the one in use first. Behind it
-follow those that killed daemons left: each is there until a later daemon of its model has taken it over, and the newest
-is there only from then on.
+Each daemon draws a new name, so that no other user can create something of that name first. The lock file is in a
+directory of the daemon's user. Its lines are names: the one in use, then those that killed daemons left. Such a name
+stays until a later daemon of its model has taken over the table; the newest name is valid only from then on.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def new_name(socket_path: str | os.PathLike[str]) -> str:
-    """For a daemon at this unix socket; its first half is that of all daemons there, for people."""
+    """Returns a new name for a daemon at this socket. The first half is the same for all daemons at the socket, for
+    people."""
     absolute = os.path.abspath(os.fspath(socket_path))
     return f"{PREFIX}{hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]}-{secrets.token_hex(8)}"
 
@@ -52,7 +52,7 @@ def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
 
 
 def write(socket_path: str | os.PathLike[str], *in_use: str) -> None:
-    """Raises OSError: then neither llmctl nor the next daemon will find the segment."""
+    """Writes the names. Raises OSError, after which neither llmctl nor the next daemon finds the table."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(_lock_of(socket_path), flags, 0o600)
     try:

@@ -29,7 +29,7 @@ class Prompt:
     boundaries: bytes = b""
     """int32 little-endian: token counts at which histories are likely to diverge"""
     n_history: int = 0
-    """Tokens before the generation prompt; 0: they cannot be told apart."""
+    """Tokens before the generation prompt; 0: not known."""
     n_head: int = 0
     """Tokens of the system messages in front, which many conversations share; 0: none, or not known."""
     syntax: bytes = b""
@@ -39,7 +39,7 @@ class Prompt:
     stops: tuple[str, ...] = ()
     """Texts that end answers of this template, besides its end tokens."""
     is_after: bool = False
-    """It goes on after an answer of the past, whose tokens it begins with as they were generated."""
+    """The prompt begins with the tokens of a past answer as they were generated."""
 
     @property
     def n_tokens(self) -> int:
@@ -47,7 +47,7 @@ class Prompt:
 
 
 class Pieces(dict[int, bytes]):
-    """The text of each token that was asked about, control tokens shown: as many as the vocabulary has, at most."""
+    """Cache of the text of tokens, with control tokens shown; at most the size of the vocabulary."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -110,7 +110,7 @@ def tokenize(engine: Any, data: bytes, add_special: bool, parse_special: bool) -
 
 
 def detokenize(engine: Any, tokens: bytes) -> str:
-    """Control tokens are shown."""
+    """Returns the text of tokens, with control tokens shown."""
     return spell(engine, tokens, special=True).decode("utf-8", "replace")
 
 
@@ -129,8 +129,7 @@ def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
 
 
 def make_constraint(engine: Any, constraint: Constraint) -> bytes:
-    """The form of an answer, as GENERATE takes it. Raises ApiError naming the client's field, and what of it cannot be
-    enforced."""
+    """Compiles a constraint for GENERATE. Raises ApiError naming the client's field, and what cannot be enforced."""
     request = json.encode({"kind": constraint.kind, "text": constraint.text, "strict": constraint.is_strict})
     document = ffi.new("llm_document *")
     error = ffi.new("char[]", _ERROR_BYTES)

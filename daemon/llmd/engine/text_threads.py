@@ -1,8 +1,8 @@
-"""Threads for text: what would keep the event loop busy. Bounded, fair, and short work never waits for long work.
+"""Threads for work on text that would block the event loop. The queue is bounded and fair, and short work never waits
+for long work.
 
-A job is short or long by the bytes it reads. The threads that take any job prefer long ones; one takes short ones
-only, so that "hi" never waits behind a book. Owners take turns, and none can hold more of the queue than its share.
-Owned by the event loop.
+A job is short or long by the bytes that it reads. The threads that take any job prefer long ones; one thread takes
+short ones only. Owners take turns, and none can hold more of the queue than its share. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Queue:
         return job
 
     def remove(self, job: _Job) -> bool:
-        """False if it is not here."""
+        """Removes a waiting job; returns False if the job is not in the queue."""
         jobs = self._jobs.get(job.owner)
         if jobs is None or job not in jobs:
             return False
@@ -80,7 +80,7 @@ class TextThreads:
         self._is_short_thread_free = True
         self._is_closed = False
         self._held: dict[int, tuple[int, int]] = {}
-        """Owner to its jobs and their bytes, waiting and running."""
+        """Number of jobs and their bytes by owner, waiting and running."""
 
     async def run(self, owner: int, n_bytes: int, call: Callable[[], T], *, is_bounded: bool = False) -> T:
         """Returns or raises what the call does; raises ApiError if too much waits. Cancellation takes a waiting job
@@ -122,10 +122,11 @@ class TextThreads:
     # --- what one may hold -------------------------------------------------------------------------------------------
 
     def _check_share(self, owner: int, n_bytes: int) -> None:
-        """Raises ApiError if too much waits. A lone job is taken whatever its size: the body has its own limit."""
+        """Raises ApiError if the queue is full, in total or for this owner. A single job is accepted in any size: the
+        body has its own limit."""
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
-        n_owners = len(self._held) + (owner not in self._held) + 1  # room for one who comes
+        n_owners = len(self._held) + (owner not in self._held) + 1  # one more, for an owner to come
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
             raise ApiError(
                 "overloaded",
@@ -174,7 +175,7 @@ class TextThreads:
         else:
             self._n_free += 1
         self._start()
-        if job.answer.done():  # nobody waits for it any more
+        if job.answer.done():  # its request no longer waits
             return
         error = future.exception()
         if error is not None:

@@ -18,8 +18,8 @@ ALL_TOKENS = 0xFFFFFFFF
 if TYPE_CHECKING:
 
     class Sampling(msgspec.Struct, frozen=True):
-        """How to pick tokens: the parameters of LLM_SAMPLING_TABLE by name. What is left out has its default, which
-        switches its stage off; `seed` None: the engine draws one."""
+        """Parameters of LLM_SAMPLING_TABLE by name. A missing parameter has its default, which switches its sampler
+        off; `seed` None: the engine draws one."""
 
         def __init__(self, **parameters: float | None) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
@@ -58,21 +58,22 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     boundaries: bytes | memoryview = b""
     """int32 little-endian token counts at which histories are likely to diverge, ascending."""
     parent: str = ""
-    """If the session does not exist yet, it begins as a fork of this one."""
+    """The session from which this one is forked if it does not exist yet."""
     n_head: int = 0
     """Tokens at its beginning that belong to no conversation in particular."""
     n_logprobs: int = -1
-    """Likeliest tokens told beside each generated one and its log probability; -1: none of that."""
+    """Number of most likely tokens to report with each generated token and its log probability; -1: no log
+    probabilities."""
     after: int = 0
     """A live generation whose prompt this one shares and waits for; 0: none."""
     stop_tokens: bytes = b""
     """int32 little-endian ids that end the answer as the model's own end does."""
     min_tokens: int = 0
-    """The answer does not end by itself before."""
+    """Minimum tokens before the model's end or a stop string can end the answer."""
     n_answer_stops: int = 0
-    """The first so many of `stop` are not looked for in thoughts."""
+    """Number of first members of `stop` that are not searched for in reasoning."""
     constraint: bytes = b""
-    """The form that it must have, as libllm wrote it."""
+    """The compiled constraint."""
     dry_sequence_breakers: list[str] | None = None
     """Texts that end a repetition for DRY; None: as usual."""
 
@@ -104,7 +105,7 @@ class Fork(_OfSession, frozen=True, tag=6, gc=False):
     at: int = ALL_TOKENS
     """Tokens of the session that the fork begins with, or ALL_TOKENS."""
     replace: bool = False
-    """A session that has the new name already is closed for it."""
+    """Close a session that has the new name already."""
 
 
 class Park(_OfSession, frozen=True, tag=7, gc=False): ...
@@ -157,13 +158,13 @@ class Text(msgspec.Struct, array_like=True, frozen=True, tag=3, gc=False):
     text: str
     n_tokens: int
     tokens: bytes = b""
-    """int32: those whose text has left whole with this event; with the three below, only when asked for."""
+    """int32: tokens whose text is complete with this event. This and the next three are present if requested."""
     ends: bytes = b""
     """uint32: characters of ``text`` up to the end of each."""
     logprobs: bytes = b""
     """float32: of each."""
     likeliest: bytes = b""
-    """For each n_logprobs pairs of int32 token and float32 log probability."""
+    """n_logprobs pairs of int32 token and float32 log probability for each token."""
 
 
 class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
@@ -192,14 +193,14 @@ class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
 
 
 class Forgotten(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
-    """A session was given up without anybody having asked for it."""
+    """A session was forgotten without a command."""
 
     owner: int
     session: str
 
 
 class Consumed(msgspec.Struct, array_like=True, frozen=True, tag=7, gc=False):
-    """How far the prompt is; only when asked for."""
+    """Progress of the prefill, if requested."""
 
     request: int
     n_tokens: int
@@ -210,7 +211,8 @@ Event = Admitted | Started | Text | Finished | Reply | Forgotten | Consumed
 
 
 def differences() -> list[str]:
-    """Where these types and the tables of libllm disagree: nowhere, or the two were built from different sources."""
+    """Returns the differences between these types and the tables of libllm; any difference means that the two were
+    built from different sources."""
     found = []
     commands = {one.__name__.upper(): one for one in get_args(Command)}
     events = {one.__name__.upper(): one for one in get_args(Event)}

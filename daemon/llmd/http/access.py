@@ -49,7 +49,8 @@ _USER_PREFIX = "uid-"
 
 
 def caller_of(user: int | None) -> Caller:
-    """Without keys each user of this machine is an owner: the user id is the owner's number."""
+    """Returns the caller of a connection without keys: each user of this machine is an owner, whose number is the user
+    id."""
     if user == os.geteuid():
         return OWN_USER
     if user is None or user >= _ROOT_OWNER:
@@ -76,7 +77,7 @@ class Key:
 
 
 class KeyRing:
-    """The keys that may use the TCP port. Without any, everybody may: see `caller_of`."""
+    """The keys that may use the TCP port. Without keys everybody may: see `caller_of`."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys = tuple(keys)
@@ -109,7 +110,7 @@ class KeyRing:
         return _owner_of_user(name) if owner is None and self.is_open else owner
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
-        """Raises ApiError. Looks at every key, so that the time taken tells nothing."""
+        """Returns the caller. Raises ApiError. Compares with every key, so that the time taken reveals nothing."""
         scheme, _, token = (authorization or "").partition(" ")
         secret = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
         digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
@@ -139,8 +140,9 @@ Salt = Callable[[], bytes]
 
 
 def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
-    """A stable number above 0. It is made from the name, so that another key under the same name keeps its sessions, or
-    from the key if it has no name. Listings and files show the number: without the salt, nobody can try keys on it."""
+    """Returns a stable number above 0, made from the name, so that another key with the same name keeps its sessions,
+    or from the key if it has no name. Listings and files show the number; the salt prevents that keys are guessed from
+    it."""
     if name is not None:
         digest = hashlib.sha256(f"name {name}".encode()).digest()
     else:
@@ -163,7 +165,7 @@ def salt_of(state_dir: Path | None) -> bytes:
 
 
 def _new_salt(path: Path) -> bytes:
-    """Two daemons with one directory may create the file at the same time: the first one's number counts."""
+    """Creates the salt. Two daemons with one directory may do so at the same time: the first one's number counts."""
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         salt = file.read()
@@ -177,7 +179,8 @@ def _new_salt(path: Path) -> bytes:
 
 
 def _sync(directory: Path) -> None:
-    """Without it a power cut could lose the name of a new file, and the next start would draw another salt."""
+    """Syncs the directory. Otherwise a power cut could lose the name of the new file, and the next start would draw
+    another salt."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -186,7 +189,7 @@ def _sync(directory: Path) -> None:
 
 
 def keys_of(path: Path | None, state_dir: Path | None) -> KeyRing:
-    """Returns an empty ring, which lets everybody in, if `path` is None. Raises KeyFileError."""
+    """Returns the keys of the file; without a file an empty ring, which allows everybody. Raises KeyFileError."""
     return read_keys(path, cache(lambda: salt_of(state_dir))) if path is not None else KeyRing()
 
 

@@ -24,7 +24,7 @@ from .receive import received
 
 
 def deadline_of(request: web.Request) -> float | None:
-    """Time of the event loop; None: there is no end."""
+    """Returns the deadline as a time of the event loop; None: no limit."""
     seconds = request.app[STATE].config.request_timeout
     return request[FACTS].came_at + seconds if seconds else None
 

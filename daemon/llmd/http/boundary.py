@@ -171,7 +171,7 @@ def _without_versions(path: str) -> str:
     return path.removeprefix("/v1")
 
 
-# --- who may ask -----------------------------------------------------------------------------------------------------
+# --- access ----------------------------------------------------------------------------------------------------------
 
 
 def check_expectation(request: web.Request) -> None:
@@ -181,7 +181,7 @@ def check_expectation(request: web.Request) -> None:
 
 
 def is_local(request: web.BaseRequest) -> bool:
-    """Whether it came over the unix socket."""
+    """Returns whether the request came over the unix socket."""
     transport = request.transport
     connection = transport.get_extra_info("socket") if transport is not None else None
     return connection is not None and connection.family == socket.AF_UNIX

@@ -1,7 +1,8 @@
-"""One connection: aiohttp's, with bounds on a request's head, refusals in our own words, and clients that half-close.
+"""One connection: aiohttp's, with limits on the head of a request, llmd's own error answers, and support for clients
+that half-close.
 
-What is used of aiohttp here beyond its documentation: `RequestHandler`'s methods that are overridden, and its queue
-`_messages` of parsed requests that wait for their turn (tests/test_connections.py says when that changes).
+It depends on parts of aiohttp that are not documented: the overridden methods of `RequestHandler`, and its queue
+`_messages` of parsed requests (tests/test_connections.py fails if they change).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("llmd.http")
 
 INVALID_HTTP = b"\0\r\n\r\n"
-"""No state of an HTTP parser takes this: fed to ours, it makes aiohttp answer with an error, by handle_error."""
+"""Bytes that are invalid in every state of an HTTP parser: fed to aiohttp's, they make it answer with an error, through
+handle_error."""
 # An interim answer that every client of HTTP/1.1 skips. A peer that has gone answers it with a reset.
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_LOOK_S = 0.005
@@ -57,10 +59,10 @@ class Connection(web.RequestHandler):
         """The buffer of bytes to send is full, or the connection is closing."""
         self._n_unread = 0
         self._last_read_at = 0.0
-        """When the client was last seen to read something."""
+        """Time at which the client was last seen to read."""
         self._refusal: ApiError | None = None
         self._is_half_closed = False
-        """The client sends no more."""
+        """The client has closed its direction of the connection."""
         self._client_done: asyncio.Future[None] | None = None
         """Set while a refused client may still send."""
         self._probe_due = 0.0
@@ -256,7 +258,7 @@ class Connection(web.RequestHandler):
         self._last_read_at, self._n_unread = now, self._bytes_unread()
 
     def unread_s(self, now: float) -> float:
-        """How long the client has read nothing, as far as was checked; 0 while there is room for more."""
+        """Returns how long the client has read nothing, as far as was checked; 0 while more can be sent."""
         if not self._is_unread:
             return 0.0
         n_before = self._n_unread
@@ -266,7 +268,7 @@ class Connection(web.RequestHandler):
         return now - self._last_read_at
 
     def _bytes_unread(self) -> int:
-        """Unread bytes in the buffer and in the kernel, which has room again only after it has sent much."""
+        """Returns the unread bytes in the buffer and in the kernel, which accepts more only after it has sent much."""
         if self._pipe is None:
             return 0
         try:
@@ -298,7 +300,7 @@ class Connection(web.RequestHandler):
 
 
 def unread_s(request: web.BaseRequest, now: float) -> float:
-    """How long the client has read nothing of what waits for it."""
+    """Returns how long the client has read nothing of the bytes that wait for it."""
     connection = request.protocol
     return connection.unread_s(now) if isinstance(connection, Connection) else 0.0
 

@@ -1,5 +1,5 @@
-"""All connections: their limits, which of them are closed to make room or refused, and a check every second for those
-that take too long. Owned by the event loop."""
+"""All connections: their limits, which idle ones are closed and which new ones are rejected at a limit, and a check
+every second for those that take too long. Owned by the event loop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _IPV6_CUSTOMER_BITS = 64
 
 
 class Pool:
-    """Connections that share a bound, and which of them could be closed."""
+    """Connections that share a limit, and the idle ones among them, which can be closed."""
 
     def __init__(self, n_max: int) -> None:
         self.n_max = n_max
@@ -144,14 +144,14 @@ class Connections(web.Server):
     # --- time --------------------------------------------------------------------------------------------------------
 
     def _start_clocks(self) -> None:
-        """They run while anybody is connected."""
+        """Starts the timers, which run while a client is connected."""
         self._lag.start()
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        # A stream that nobody reads is cut by its own watch first, which knows why.
+        # A stream without a reader is cancelled by its own watch first, which reports the reason.
         unread_s_max = max(limits.UNREAD_S_MAX, 2 * self._state.config.slow_reader_timeout)
         for connection in list(self._open):
             connection.overdue(now, unread_s_max)
@@ -182,14 +182,14 @@ class ConnectionGate(asyncio.Protocol):
         self._connections = connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        pipe = cast(asyncio.Transport, transport)  # uvloop's is none by descent
+        pipe = cast(asyncio.Transport, transport)  # uvloop's class does not derive from it
         protocol = self._connections.enter(pipe)
         pipe.set_protocol(protocol)
         protocol.connection_made(pipe)
 
 
 class RejectedConnection(asyncio.Protocol):
-    """Tells a client that the server is full, and closes when the client has gone, or soon."""
+    """Answers that the server is full, and closes the connection when the client has gone, or after a short time."""
 
     def __init__(self, rejected: set[RejectedConnection]) -> None:
         self._all = rejected
@@ -251,7 +251,7 @@ def _peer_of(transport: asyncio.Transport) -> str:
         return "gone"
     address = ip_address(name[0].partition("%")[0])
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped  # as a socket of both families tells of a client of IPv4
+        address = address.ipv4_mapped  # the form in which a socket of both families reports an IPv4 client
     if address.is_loopback:
         return _LOOPBACK
     return str(ip_network((address, _IPV6_CUSTOMER_BITS), strict=False)) if address.version == 6 else str(address)

@@ -47,7 +47,7 @@ class LoadedModel:
     answers: AnswerMemory = field(default_factory=AnswerMemory)
     database: Database | None = None
     saved_answers: SavedAnswers | None = None
-    """None, as the database: there is no state directory."""
+    """None, like the database, without a state directory."""
 
 
 class Stoppable(Protocol):
@@ -56,7 +56,7 @@ class Stoppable(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """One per application, made before its model is loaded. Owned by the event loop."""
+    """State of the application, made before its model is loaded. Owned by the event loop."""
 
     config: Config
     keys: KeyRing
@@ -69,10 +69,10 @@ class State:
     preparing: set[Stoppable] = field(default_factory=set)
     """Requests that are being read or rendered."""
     users: set[int] = field(default_factory=set)
-    """Owners who have sent a body, if there are no keys."""
+    """Owners that have sent a body, if there are no keys."""
 
     def stop(self) -> None:
-        """Stops: nothing new is begun from now on."""
+        """Refuses new requests from now on."""
         self.is_stopping = True
         for one in list(self.preparing):
             one.stop()

@@ -28,7 +28,7 @@ T = TypeVar("T")
 _EXACT_BELOW = 1 << 53
 """A float below it is exact."""
 _TYPES = {b"{": "object", b"[": "array", b'"': "str", b"n": "null", b"t": "bool", b"f": "bool"}
-"""By the first byte of a value; other bytes begin numbers."""
+"""JSON types by the first byte of a value; other bytes begin numbers."""
 _NAMES = {
     bool: "bool",
     int: "int",
@@ -39,7 +39,7 @@ _NAMES = {
     tuple: "array",
     NoneType: "null",
 }
-"""In the order in which a refusal names them."""
+"""Names of types, in the order in which an error lists them."""
 
 
 def decoded(document: bytes, kind: type[T], path: str = "") -> T:
@@ -169,7 +169,8 @@ def _with_integers(value: Any) -> Any:
 
 
 def _items(items: list[msgspec.Raw], kind: Any, path: str, first: int) -> list[Any]:
-    """Items from number `first` on. Halves that msgspec takes cost no look at each item: bodies may have thousands."""
+    """Decodes items, numbered from `first`. Halves that msgspec decodes need no check of each item: bodies may have
+    thousands."""
     if len(items) == 1:
         return [_value(bytes(items[0]), kind, f"{path}[{first}]")[0]]
     try:

@@ -13,10 +13,10 @@ from ..core.errors import ApiError
 @dataclass(frozen=True, slots=True)
 class Envelope:
     kind: type[msgspec.Struct]
-    """For /openapi.json."""
+    """Type of the error body, for /openapi.json."""
     body: Callable[[ApiError], bytes]
     statuses: Mapping[int, int] = field(default_factory=dict)
-    """Statuses that its clients know instead of those of the table."""
+    """Statuses that the dialect's clients expect instead of those of the table."""
 
     def status(self, status: int) -> int:
         return self.statuses.get(status, status)

@@ -1,5 +1,5 @@
-"""How the bytes of a stream are framed, as server-sent events or as lines of JSON: what its head says, and what may be
-sent while there is nothing to say. What a dialect writes into a frame is its own business."""
+"""Framing of streams, as server-sent events or as lines of JSON: the headers, and the bytes that keep a silent stream
+alive. The dialect writes the content of a frame."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LINES = Framing("application/x-ndjson", keep_alive=b" ")
 """JSON allows a blank in front of the next value; an empty line would be one too many."""
 LINE_CLOSES = b"\n"
 EVENTS = Framing("text/event-stream", keep_alive=b": keep-alive\n\n")
-"""A comment keeps it alive."""
+"""Server-sent events; a comment keeps the stream alive."""
 NAME_OPENS = b"event: "
 OPENS = b"data: "
 CLOSES = b"\n\n"
 
 
 def event(data: bytes) -> bytes:
-    """`data`: in one line. A writer of many events of one form encodes once what stands around their text."""
+    """Frames `data`, which is one line. Writers of many similar events encode the bytes around their text once."""
     return OPENS + data + CLOSES
 
 

@@ -1,7 +1,7 @@
-"""What the daemon counts, in Prometheus' text form: the engine's counter table, what is so at this moment, and what the
-event loop counts and measures itself. Owned by the event loop; rendering takes about a millisecond.
+"""Metrics in Prometheus' text format: the engine's counters, current values, and counts and times of the event loop.
+Owned by the event loop; rendering takes about a millisecond.
 
-Units are base units (seconds, bytes); a name that ends in _total is a counter, and only those are.
+Units are base units (seconds, bytes). A name that ends in _total is a counter, and only those are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX = "llmd_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MICRO = 1e-6
 
-# When a series began is of no use to anybody who keeps series; it would double their number.
+# Prometheus keeps series and does not need their creation times, which would double their number.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 

@@ -36,11 +36,11 @@ class Parameter:
     treatment: Treatment
     note: str
     hint: str = ""
-    """For refused ones: what to do instead."""
+    """What to do instead, if the parameter is refused."""
     neutral: tuple[Any, ...] = ()
-    """For refused ones: values, besides null, that ask for nothing."""
+    """Values of a refused parameter, besides null, that ask for nothing."""
     bytes_max: int = limits.FIELD_BYTES_MAX
-    """For supported ones: of its JSON."""
+    """Maximum bytes of JSON of a supported parameter."""
 
     def is_neutral(self, value: object) -> bool:
         return value is None or any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in self.neutral)
@@ -126,7 +126,7 @@ def check_sizes(kind: Any, members: Mapping[str, msgspec.Raw]) -> None:
 
 
 def check_refused(request: object) -> None:
-    """Refuses what would change the answer and is not supported."""
+    """Refuses parameters that would change the answer and are not supported."""
     for parameter in _refused(cast(Any, type(request))):
         raw = getattr(request, parameter.name)
         if raw is not UNSET and not _is_neutral(parameter, raw):
@@ -156,5 +156,5 @@ def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
 
 @lru_cache(limits.IGNORED_NAMES_LOGGED_MAX)
 def _log_once(kind: str, param: str) -> None:
-    """Once for each name, or again when many others have come since. The cache is what remembers."""
+    """Logs each name once; again if many other names have come since. The cache remembers the names."""
     log.info("parameter ignored", extra=fields(request=kind, param=param))

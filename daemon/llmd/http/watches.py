@@ -52,7 +52,7 @@ class KeepAlive(_Watch):
         self._silent_since = loop.time()
 
     def _idle_s(self, now: float) -> float:
-        """Silence begins anew when the watch has spoken."""
+        """Returns how long the stream was silent. Silence begins again after the watch has sent something."""
         stream, silent_s = self._stream, now - self._silent_since
         if stream.is_writing or stream.n_writes != self._n_writes_seen:
             self._n_writes_seen, silent_s = stream.n_writes, 0.0
@@ -86,9 +86,9 @@ class SlowReader(_Watch):
 
 
 class LoopLag:
-    """Reports for each strike by how many seconds it was late, and how many of them the loop itself was at work: the
-    others it waited, for a processor that somebody else had or in a call that blocks. Costs a few microseconds a
-    strike; stopped while nobody is connected, so that an idle daemon sleeps."""
+    """Reports for each tick by how many seconds it was late, and how many of them the event loop worked; the rest it
+    waited, for a processor or in a blocking call. A tick costs a few microseconds. Stopped while no client is
+    connected, so that an idle daemon sleeps."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observe: Callable[[float, float], None]) -> None:
         self._loop = loop

@@ -43,7 +43,7 @@ def resident_answer(services: Services, prepared: Prepared, generation: Generati
 def keep_answer(
     services: Services, record: SessionAnswers, prepared: Prepared, message: PlainMessage, answer: Answer
 ) -> None:
-    """Before whoever got the answer can go on with it. `record`: the session as it was when the request came."""
+    """Keeps the answer, before the client can continue it. `record`: the session's record when the request arrived."""
     if message.content.strip() or message.tool_calls or message.reasoning:
         past = prepared.prompt.tokens[: prepared.n_past_bytes]
         services.answers.keep_for(record, digest_of(prepared.digest, message), answer, past)
@@ -91,7 +91,7 @@ def _generated(page: Page, generation: Generation) -> Iterator[bytes]:
 
 
 def _entries(page: Page, generation: Generation) -> list[int]:
-    """Returns the places that may hold its session; for a request without one only the owner is known."""
+    """Returns the entries that may hold the generation's branch; without a session only the owner is known."""
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
         return [admitted.place]

@@ -70,19 +70,19 @@ class Answering:
         self._request = request = ready.request
         self._notifier = Notifier(services.engine.loop)
         self.is_nudged = False
-        """The stream has to send something; it resets this when it has."""
+        """The stream must send something; it resets this when it has."""
         in_thread = partial(services.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
         """One for each answer; none: answers are text."""
         self._ends = [TokenEnds() for _ in ready.parsers]
         """The ends of tokens in each parsed answer."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
-        """Functions by index of the answer. Each keeps the answer as this message, before its end is reported."""
+        """Functions by index of the answer. Each keeps the answer with a message, before its end is reported."""
         self._stops = ready.request.stop
         self.generations: list[Generation] = []
-        """One for each answer; its index is that of its parts."""
+        """Generations, one for each answer; the index is that of the answer's parts."""
         self._token_details: list[TokenDetails] = []
-        """Token details of each answer, if any were asked for."""
+        """Token details of each answer, if requested."""
         self._is_plain = not (ready.parsers or needs_token_details(request) or request.prefill_only)
         self._prompts = ready.prompts
         self._open: list[tuple[int, Generation]] = []
@@ -91,7 +91,7 @@ class Answering:
         """All parts were taken. The first answer that fails ends the request: it has one error."""
         self.error: ApiError | None = None
         self.session_left_reason: Literal["queue_full"] | None = None
-        """Why it is answered without the session that a hint named; None: it is not."""
+        """Why the request is answered without the session that a hint named; None: it is not."""
         self._begin()
 
     def _begin(self) -> None:
@@ -160,7 +160,8 @@ class Answering:
     # --- what comes --------------------------------------------------------------------------------------------------
 
     async def admission(self) -> None:
-        """Returns when all have their places; raises ApiError when one never gets its own."""
+        """Returns when all generations have entries in the session table. Raises ApiError if one never gets an
+        entry."""
         try:
             await self._admitted()
         except ApiError as error:
@@ -213,7 +214,8 @@ class Answering:
         return _silent(found) if self._request.prefill_only else found
 
     async def all_parts(self) -> list[Part]:
-        """All parts, when everything has ended. Raises ApiError as soon as anything fails: nobody gets the rest."""
+        """Returns all parts after the end. Raises ApiError as soon as one generation fails: the client then gets no
+        answer at all."""
         notifier, found = self._notifier, list[Part]()
         while True:
             notifier.has_events = False
@@ -255,7 +257,7 @@ class Answering:
         found = self._stops[finished.stop_index :][:1] if finished is not None and finished.stop_index >= 0 else []
         return found[0] if found else None
 
-    # --- the side of who delivers it ---------------------------------------------------------------------------------
+    # --- delivery ----------------------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
         """Makes `parts` return at once, with or without any, and asks the stream to send something in either case."""

@@ -1,4 +1,4 @@
-"""From texts or token ids to vectors."""
+"""Makes vectors from texts or token ids."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class EmbeddingJob:
     param: str
     """The client's name of the member."""
     is_list: bool = True
-    """They came as a list: errors name the member."""
+    """The client sent a list: errors name its member."""
     n_dimensions: int | None = None
-    """So many of the first numbers, made length 1 again."""
+    """Number of dimensions to return: the first numbers, scaled to length 1; None: all."""
     truncates: bool = False
-    """A text that is too long loses what does not fit."""
+    """Whether a text that is too long is truncated."""
 
 
 async def embedded(services: Services, job: EmbeddingJob, sender: Sender) -> Embedded:
@@ -107,5 +107,6 @@ def _shorter(n: int | None, vector: bytes) -> bytes:
 
 
 def as_json(vector: bytes) -> msgspec.Raw:
-    """A list of numbers. For a thread for text: a vector at a time, since the interpreter is held meanwhile."""
+    """Returns a vector as JSON. Called in a text thread, one vector at a time, since encoding holds the interpreter
+    lock."""
     return msgspec.Raw(msgspec.json.encode(array("f", vector).tolist()))

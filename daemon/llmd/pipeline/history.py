@@ -1,7 +1,7 @@
-"""Turns the histories of clients into such that templates are written for. Pure.
+"""Orders the histories of clients in the way that templates expect. Pure.
 
-What every template can take is done always (`in_order`). What only some templates refuse is done for those alone
-(`plain`): another has a better way to write it.
+Changes that every template accepts are always made (`in_order`). Changes for templates that refuse a history are made
+only for those (`plain`), because other templates write it better unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
 
 
 def n_of_system(messages: Sequence[PlainMessage]) -> int:
-    """How many messages of the system they begin with."""
+    """Returns the number of system messages at the beginning."""
     return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
@@ -51,9 +51,9 @@ def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list
 
 
 def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[int]]:
-    """Returns the conversation as turns of user and assistant, for templates that refuse it otherwise, and the place of
-    each message in it. System messages in the middle, and results of calls that are missing, become user messages;
-    several messages of the user, or of the assistant, in a row are joined."""
+    """Returns the conversation as turns of user and assistant, for templates that refuse it otherwise, and for each
+    message the index of its turn. System messages in the middle, and results without calls, become user messages;
+    successive messages of the user, or of the assistant, are joined."""
     runs: list[list[PlainMessage]] = []
     turn_indexes = []
     open_calls = 0

@@ -1,4 +1,4 @@
-"""Prompts whose middle the model fills in: what stands before, what stands behind, and texts nearby."""
+"""Prompts whose middle the model fills in: the text before, the text after, and texts nearby."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..engine.text import Prompt
 from .services import Sender, Services
 
 _NEARBY_SHARE = 2
-"""One in so many tokens of the room beside the text itself is for texts nearby; the rest is for the answer."""
+"""Inverse of the share of the remaining context that texts nearby may use; the rest is for the answer."""
 _REPOSITORY, _FILE = "repository", "file"
-"""Names that no client tells."""
+"""Placeholders for names that clients do not send."""
 
 
 def fills_in(raw: RawPrompt) -> bool:
@@ -46,7 +46,7 @@ async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt
 
 
 def _fitting(nearby: Iterable[NearbyText], n_bytes: int) -> list[NearbyText]:
-    """The last ones, as far as they can fit at all."""
+    """Returns the last texts, as many as can fit."""
     found: list[NearbyText] = []
     for one in reversed(tuple(nearby)):
         n_bytes -= utf8_bytes(one.text)
@@ -70,7 +70,7 @@ def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, content: str, nearby
 
 
 def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: int) -> bytes:
-    """The texts nearby in the model's own form, without the first ones where they are too many."""
+    """Returns the texts nearby in the model's own form, without the first ones if not all fit."""
     opening = _named(engine, fim.repository, _REPOSITORY)
     closing = _named(engine, fim.file, _FILE)
     left = n_bytes - len(opening) - len(closing)
@@ -85,7 +85,7 @@ def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: 
 
 
 def _named(engine: Engine, mark: int, name: str) -> bytes:
-    """Nothing where the model has no such mark: it would take the name for text."""
+    """Returns the marked name; nothing if the model has no such mark, because it would take the name for text."""
     return b"" if mark < 0 else _mark(mark) + engine.tokens(f"{name}\n")
 
 

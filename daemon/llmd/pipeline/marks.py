@@ -1,5 +1,5 @@
-"""Where in a prompt its client expects others to go on differently: there a state is kept, if the model's memory cannot
-be cut back to any place. Pure."""
+"""Marks of the client in a prompt, after which it expects other prompts to differ. llmd takes checkpoints there if the
+model's memory cannot be truncated everywhere. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .history import n_of_system
 
 
 def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list[PlainMessage]]:
-    """The conversation up to each of its last marks, the first one first; `after`: those behind this message count.
-    Not up to ends of it where states are kept anyway: of the system's words, and of all."""
+    """Returns the conversation up to each of its last marks, the first mark first. `after`: only marks after this
+    message. Leaves out the ends of the system messages and of the conversation, where checkpoints are taken anyway."""
     kept = {n_of_system(messages) - 1, len(messages) - 1}
     positions = [
         (index, mark)

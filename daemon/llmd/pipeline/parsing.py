@@ -1,9 +1,9 @@
-"""Turns the text of one answer into parts: text, what was thought, calls of tools.
+"""Turns the text of one answer into parts: text, reasoning, tool calls.
 
-An answer whose prompt has no syntax is text, and costs nothing here. The others are parsed as they come: on the event
-loop what is little, with what the parser looks at again, and in a text thread the rest. An answer has one piece there
-at a time, so that its parts stay in order and what waits is bounded by the generation's own limit. A defect of the
-parser ends in text. Owned by the event loop.
+An answer whose prompt has no syntax is text, and costs nothing here. Other answers are parsed as they arrive: small
+pieces on the event loop, larger ones in a text thread, counting what the parser reads again. An answer has one piece in
+a thread at a time, so that its parts stay in order and its queue is limited by the generation's own limit. If the
+parser fails, the rest of the answer is text. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Parsing:
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []
         self._read: list[str] = []
-        """The whole answer, to count its tokens."""
+        """The complete answer, to count its tokens."""
         self._thoughts: list[list[str]] = []
         """Reasoning, each run of it in pieces; other parts came between the runs."""
         self._thinks = False
@@ -162,12 +162,12 @@ def new_call_id() -> str:
 
 
 def count_thoughts(answer: str, thoughts: Sequence[Sequence[str]], ends: TokenEnds) -> int:
-    """How many tokens of an answer its reasoning has: its text is looked up in that of the answer. `thoughts`: those
-    without anything between them that was reported, each in the pieces in which it came."""
+    """Returns the number of reasoning tokens, by searching the reasoning in the answer's text. `thoughts`: runs of
+    reasoning, each in the pieces in which it arrived."""
     n_tokens = at = 0
     for pieces in thoughts:
         whole = "".join(pieces)
-        # Only what a parser has left out between its pieces makes a thought that is not there as a whole.
+        # A run is missing as a whole only if the parser has left out characters between its pieces.
         for text in [whole] if answer.find(whole, at) >= 0 else pieces:
             begin = answer.find(text, at)
             if begin >= 0:

@@ -1,5 +1,5 @@
-"""From what is asked to a tokenized prompt: a conversation as the template has it, behind the session's own answers as
-they were generated, or a raw prompt as it is."""
+"""Makes the tokenized prompt of a request: a conversation rendered by the template, after the session's own answers as
+they were generated, or a raw prompt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOKEN_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A prompt, and what has to be known of it afterwards."""
+    """A prompt, and the facts that are needed after the answer."""
 
     prompt: Prompt
     digest: bytes = b""
@@ -93,7 +93,7 @@ async def rendered(
         answers.choose(owner, key.id, chat.history)
     source = answers.source(owner, parent, key.id)
     is_resident = (chat.history or answers.mode(owner, source) or services.history) == "resident"
-    ends = digests[:-1] if chat.continues else digests  # a message that is gone on with has not ended
+    ends = digests[:-1] if chat.continues else digests  # a message that the answer continues has not ended
 
     def known(n_messages: int) -> Past | None:
         past = answers.past(owner, source, ends[:n_messages], is_used=not is_dry_run) if is_resident else None
@@ -124,7 +124,7 @@ def _digests(services: Services, chat: ChatPrompt, messages: Sequence[PlainMessa
 
 
 Known = Callable[[int], Past | None]
-"""The longest past that is known within so many of the messages."""
+"""Returns the longest known past within this number of messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class _Rendering:
         return changed if changed.since else found
 
     async def _prepared(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
-        """With the places that the client marked, if anything is kept there."""
+        """Renders the messages, and adds the client's marks if checkpoints are taken."""
         found = await self._after_past_or_whole(messages, past)
         if self.is_dry_run or not self.services.engine.info.has_checkpoints:
             return found
@@ -186,7 +186,7 @@ class _Rendering:
         return n_common(tokens, before + prompt.tokens)
 
     async def _after_past_or_whole(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
-        """After the past, if that can be; else the whole conversation as the template has it."""
+        """Renders the messages after the past if possible, else the whole conversation."""
         variables = variables_digest(self.chat.variables)
         if past is not None and past.facts.variables != variables:
             whole = await self._rendered(messages, None)
@@ -215,14 +215,15 @@ class _Rendering:
 
 
 def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:
-    """For messages that were joined; what ends with one that was joined with another is none: a shorter one may be."""
+    """Returns the past in terms of joined messages. A past whose last message was joined with another cannot be
+    continued; a shorter one may be."""
     while past is not None and turn_indexes.count(turn_indexes[past.message]) > 1:
         past = known(past.message)
     return dataclasses.replace(past, message=turn_indexes[past.message]) if past is not None else None
 
 
 def _has_same_head(whole: Prompt, past: Past) -> bool:
-    """Other variables of the template have changed nothing of the system's words."""
+    """Whether other template variables leave the system messages unchanged."""
     n_bytes = _TOKEN_BYTES * whole.n_head
     return 0 < n_bytes and whole.n_head == past.facts.n_head and whole.tokens[:n_bytes] == past.tokens[:n_bytes]
 
@@ -236,7 +237,7 @@ def _from_start(prompt: Prompt, messages: Sequence[PlainMessage], variables: byt
 
 
 def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
-    """The tokens of the past and those that were made behind it, as one prompt."""
+    """Joins the tokens of the past and the tokens after it into one prompt."""
     n_past = len(past.tokens) // _TOKEN_BYTES
     roles = [message.role for message in messages]
     new = user_starts(roles, prompt.boundaries, past.message)

@@ -1,4 +1,4 @@
-"""From the messages of a conversation to what the chat template reads. Pure."""
+"""Makes the request to the chat template from the messages of a conversation. Pure."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ANY_FORM = Form()
 def render_request(
     chat: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
 ) -> bytes:
-    """The JSON that `llm_chat_render` takes. `messages`: those of the conversation, or what was made of them; `past`:
-    what the prompt goes on after."""
+    """Returns the JSON that `llm_chat_render` takes. `messages`: the conversation's, or joined ones; `past`: the past
+    that the prompt continues."""
     document: dict[str, Any] = {"messages": [_rendered(message) for message in messages]}
     if past is not None:
         document["after"] = past.rendered()
@@ -71,7 +71,7 @@ def _answer(chat: ChatPrompt, form: Form) -> dict[str, Any]:
 
 
 def _rendered(message: PlainMessage) -> dict[str, Any]:
-    """In the form that templates are written for."""
+    """Returns a message in the form that templates expect."""
     out: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         out["tool_calls"] = [_rendered_call(call) for call in message.tool_calls]

@@ -1,4 +1,4 @@
-"""The objects that answers are made with."""
+"""Objects that every step of the pipeline uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..turns.log import TurnLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The model, what is remembered of its sessions, and what the operator has chosen."""
+    """The engine, the memory of answers, the log of turns, and the operator's options."""
 
     engine: Engine
     answers: AnswerMemory

@@ -1,8 +1,8 @@
-"""Token details of an answer, if the request asks for them. Owned by the event loop.
+"""Token details of an answer, if requested. Owned by the event loop.
 
-Before the text: the prompt's tokens, its text, and how far it is; behind each piece of text the ids and log
-probabilities of its tokens, and what was used by then. Log probabilities are those of the generated tokens, in order,
-whatever became of their text.
+Before the text: the prompt's tokens, its text, and the progress of the prefill. After each piece of text: ids and log
+probabilities of its tokens, and the running usage. Log probabilities are those of the generated tokens in order,
+whether or not their text is part of the answer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TokenDetails:
         return self._generation.take_events()
 
     def with_details(self, parts: list[Part], events: list[Text]) -> list[Part]:
-        """The parts that were made of the text, and what is told with them: `events` came with it."""
+        """Returns the parts of a text with their details. `events`: events that came with the text."""
         request = self._request
         found, self._opening = self._opening, []
         if request.returns_progress:
@@ -98,7 +98,7 @@ class TokenDetails:
     # --- before the text ---------------------------------------------------------------------------------------------
 
     def _progress(self) -> list[Part]:
-        """At its beginning, and whenever it has moved."""
+        """Reports the progress at the start of the prefill, and after each change."""
         generation, found = self._generation, list[Part]()
         started, consumed = generation.started, generation.consumed
         if started is not None and self._n_processed < 0:
@@ -113,7 +113,7 @@ class TokenDetails:
         self._n_processed = n_processed
         return Progress(self._index, started.n_prompt, started.n_reused, n_processed, elapsed_ms)
 
-    # --- behind the text ---------------------------------------------------------------------------------------------
+    # --- after the text ----------------------------------------------------------------------------------------------
 
     def _log_probabilities(self, events: list[Text]) -> LogProbabilities:
         chosen: list[TokenProbability] = []

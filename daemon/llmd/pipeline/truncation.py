@@ -1,8 +1,9 @@
 """Truncates conversations that do not fit the context, if the request allows it.
 
-What is left out is everything before a message of the user, but system messages. Only some of these are cut at: each
-lies about a quarter of the context behind the one before, wherever the conversation ends. So a cut stays where it is
-for as long as the conversation fits behind it, and its turns stay warm.
+Truncation removes everything before a message of the user, except system messages. Only some of these messages are
+truncation points: each is about a quarter of the context after the one before, independent of the end of the
+conversation. So the truncated conversation begins at the same message for as long as it fits, and its tokens stay
+resident.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def work_of(command: Generate, request: GenerationRequest, prompt: Prompt) -> Wo
 
 
 def in_scratch(work: Work, **changes: Any) -> Work:
-    """Without a session. `changes`: of the command."""
+    """Returns the work without a session. `changes`: fields of the command."""
     return replace(work, key=SCRATCH, command=structs.replace(work.command, session="", parent="", **changes))
 
 
@@ -84,7 +84,7 @@ def without_session(services: Services, work: Work) -> Work:
 
 
 def answers_each(request: GenerationRequest) -> int:
-    """How many are generated for each prompt."""
+    """Returns the number of answers generated for each prompt."""
     return max(request.n_answers, request.n_tried)
 
 

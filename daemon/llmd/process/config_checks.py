@@ -46,7 +46,8 @@ def n_processors(mount: Path = _CGROUP_MOUNT, own: Path = _CGROUP_SELF) -> int:
 
 
 def _quotas(mount: Path, own: Path) -> list[int]:
-    """In processors, rounded up: of this process's group and those above it, as far as they can be read."""
+    """Returns the quotas of this process's control group and those above it, in processors, rounded up, as far as they
+    can be read."""
     group = PurePosixPath("/")
     with suppress(OSError):
         named = [line.removeprefix("0::") for line in own.read_text().splitlines() if line.startswith("0::/")]

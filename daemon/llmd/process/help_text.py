@@ -20,7 +20,7 @@ class Section:
 
 
 def format_sections(*sections: Section) -> str:
-    """For a terminal: the epilog of --help."""
+    """Formats sections for a terminal: the epilog of --help."""
     return "\n".join(f"{section.title}:\n{_listed(section.rows)}" for section in sections)
 
 
@@ -42,13 +42,13 @@ def _listed(rows: tuple[tuple[str, str], ...]) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """To stand behind what names the word; "" when none is near."""
+    """Returns a suggestion to append to an error about the word; "" if no word is similar."""
     return _suggestion(*difflib.get_close_matches(word, list(words), 1))
 
 
 def unrecognized(arguments: Sequence[str], flags: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
-    """About what the parser of a command line had no use for, beginning with the first. `synonyms`: which flags others
-    stand for that are not near."""
+    """Returns the error for arguments that the parser did not recognize, beginning with the first. `synonyms`: flags of
+    other programs and the flags that they mean."""
     if not arguments[0].startswith("-"):
         return f"unrecognized arguments: {' '.join(arguments)}"
     flag = arguments[0].partition("=")[0]

@@ -1,7 +1,7 @@
-"""The sockets the daemon listens on, opened before the model is loaded.
+"""The sockets that the daemon listens on, opened before the model is loaded.
 
-A port in use is known at once, and no other daemon can take this one. The unix socket is this user's alone: nothing is
-removed for it but a socket of this user's on which nobody listens (socket_trust.py).
+So a port in use is reported at once, and no other daemon can take this one. The unix socket belongs to this user alone:
+llmd removes only a socket of this user on which no program listens (socket_trust.py).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class UnixSocket:
     path: Path
     inode: tuple[int, int]
     lock: int
-    """Descriptor of the lock file beside it: held as long as the daemon lives. The file stays: who removed it would
-    leave two daemons with a lock each."""
+    """Descriptor of the lock file next to the socket, held as long as the daemon lives. The file is never removed:
+    otherwise two daemons could hold a lock each."""
 
     def close(self) -> None:
         self.listener.close()
@@ -149,7 +149,8 @@ def _tcp(host: str, port: int) -> socket.socket:
 
 
 def _unix(path: Path) -> UnixSocket:
-    """For its user only from its first moment on, whatever the umask. Only who holds the lock looks at the path."""
+    """Opens the unix socket, for its user only from the first moment on, whatever the umask. Only the holder of the
+    lock looks at the path."""
     if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
         raise ListenError(f"--socket: {path} has more than {UNIX_PATH_BYTES_MAX} bytes; choose a shorter path")
     lock = _lock(path)
@@ -171,10 +172,10 @@ def _unix(path: Path) -> UnixSocket:
 
 
 def _lock(path: Path) -> int:
-    """The lock that says that a daemon lives there; it makes the directory."""
+    """Takes the lock that says that a daemon uses the path; makes the directory."""
     try:
         make_private(path.parent)
-        check_socket(path)  # now that the directory is there, nobody can put another in its place
+        check_socket(path)  # the directory exists now, and no other user can replace it
         warn_of_open(path.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         lock = os.open(f"{path}.lock", flags, 0o600)
@@ -209,7 +210,7 @@ def _remove_dead(path: Path) -> None:
 
 
 def _is_listened_on(path: Path) -> bool:
-    """Only a refused connection says that nobody does."""
+    """Returns whether a program listens on the socket. Only a refused connection proves that none does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -222,7 +223,8 @@ def _is_listened_on(path: Path) -> bool:
 
 
 def descriptors_for(n_connections: int) -> int:
-    """How many of these connections the process may have; raises its own limit of open files as far as it can."""
+    """Returns how many of these connections the process may have, after raising its limit of open files as far as
+    possible."""
     needed = n_connections + limits.DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -1,5 +1,5 @@
-"""Log lines for people (text) or machines (json): a message and fields, on standard error, which must not hold up or
-bring down who writes them."""
+"""Log lines for people (text) or machines (json): a message and fields, on standard error. Writing them must neither
+block nor stop the daemon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..core import limits
 
 _PLAIN = re.compile(r"[\w.:/@%+,*\[\]-]+")
 STDERR = 2
-"""Its descriptor."""
+"""Descriptor of standard error."""
 
 
 def configure(level: str, form: str) -> None:
@@ -35,7 +35,7 @@ def configure(level: str, form: str) -> None:
 
 
 def print_fatal(text: str) -> None:
-    """Why the process ends before it has begun."""
+    """Prints why the process ends before it could start."""
     line = f"<{_PRIORITIES[logging.ERROR]}>{text}" if writes_to_journal() else text
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
@@ -92,7 +92,7 @@ def _loss(n: int) -> logging.LogRecord:
 
 
 def fields(**values: Any) -> dict[str, dict[str, Any]]:
-    """The `extra` of a log call; what is None is left out."""
+    """Returns the `extra` of a log call, without values that are None."""
     return {"fields": {name: value for name, value in values.items() if value is not None}}
 
 
@@ -141,7 +141,7 @@ _PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ER
 
 
 class JournalFormatter(logging.Formatter):
-    """Each line with its priority, as sd-daemon(3) has it; the journal has the time."""
+    """Adds a priority to each line, as in sd-daemon(3); the journal has the time."""
 
     def __init__(self, lines: logging.Formatter) -> None:
         super().__init__()

@@ -1,6 +1,5 @@
-"""One option: a field of `Config`, with all that command line, environment, TOML file, help and documentation need to
-know of it. Its name gives the spelling everywhere: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE` and `ctx_size` in TOML.
-"""
+"""Options: fields of `Config` with everything that command line, environment, TOML file, help and documentation need.
+The name determines all spellings: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE`, and `ctx_size` in TOML."""
 
 from __future__ import annotations
 
@@ -85,7 +84,7 @@ def _words(value: str) -> tuple[str, ...]:
 
 
 class PartError(ValueError):
-    """One of several values in a text will not do."""
+    """One of several values in a text is not valid."""
 
     def __init__(self, part: str) -> None:
         self.part = part
@@ -146,7 +145,7 @@ class Option:
         return "LLMD_" + self.name.upper()
 
     def default_text(self) -> str:
-        """The default as the command line would spell it; "" when there is none."""
+        """Returns the default as the command line spells it; "" if the option has none."""
         if callable(self.default):
             return str(self.default())
         if isinstance(self.default, bool):

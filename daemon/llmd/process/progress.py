@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ..core import limits
 
 ReadHeartbeat = Callable[[], tuple[int, bool]]
-"""How often the decode thread has gone round, and whether it is inside a step (Engine.heartbeat)."""
+"""Returns the number of loops of the decode thread, and whether it is inside a step (Engine.heartbeat)."""
 
 
 class Heartbeat:
@@ -23,7 +23,8 @@ class Heartbeat:
         self._since = clock()
 
     def stalled_for_s(self) -> float:
-        """How long the same step has been going on, as far as has been seen; 0 when there is progress."""
+        """Returns how long the decode thread has been in the same step, as far as was observed; 0 if it makes
+        progress."""
         count, busy = self._read()
         if count != self._count or not busy:
             self._count = count
@@ -36,7 +37,7 @@ class Heartbeat:
 
 
 class Loading:
-    """How much of the model has been read, and for how long."""
+    """Progress of loading the model."""
 
     def __init__(self, per_mille: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = per_mille
@@ -50,7 +51,7 @@ class Loading:
         return self._clock() - self._since
 
     def retry_after_s(self) -> int:
-        """When to ask again, if the rest goes as fast as what has been read."""
+        """Returns the advised delay of a retry, estimated from the time that the part read so far took."""
         per_mille = self.per_mille()
         left = self.seconds() * (1000 - per_mille) / per_mille if per_mille > 0 else 0.0
         return min(max(math.ceil(left), limits.RETRY_AFTER_S), limits.LOAD_RETRY_AFTER_S_MAX)

@@ -1,9 +1,9 @@
-"""Rules by which a socket is trusted.
+"""Rules by which the unix socket is trusted.
 
-The unix socket asks for no key: whoever may open it administers the daemon (LOCAL in http/access.py). So it is this
-user's alone from its first moment on, what lies in its place is touched only if it is this user's, and llmctl speaks to
-none that another user may have put there; engine/segment.py believes no other user's lock file beside it. What comes
-over TCP is judged by http/access.py: keys, and the Host and Origin of browsers.
+The unix socket needs no key: everybody who can open it administers the daemon (LOCAL in http/access.py). So it belongs
+to this user alone from its first moment on, llmd touches only files of this user in its place, and llmctl refuses a
+socket that another user may have put there. engine/segment.py trusts no other user's lock file next to it.
+http/access.py checks TCP clients: keys, and the Host and Origin of browsers.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from pathlib import Path
 log = logging.getLogger("llmd")
 
 SOCKET_MODE = 0o600
-"""Whatever the umask: a file has the mode of the descriptor that is bound to it."""
+"""Mode of the socket, whatever the umask: a bound file gets the mode of its descriptor."""
 
 
 class UntrustedSocketError(Exception):
-    """Another user could stand in for the daemon, or has put something in its place; the message says where and what
-    to do."""
+    """Another user could impersonate the daemon, or owns a file at its path; the message says which, and what to do."""
 
 
-# --- where it lies ---------------------------------------------------------------------------------------------------
+# --- its path --------------------------------------------------------------------------------------------------------
 
 
 def default_socket() -> Path:
-    """Where the daemon listens, and where llmctl looks, when nobody says."""
+    """Returns the default path of the socket, for the daemon and for llmctl."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if os.geteuid() == 0:
         return Path("/run/llmd/llmd.sock")
@@ -43,8 +42,8 @@ def _socket_in_tmp() -> Path:
 
 
 def check_socket(path: Path) -> None:
-    """For the default in /tmp, where anybody can come first. Raises UntrustedSocketError unless the directory is this
-    user's alone; one that is not there yet is no danger."""
+    """Checks the default directory in /tmp, which any user could create first. Raises UntrustedSocketError unless the
+    directory belongs to this user alone; a missing directory is allowed."""
     if path != _socket_in_tmp():
         return
     try:
@@ -75,7 +74,7 @@ def warn_of_open(directory: Path) -> None:
 
 
 def check_own(name: str, status: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
-    """Checks a file in the place of one of ours. Raises UntrustedSocketError."""
+    """Checks a file at a path of llmd. Raises UntrustedSocketError."""
     if not is_kind(status.st_mode):
         raise UntrustedSocketError(f"{name} exists and is not {kind}; remove it, or choose another path with --socket")
     if status.st_uid != os.geteuid():

@@ -13,7 +13,8 @@ LISTEN_FDS_START = 3
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Tells the service manager, as in sd_notify(3). False when there is none, or when it does not listen."""
+    """Notifies the service manager, as sd_notify(3) does. Returns False without a service manager, or if it does not
+    listen."""
     address = environment.get("NOTIFY_SOCKET")
     if not address:
         return False
@@ -29,17 +30,18 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def more_time(seconds: float, is_needed: bool = True) -> tuple[str, ...]:
-    """For `notify`: starting or stopping may take so much longer from now, whatever the unit says."""
+    """Returns a line for `notify`: starting or stopping may take this much longer from now, whatever the unit says."""
     return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_needed else ()
 
 
 def reloading() -> str:
-    """For `notify`, before a reload; READY=1 ends it."""
+    """Returns a line for `notify` before a reload, which READY=1 ends."""
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | None:
-    """How often to feed the watchdog: half of what systemd waits. None when it does not wait for us."""
+    """Returns the interval in which to notify the watchdog: half of its timeout. None if systemd has no watchdog for
+    this process."""
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

@@ -1,9 +1,9 @@
-"""Where the prompt of a turn leaves what its session held, with the tokens around that point. Pure.
+"""The point at which the prompt of a turn differs from its session, with the tokens around it. Pure.
 
-The prompt's side is certain. The resident side is what the session's timelines held when the request came, read from
-the shared page before the request was queued. Only the tokens around the first difference are kept. It is left out when
-it is not certain to be what the decode thread compared with: when the timeline was busy then, when it was opened or
-chosen otherwise, or when the difference the decode thread found is another one.
+The prompt's side is certain. The resident side is what the session's branches held when the request arrived, read from
+the session table before the request was queued. Only the tokens around the first difference are kept. The resident side
+is left out if it may not be what the decode thread compared with: if the branch was busy then, if it was opened or
+chosen otherwise, or if the decode thread found another difference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOKEN_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class BranchMatch:
-    """Where the prompt leaves what an idle timeline holds, and the resident tokens from there."""
+    """The number of tokens that the prompt shares with an idle branch, and the resident tokens after them."""
 
     at: int
     resident: bytes
@@ -35,7 +35,7 @@ class DivergedTokens:
 
 
 def best_match(matches: Iterable[BranchMatch]) -> BranchMatch | None:
-    """Returns the sight of the branch with the longest common prefix."""
+    """Returns the match with the longest common prefix."""
     return max(matches, key=lambda match: match.at, default=None)
 
 
@@ -46,7 +46,8 @@ def match_of(resident: bytes, prompt: bytes) -> BranchMatch:
 
 
 def n_common(a: bytes, b: bytes) -> int:
-    """How many tokens two histories share from the start. Halving: slices compare at the speed of memory."""
+    """Returns the number of tokens that two histories share from the start. Bisection: slices compare at the speed of
+    memory."""
     low, high = 0, min(len(a), len(b)) // _TOKEN_BYTES
     while low < high:
         middle = (low + high + 1) // 2
@@ -58,7 +59,7 @@ def n_common(a: bytes, b: bytes) -> int:
 
 
 def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) -> DivergedTokens | None:
-    """`diverged_at` as the decode thread found it; -1: the prompt went on with what was resident."""
+    """`diverged_at`: reported by the decode thread; -1: the prompt continued the resident tokens."""
     if diverged_at < 0:
         return None
     kept, first = _TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT, _TOKEN_BYTES * diverged_at

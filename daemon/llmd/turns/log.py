@@ -1,4 +1,4 @@
-"""The last turns of each session: what `explain` tells, and where its messages begin. Owned by the event loop.
+"""The last turns of each session, for `explain`, and the beginnings of its messages. Owned by the event loop.
 
 Turns of an earlier daemon, and of sessions not used for long (limits.TURN_SESSIONS_MAX), are forgotten.
 """
@@ -32,12 +32,12 @@ class Turn:
     n_generated: int
     divergence: DivergedTokens | None
     is_from_own: bool = False
-    """The copy that it began with was of another branch of its own session."""
+    """The turn began with a copy of another branch of its own session."""
 
 
 def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
-    """Any two prompts of one model share a few tokens by their template: a session that took no more than those from
-    elsewhere is reported as new."""
+    """Returns the reason to report. Any two prompts of one model share a few tokens of the template, so a session that
+    copied no more than those from elsewhere is reported as new."""
     is_little = n_reused < min(limits.SHARED_TOKENS_SHOWN_MIN, n_prompt / 10)
     return _NEW if reason == _SHARED and is_little else reason
 
@@ -48,7 +48,7 @@ def reason_text(reason: int, *, is_from_own: bool) -> str:
 
 
 def scratch_id(entry: int) -> str:
-    """The id under which requests without a session are listed, by their place. No session can have it."""
+    """Returns the id under which requests without a session are listed, by their entry. No session can have it."""
     return f"(scratch {entry})"
 
 
@@ -61,7 +61,7 @@ class SessionTurns:
     entries: set[int] = field(default_factory=set)
     by_user: UserMessages = UserMessages()
     client: str = ""
-    """The program that asked last."""
+    """The program of the last request."""
     last_words: str = ""
     """The beginning of the last user message."""
 
@@ -69,7 +69,7 @@ class SessionTurns:
 @dataclass(frozen=True, slots=True)
 class TurnTrace:
     log: SessionTurns | None
-    """None: it has no session."""
+    """None: the request has no session."""
     matches: dict[int, BranchMatch]
     owner: int
 
@@ -82,8 +82,7 @@ class TurnLog:
     # --- a request comes ---------------------------------------------------------------------------------------------
 
     def begin_trace(self, owner: int, name: str, prompt: bytes) -> TurnTrace:
-        """Compares the prompt with what the branches of this session hold, by place. Called before the request is
-        queued."""
+        """Compares the prompt with the branches of this session, by entry. Called before the request is queued."""
         if not name:
             return TurnTrace(None, {}, owner)
         found = self._of(owner, name)
@@ -112,7 +111,7 @@ class TurnLog:
         return found
 
     def came_from(self, owner: int, name: str, entry: int, client: str, last_words: str) -> None:
-        """Notes the program whose request went to this place, and the last words of its user."""
+        """Notes the program of a request and the last words of its user. `entry`: entry of the request's branch."""
         found = self._of(owner, name or scratch_id(entry))
         found.client, found.last_words = client, last_words
 
@@ -130,7 +129,8 @@ class TurnLog:
     # --- it starts ---------------------------------------------------------------------------------------------------
 
     def started(self, trace: TurnTrace, by_user: UserMessages) -> None:
-        """The session now holds this prompt. A request that is refused never gets here and changes nothing."""
+        """Notes that the session now holds this prompt. A request that is refused never gets here and changes
+        nothing."""
         if trace.log is not None:
             trace.log.by_user = by_user
 
@@ -152,8 +152,8 @@ class TurnLog:
         return list(found.turns) if found is not None else []
 
     def is_from_own(self, owner: int, name: str, entry: int, n_prompt: int, n_reused: int) -> bool:
-        """Whether the last request of this place began with a copy of another branch of its own session. False as long
-        as the request runs: it is not known yet. Any thread."""
+        """Whether the last request of this entry began with a copy of another branch of its own session. False while
+        the request runs: it is not known yet. Any thread."""
         last = next((turn for turn in reversed(self.story(owner, name)) if turn.entry == entry), None)
         return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)
 

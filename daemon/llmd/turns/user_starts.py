@@ -1,4 +1,4 @@
-"""Where in a prompt the user's messages begin: what `fork` takes as turn:N. Pure."""
+"""The tokens at which the user's messages begin in a prompt, for turn:N of `fork`. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class UserMessages:
 def user_starts(roles: Sequence[str], boundaries: bytes, after: int = -1) -> dict[int, int]:
     """Maps user messages to the boundaries of a rendered prompt (llm_chat_render: the latest few, then the end).
 
-    Boundaries that the template does not allow are left out of the prompt's; then it is not known which ones are there,
-    and the answer is empty, but for a message right behind `after`, the one behind which the prompt begins: it begins
-    there, too.
+    If the template does not allow some boundaries, the prompt leaves them out, and it is not known which ones are
+    present: the result is then empty. Exception: a message right after `after`, the message after which the prompt
+    begins, begins there, too.
     """
     counts = memoryview(boundaries).cast("i").tolist()
     users = [index for index, role in enumerate(roles) if role == "user"]

@@ -1,7 +1,7 @@
-"""Tools that the model is told of where the history names them, and those that it takes away. Pure.
+"""Tools whose definitions the model sees only where the history names them, and tools that the history removes. Pure.
 
-What stands in front of a conversation stays as it is while its tools come and go. A definition is told once, where its
-tool is named first: this depends on nothing behind that place, and a history that is sent again is the same.
+Tools come and go without changes of the prompt before them. A definition is shown once, where its tool is named first.
+That point depends on nothing after it, so a history that is sent again renders the same.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def change_of(path: str, block: InputBlock, history_tools: HistoryTools) -> str:
 
 
 def _mentions(turns: Sequence[InputTurn]) -> Iterator[tuple[str, str, str]]:
-    """Path, kind and name of each mention. Results of an answer's calls are in the order of the calls: clients send
-    them in any."""
+    """Yields path, kind and name of each mention. The results of an answer's calls are sorted in the order of the
+    calls, because clients send them in any order."""
     calls: dict[str | None, int] = {}
     results: list[tuple[int, list[tuple[str, str, str]]]] = []
     n_calls = 0
@@ -93,7 +93,7 @@ def _referenced(path: str, block: InputBlock) -> Iterator[tuple[str, str, str]]:
 
 
 def _changed(path: str, block: InputBlock) -> str:
-    """The name of the tool."""
+    """Returns the name of the tool that is added or removed."""
     tool = block.tool
     if tool is None:
         raise ApiError("missing_parameter", f"{path}.tool is missing.", f"{path}.tool")

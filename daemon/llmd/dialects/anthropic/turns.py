@@ -1,4 +1,4 @@
-"""From Anthropic's turns to the messages of a conversation: the same ones that a chat would have brought. Pure."""
+"""Turns Anthropic's messages into those of a conversation, the same ones that the chat dialect would make. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .wire import InputBlock, InputTurn, ResultPart
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _IGNORED = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
 _SERVER_RESULT = "_tool_result"
-"""Blocks of tools that Anthropic's servers ran within an answer, and the end of the types of their results."""
+"""Types of blocks of tools that Anthropic's servers ran, and the ending of the types of their results."""
 _BILLING = "x-anthropic-billing-header:"
 FILLERS = (
     "(no content)",
@@ -123,7 +123,7 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
             texts.append(_summary(at, block))
         elif block.type not in _IGNORED and not block.type.endswith(_SERVER_RESULT):
             texts.append(_text(at, block))
-    # What was between them, a call or a thought, has its own place.
+    # Calls and reasoning between the texts have members of their own.
     text = "".join(one for one in texts if one.strip() not in FILLERS)
     if not text.strip() and not calls:
         return []

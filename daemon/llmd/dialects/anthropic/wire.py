@@ -79,7 +79,7 @@ class InputTurn(msgspec.Struct, frozen=True):
     content: str | list[InputBlock] | None = None
     """None is allowed for a system message, which then says nothing to the model."""
     clear_at: Literal["next_user_message", "never"] | None = None
-    """For a system message: whether a later message of the user hides its text."""
+    """Whether a later message of the user hides the text of this system message."""
 
 
 class ClientTool(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
 
 
 REQUESTS = {"messages": MessagesRequest, "count_tokens": CountTokensRequest}
-"""By what docs/http.md calls them."""
+"""Request types by their names in docs/http.md."""
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class OutputDetails(msgspec.Struct, frozen=True):
 
 
 class MessageUsage(msgspec.Struct, frozen=True):
-    """The three of the input add up to the prompt."""
+    """Token counts. The three input counts add up to the prompt."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -238,7 +238,7 @@ class TokenCount(msgspec.Struct, frozen=True):
 
 
 class MessageErrorBody(msgspec.Struct, frozen=True):
-    """`code` and `param` are ours: the word that logs and metrics have for it, and the field."""
+    """An error. `code` and `param` are llmd's: the code in logs and metrics, and the field."""
 
     type: str
     message: str

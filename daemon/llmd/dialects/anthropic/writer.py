@@ -1,4 +1,4 @@
-"""From the parts of an answer to Anthropic's bytes: a message, or its events."""
+"""Writes the parts of an answer as Anthropic's message or its events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .wire import (
 )
 
 _STATUSES = {503: 529}
-"""Their word for a server that is busy, which they wait for and ask again."""
+"""Anthropic's status for a busy server; its clients wait and try again."""
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -71,7 +71,7 @@ ContentPart = TextPart | ReasoningPart | ToolCallPiece
 
 
 def block_key(part: ContentPart) -> BlockKey:
-    """Successive parts with the same place are one block."""
+    """Returns the key of the part's block. Successive parts with the same key are one block."""
     return type(part), part.call if isinstance(part, ToolCallPiece) else 0
 
 
@@ -80,7 +80,7 @@ def call_id(piece: ToolCallPiece) -> str:
 
 
 def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[AnswerBlock]:
-    """`is_cut`: a call of it may not be whole."""
+    """Returns the blocks of an answer. `is_cut`: a call may be incomplete."""
     content = (part for part in parts if isinstance(part, ContentPart))
     return [block for _, run in groupby(content, block_key) for block in _block(list(run), is_cut)]
 
@@ -131,14 +131,14 @@ class MessageWriter:
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)
 
     def __init__(self, state: State, *, n_tokens_max: int) -> None:
-        """`n_tokens_max`: what the client allowed."""
+        """`n_tokens_max`: max_tokens of the request."""
         self._n_tokens_max = n_tokens_max
         self._id = "msg_" + secrets.token_hex(12)
         self._model = state.model_id
         self._is_begun = False
         """The message's first event was written."""
         self._open: BlockKey | None = None
-        """The place of the block that is open."""
+        """Key of the open block."""
         self._n_blocks = 0
         self._delta_opens = self._delta_closes = b""
         self._calls = False
@@ -162,7 +162,7 @@ class MessageWriter:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """Nothing: the message begins with what was resident of the prompt, which is not known yet."""
+        """Returns nothing. The message begins with the number of reused tokens, which is not known yet."""
         return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
@@ -229,11 +229,11 @@ class MessageWriter:
         return _typed_event("message_delta", delta=delta, usage=usage_of(end.usage), session=end.session)
 
     def ending(self) -> bytes:
-        """Nothing after an error."""
+        """Returns the last event; nothing after an error."""
         return self._ending
 
     def _stopped(self, end: End, has_calls: bool) -> dict[str, Any]:
-        """Why, and the text that did it."""
+        """Returns stop_reason and stop_sequence."""
         if has_calls and end.reason != "length" and not end.has_broken_call:
             return {"stop_reason": "tool_use", "stop_sequence": None}
         if end.reason == "stop" and end.stop is None:  # a token that ends answers, as the model's own end

@@ -82,7 +82,7 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 REQUESTS = {"completion": NativeCompletionRequest, "infill": InfillRequest, "embedding": EmbeddingRequest}
-"""By what docs/http.md calls them."""
+"""Request types by their names in docs/http.md."""
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
@@ -108,9 +108,9 @@ class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     content: str = ""
     tokens: list[int] = []
-    """With `return_tokens`."""
+    """Present with `return_tokens`."""
     completion_probabilities: list[NativeChosen] | msgspec.UnsetType = msgspec.UNSET
-    """With `n_probs`."""
+    """Present with `n_probs`."""
     id_slot: int = -1
     stop: bool = True
     model: str = ""

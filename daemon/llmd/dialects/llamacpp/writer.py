@@ -1,4 +1,4 @@
-"""From the parts of an answer to llama.cpp's bytes, as a whole or as events."""
+"""Writes the parts of an answer in llama.cpp's form, complete or as events."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _TEXT_CLOSES = b',"stop":false,"id_slot":-1}' + framing.CLOSES
 _NO_TOKENS = b',"tokens":[]'
 _encode = msgspec.json.Encoder().encode
 _Details = LogProbabilities | TokenIds
-"""Beside the text, in its event."""
+"""Parts that are written into the event of the text before them."""
 
 
 class NativeWriter:
     framing = framing.EVENTS
 
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
-        """`fields`: of the last object, their paths; None: all."""
+        """`fields`: paths of the members to return in the last object; None: all."""
         self._model = state.model_id
         self._fields = fields
         self._has_new_line = False
@@ -77,7 +77,7 @@ class NativeWriter:
             return framing.event(self._last(part))
         if isinstance(part, Failed):
             return framing.event(OWN.body(part.error))
-        if isinstance(part, PromptTokens):  # they come with the answer's, and nobody asks for them here
+        if isinstance(part, PromptTokens):  # they come with the answer's ids; this dialect does not return them
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
@@ -91,7 +91,7 @@ class NativeWriter:
         return _TEXT_OPENS + _encode(text) + members + _TEXT_CLOSES
 
     def _last(self, end: End, **members: Any) -> bytes:
-        """`members`: of what was not streamed."""
+        """Writes the last object. `members`: its members if the answer is not streamed."""
         completion = NativeCompletion(
             model=self._model,
             tokens_predicted=end.usage.n_generated,

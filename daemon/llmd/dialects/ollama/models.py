@@ -1,5 +1,5 @@
-"""GET /, /api/version, /api/tags and /api/ps, POST /api/show: the one model there is, in Ollama's words. And what would
-change which there are: not found."""
+"""GET /, /api/version, /api/tags and /api/ps, POST /api/show: facts of the one model in Ollama's form. Endpoints that
+change the set of models are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHANGES = (
 
 
 async def greet(_: web.Request) -> web.Response:
-    """Clients ask for it to see whether a server is there."""
+    """Answers clients that check whether a server is there."""
     return web.Response(text="llmd is running")
 
 

@@ -146,11 +146,12 @@ REQUESTS = {
     "embed": EmbedRequest,
     "embeddings": EmbedPromptRequest,
 }
-"""By what docs/http.md calls them."""
+"""Request types by their names in docs/http.md."""
 
 
 class ShowRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`name` is what older clients call `model`. There is one, and nothing of this changes what is told of it."""
+    """A request for facts of the model. Older clients call `model` `name`. No member changes the answer: llmd serves
+    one model."""
 
     model: str | None = None
     name: str | None = None
@@ -254,7 +255,7 @@ class RunningModel(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     details: ModelDetails
     expires_at: str
-    """Never: the model stays as long as the server."""
+    """A date that is never reached: the model stays loaded."""
     size_vram: int
     context_length: int
 

@@ -1,4 +1,4 @@
-"""From the parts of an answer to Ollama's bytes: a chat's or a generated text's, as a whole or as lines of JSON."""
+"""Writes the parts of an answer in Ollama's form, for chat or generate, complete or as lines of JSON."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def facts_of(state: State) -> dict[str, Any]:
 
 
 class _Calls:
-    """Collects the pieces of tool calls: Ollama's are returned whole."""
+    """Collects the pieces of tool calls: Ollama's API returns calls complete."""
 
     def __init__(self) -> None:
         self._open: ToolCallPiece | None = None
         self._arguments: list[str] = []
 
     def add(self, piece: ToolCallPiece) -> list[wire.ToolCallMade | str]:
-        """Returns the call before it, if this is the first piece of another one."""
+        """Returns the call before, if this piece begins another one."""
         done = self.close(is_cut=True) if self._open is not None and piece.call != self._open.call else []
         if self._open is None:
             self._open = piece
@@ -59,8 +59,8 @@ class _Calls:
         return done
 
     def close(self, *, is_cut: bool = False) -> list[wire.ToolCallMade | str]:
-        """The last call, whose arguments are whole, or were cut; a text where they are none. Models write line ends
-        between the arguments, and here a line end is the end of all that is told at once."""
+        """Returns the last call; if its arguments are not an object, their text. Models write line ends between
+        arguments, and here a line end is the end of a message."""
         if self._open is None:
             return []
         piece, arguments = self._open, "".join(self._arguments)

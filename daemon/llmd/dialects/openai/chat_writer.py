@@ -1,4 +1,4 @@
-"""From the parts of answers to the bytes of chat completions, as a whole or as events."""
+"""Writes the parts of answers as chat completions, complete or as events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ChatWriter(AnswerWriter):
     def __init__(
         self, state: State, *, is_legacy: bool = False, customs: frozenset[str] = frozenset(), **others: Any
     ) -> None:
-        """`is_legacy`: a call is told as function_call, as it was before there were tools; `customs`: names of tools
+        """`is_legacy`: calls are returned as function_call, the form before tools existed; `customs`: names of tools
         that take a text."""
         super().__init__(state, **others)
         self._is_legacy = is_legacy
@@ -91,7 +91,7 @@ class ChatWriter(AnswerWriter):
         return self._delta(piece.index, _calls(opens))
 
     def _finish(self, end: End) -> bytes:
-        """Writes the rests of texts of custom calls, then the last event."""
+        """Writes what is left of the texts of custom calls, then the last event."""
         rests = [(call, reading.finish()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
         events = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
         return b"".join(events) + super()._finish(end)

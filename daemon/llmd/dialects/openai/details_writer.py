@@ -1,5 +1,5 @@
-"""The members of OpenAI's completions beside their text, streamed or not: log probabilities, token ids, usage and
-timings so far."""
+"""Members of OpenAI's completions in addition to their text, streamed or not: log probabilities, token ids, running
+usage and timings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class DetailsWriter:
     # --- wholes ------------------------------------------------------------------------------------------------------
 
     def choice(self, parts: Sequence[Part]) -> dict[str, Any]:
-        """Members of one answer, whose parts they are."""
+        """Returns the members of one answer, made from its parts."""
         details = [part for part in parts if isinstance(part, DETAIL_PARTS)]
         if not details:
             return {}

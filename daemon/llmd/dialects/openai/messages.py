@@ -1,4 +1,4 @@
-"""From the messages of a chat to the conversation that is asked about. Pure."""
+"""Turns the messages of a chat into a conversation. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _is_empty(message: wire.Message) -> bool:
 
 
 def message_of(path: str, message: wire.Message, is_newest: bool = True) -> PlainMessage:
-    """`is_newest`: what the user attached is refused."""
+    """`is_newest`: attachments are refused."""
     role = role_of(path, message.role, _ROLES)
     if message.audio is not None:
         raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")

@@ -153,7 +153,8 @@ def _has_running_usage(body: CompletionBase) -> bool:
 
 
 def detail_fields(body: CompletionBase, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
-    """Fields of GenerationRequest, but for log probabilities. Raises ApiError naming the client's."""
+    """Returns fields of GenerationRequest about the details of answers, except log probabilities. Raises ApiError
+    naming the client's field."""
     n_answers, n_tried = _several(body, n_prompts, is_stream)
     return {
         "n_answers": n_answers,
@@ -250,7 +251,7 @@ def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
 
 
 def _texts(prefix: str, grammar: str | None, regex: str | None, choice: list[str] | None) -> Iterator[Constraint]:
-    """Empty ones ask for nothing."""
+    """Yields the constraints that are not empty; empty ones mean no constraint."""
     if grammar:
         yield Constraint("grammar", grammar, f"{prefix}grammar")
     if regex:
@@ -280,7 +281,7 @@ def _response_format(response_format: wire.ResponseFormat | None) -> Iterator[Co
 
 
 def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) -> Constraint:
-    """vLLM takes a schema as JSON in a text, too."""
+    """Returns the constraint of a schema, which may be JSON in a text, as in vLLM."""
     if not isinstance(schema, str):
         return schema_constraint(param, schema, is_strict)
     try:

@@ -1,4 +1,4 @@
-"""From the tools of a chat, or its functions, to those that the answer may call. Pure."""
+"""Turns the tools or functions of a chat into the tools that the answer may call. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def is_legacy(body: wire.ChatCompletionRequest) -> bool:
 
 
 def choice_of(body: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Raises ApiError when what is asked for is not there."""
+    """Returns the tool choice. Raises ApiError if the request does not have the chosen tool."""
     of_other, others = ("tool_choice", "tools") if is_legacy(body) else ("function_call", "functions")
     other_choice = getattr(body, of_other)
     if other_choice not in (None, "auto") and (other_choice != "none" or tools):

@@ -1,5 +1,5 @@
-"""From the parts of answers to OpenAI's bytes, as a whole or as events: what a chat's (chat_writer.py) and a text
-completion's share, and the latter."""
+"""Writes the parts of answers as OpenAI's completions, complete or as events. Has what chats (chat_writer.py) and text
+completions share, and the writer of text completions."""
 
 from __future__ import annotations
 

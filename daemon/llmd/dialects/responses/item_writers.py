@@ -1,6 +1,7 @@
-"""The items of an answer while they are generated: each makes its own events, and at the end its object. Pure.
+"""Writers of the items of an answer while the answer is generated: each makes its own events, and at the end its
+object. Pure.
 
-An event is a name and the members behind its sequence number, as JSON without the braces (writer.py).
+An event is a name and the members after its sequence number, as JSON without the braces (writer.py).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def new_id(kind: str) -> str:
 
 
 class ItemWriter(ABC):
-    """One item. `opening`, then what comes, then `closing`."""
+    """Writes one item: `opening`, then `more` for each piece, then `closing`."""
 
     kind: str
 
@@ -99,7 +100,7 @@ class MessageItemWriter(ItemWriter):
 
 
 class ReasoningItemWriter(ItemWriter):
-    """Reasoning: a summary if one was asked for, else the text itself."""
+    """Writes reasoning, as a summary if the request asks for one, else as text."""
 
     kind = "rs"
 
@@ -156,7 +157,7 @@ class CallItemWriter(ItemWriter):
 
     @abstractmethod
     def is_complete(self) -> bool:
-        """Whether all of its arguments have come."""
+        """Whether all arguments have arrived."""
 
 
 class FunctionCallWriter(CallItemWriter):

@@ -1,7 +1,7 @@
-"""From the items of an input to the messages of a conversation. Pure.
+"""Turns the items of an input into the messages of a conversation. Pure.
 
-What the assistant did between two items of others is one message, however many items it is told in: reasoning, text and
-calls. Items of unknown types are not read: clients send what other servers have made.
+Consecutive items of the assistant (reasoning, text, calls) become one message. Items of unknown types are ignored:
+clients send what other servers have made.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .wire.request import (
 
 T = TypeVar("T")
 FindItem = Callable[[str], bytes | None]
-"""An item of a stored response, by its id."""
+"""Returns the item of a stored response with this id."""
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _TEXTS = ("input_text", "output_text", "text")
@@ -97,7 +97,7 @@ def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
 
 
 def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.Raw]]]:
-    """Tools that are offered in the middle of a conversation."""
+    """Returns the tools that items in the middle of a conversation offer."""
     return [(f"{item.path}.tools", item.read(InputTools).tools) for item in items if item.kind == "additional_tools"]
 
 
@@ -105,12 +105,12 @@ def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.
 
 
 def messages_of(items: Sequence[InputItem]) -> list[PlainMessage]:
-    """Without the empty answers that an aborted stream left behind. Raises ApiError naming the item."""
+    """Returns the messages without empty answers, as an aborted stream leaves them. Raises ApiError naming the item."""
     return [message for message in _turns(_pieces(items)) if not is_empty(message)]
 
 
 def _turns(pieces: Iterator[PlainMessage]) -> Iterator[PlainMessage]:
-    """Two texts of the assistant, one after the other, are two messages."""
+    """Joins pieces into messages; two successive texts of the assistant are two messages."""
     turn: list[PlainMessage] = []
     for piece in pieces:
         if turn and (piece.role != "assistant" or (piece.content and turn[-1].content)):
@@ -170,7 +170,8 @@ def _message(item: InputItem, is_newest: bool) -> PlainMessage:
 
 
 def _text(path: str, content: str | Sequence[InputContent], is_replaced: Callable[[str], bool]) -> str:
-    """`is_replaced`: whether parts of a type are told as not shown; others that are no text are refused."""
+    """Returns the text of a content. `is_replaced`: whether a placeholder replaces parts of this type; other parts that
+    are not text are refused."""
     if isinstance(content, str):
         return content
     return "\n".join(_part(f"{path}[{n}]", part, is_replaced) for n, part in enumerate(content))

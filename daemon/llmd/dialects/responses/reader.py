@@ -167,8 +167,8 @@ def _raw(value: Any) -> msgspec.Raw:
 
 
 def _stored(items: Sequence[InputItem]) -> list[bytes]:
-    """Each with an id of its own, by which a client pages through them, and a message's text as parts. Other members
-    stay as they came, not decoded: they cost nothing, whatever they hold."""
+    """Returns the items to store, each with its own id, by which clients page through them, and with a message's text
+    as parts. Other members are stored without decoding."""
     ids: set[str] = set()
     found: list[bytes] = []
     for item in items:

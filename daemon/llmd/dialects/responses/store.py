@@ -1,8 +1,8 @@
-"""Responses that can be asked for again, or continued: with their input and the conversation up to their answer.
+"""Stored responses, with their input and the conversation up to their answer, which clients can get or continue.
 
-In memory, and from one daemon to the next in the database (store_file.py). Bounded in count and bytes, in all and for
-each owner: the least recently used go first. What is in it never changes. Changed by the event loop alone; a text
-thread may look things up.
+They are in memory, and from one daemon to the next in the database (store_file.py). Count and bytes are limited, in
+total and per owner; the least recently used are removed. A stored response never changes. Only the event loop changes
+the store; a text thread may read it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
         return [*self.before, *messages_of(items_of(answer, lambda id: None))]
 
     def check(self) -> None:
-        """Raises MsgspecError: it is not what was stored."""
+        """Raises MsgspecError if the row is not what was stored."""
         for item in (*self.output.values(), *self.input):
             id_of(item)
 
@@ -64,7 +64,7 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
 
     @cached_property
     def n_bytes(self) -> int:
-        """Its size, as if it shared nothing with the responses before it."""
+        """Size in bytes, without regard to texts that it shares with earlier responses."""
         texts = 2 * len(self.body) + sum(map(len, self.input)) + sum(map(_bytes_of, self.before))
         return texts + limits.RESPONSE_BYTES_OVERHEAD
 
@@ -110,7 +110,8 @@ class ResponseStore:
         return found.output[id] if found is not None else None
 
     def keep(self, response: StoredResponse, n_owners: int) -> None:
-        """`n_owners`: who share the store. What is larger than its owner's share is not kept."""
+        """Stores the response unless it is larger than its owner's share. `n_owners`: number of owners that share the
+        store."""
         n_max, bytes_max = share_of(self._responses_max, n_owners), share_of(self._bytes_max, n_owners)
         if response.n_bytes > bytes_max:
             return  # it would drive out all others first

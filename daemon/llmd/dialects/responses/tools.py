@@ -1,7 +1,7 @@
-"""From the tools of a response to functions that the model can call, and back to what the client calls them. Pure.
+"""Turns the tools of a response into functions that the model can call, and their names back into the client's. Pure.
 
-A tool of a namespace is called NAMESPACE__NAME. Most other types than functions and custom tools name what their maker
-runs.
+A tool of a namespace is called NAMESPACE__NAME. Most types other than functions and custom tools run on the provider's
+servers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .wire.request import ChosenTool, CustomTool, NamespaceTool, ToolKind
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")
 _RUN_BY_CLIENTS = ("local_shell", "shell", "apply_patch", "computer", "computer_use_preview")
-"""Their calls would be items of their own types, which clients wait for."""
+"""Types of tools whose calls would be items of their own types, which clients wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ def called_as(name: str, namespace: str | None) -> str:
 
 
 def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
-    """`lists`: each with what the client calls it. Raises ApiError naming the tool and its member."""
+    """Returns the tools of several lists. `lists`: the client's name of each list, and its tools. Raises ApiError
+    naming the tool and its member."""
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
     if not found:
         _refuse_server_tools(lists)
@@ -101,7 +102,7 @@ def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, T
 
 
 def choice_of(choice: str | ChosenTool | None, offered_tools: Offered) -> ToolChoice:
-    """Raises ApiError when what is asked for is not there."""
+    """Returns the tool choice. Raises ApiError if the request does not have the chosen tool."""
     return check_choice("tool_choice", _choice(choice), offered_tools.tools)
 
 

@@ -1,4 +1,4 @@
-"""From the parts of an answer to a response: as a whole, or as events."""
+"""Writes the parts of an answer as a response, complete or as events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResponseWriter:
-    """Writes one response. Its items come one after the other: the next one closes the one before."""
+    """Writes one response. Its items follow one another: each closes the one before."""
 
     framing = framing.EVENTS
 
@@ -57,7 +57,7 @@ class ResponseWriter:
         """Number of the open call; -1: none."""
         self._body = b""
         self._unassigned: list[LogProbabilities] = []
-        """Log probabilities whose text may come with a later token: blanks, and the beginning of a marker."""
+        """Log probabilities whose text may arrive with a later token, such as blanks and the beginning of a marker."""
 
     def complete(self, parts: Sequence[Part]) -> bytes:
         self.events(parts)
@@ -70,7 +70,8 @@ class ResponseWriter:
         return self._sent([(b"response.created", begun), (b"response.in_progress", begun)])
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """A silent stream says that it is in progress: some clients wait for events, and a comment is none."""
+        """Writes events. Without parts it writes an event that says that the response is in progress, because some
+        clients wait for events and a comment is not an event."""
         if not parts:
             return self._sent([(b"response.in_progress", self._with(self._response))])
         item = self._open
@@ -189,7 +190,7 @@ class ResponseWriter:
         return [*events, (name, b'"response":' + self._body)]
 
     def _failed(self, error: ApiError) -> list[Event]:
-        """Some clients look for the one event, some for the other."""
+        """Writes both events that report an error, because some clients look for one and some for the other."""
         members = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
         events = self._closed("incomplete")
         response = msgspec.structs.replace(

@@ -29,13 +29,13 @@ class Endpoint:
     is_public: bool = False
     media: str = "application/json"
     generates: bool = False
-    """It generates an answer in a session, streamed or not."""
+    """The endpoint generates an answer in a session, streamed or not."""
     framing: Framing = framing.EVENTS
     """Framing of that stream."""
     envelope: Envelope = OWN
     """Envelope of its errors."""
     id_spans_slashes: bool = False
-    """Its {id} is the rest of the path, slashes and all."""
+    """{id} is the rest of the path, including slashes."""
     failures: tuple[str, ...] = ()
     """Codes of errors.CODES, in addition to those of every endpoint and of every body."""
 

@@ -31,7 +31,7 @@ RESPONSE = ("response_not_found",)
 
 
 def by_status(codes: frozenset[str]) -> dict[int, list[str]]:
-    """In the order of the table."""
+    """Groups codes by HTTP status, in the order of the error table."""
     found: dict[int, list[str]] = {}
     for code, kind in CODES.items():
         if code in codes:

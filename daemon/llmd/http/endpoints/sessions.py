@@ -1,6 +1,6 @@
-"""/v1/sessions: list, show, reset, close. Reading goes past the decode thread, to the shared page.
+"""/v1/sessions: list, show, reset, close. Reads come from the session table, without the decode thread.
 
-A session is a few timelines: places in the page with the same owner and name. They are told as one.
+A session has one or more branches: entries of the table with the same owner and name. They are reported as one session.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
 
 
 async def list_sessions(request: web.Request) -> web.Response:
-    """In a text thread, as short work: it takes some 30 us for each session, and there may be thousands."""
+    """Lists the sessions in a text thread, as short work: each session takes some 30 us, and there may be thousands."""
     state, caller = request.app[STATE], request[FACTS].caller
 
     def listed() -> web.Response:
@@ -88,7 +88,7 @@ def may_see(caller: Caller, owner: int) -> bool:
 
 
 def find(request: web.Request) -> Session:
-    """The session meant by the path, among those the caller may see."""
+    """Returns the session of the path, if the caller may see it."""
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
     if not session_key.is_valid(name):
         raise session_key.invalid(name, "id")
@@ -108,7 +108,7 @@ def find(request: web.Request) -> Session:
 
 
 def find_any(request: web.Request) -> Session:
-    """Finds a session, or the place of requests without a session, by the id under which it is listed."""
+    """Returns a session, or a branch of requests without a session, by the id under which it is listed."""
     match = _SCRATCH.fullmatch(request.match_info["id"])
     if match is None:
         return find(request)
@@ -120,7 +120,7 @@ def find_any(request: web.Request) -> Session:
 
 
 def current_session(state: State, owner: int, name: str) -> Session:
-    """A session as it is after a command about it."""
+    """Returns the session as it is now, after a command."""
     found = sessions_of(state, state.engine.page.sessions_named(name, owner))
     if not found:
         raise ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
@@ -144,7 +144,8 @@ def owner_in_query(request: web.Request) -> int | None:
 
 
 def uint32_of(text: str) -> int | None:
-    """A number in a client's text, if the engine can take it; its length first: int() takes no thousands of digits."""
+    """Returns a client's number, if the engine can take it. Checks the length first, because int() refuses thousands of
+    digits."""
     if not text.isascii() or not text.isdigit() or len(text) > len(str(limits.UINT32_MAX)):
         return None
     number = int(text)
@@ -152,7 +153,7 @@ def uint32_of(text: str) -> int | None:
 
 
 def check(name: str, reply: Reply) -> None:
-    """A session that was closed in the meantime is not there; anything else is the engine's own refusal."""
+    """Raises ApiError unless the command succeeded. NOT_FOUND means that the session was closed in the meantime."""
     if reply.status == Status.NOT_FOUND:
         raise ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
     if reply.status != Status.OK:
@@ -160,7 +161,8 @@ def check(name: str, reply: Reply) -> None:
 
 
 def failure(reply: Reply, param: str | None = None) -> ApiError:
-    """The error of a command that failed. It names the cause on the disk, as clients cannot read the server's log."""
+    """Returns the error of a failed command. Names the cause on the disk, because clients cannot read the server's
+    log."""
     error = ApiError(code_of_status(STATUS_WORDS[reply.status]), None, param)
     if reply.os_error == 0:
         return error
@@ -171,7 +173,7 @@ def failure(reply: Reply, param: str | None = None) -> ApiError:
 
 
 def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
-    """The timelines grouped by session; the last used first."""
+    """Groups branches by session; the last used session comes first."""
     groups: dict[tuple[int, str], list[SessionView]] = {}
     for view in views:
         groups.setdefault((view.owner, view.name or scratch_id(view.place)), []).append(view)

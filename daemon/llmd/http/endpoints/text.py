@@ -44,7 +44,7 @@ def _check(param: str, n: int, most: int, unit: str) -> None:
 
 
 def _answer(engine: Engine, tokens: bytes, with_pieces: bool) -> Tokens:
-    """Each piece is a call into libllm: a long text has too many of them for the event loop."""
+    """Makes the answer, in a text thread: each piece is a call into libllm."""
     ids = array("i", tokens)
     parts = []
     for at in range(0, len(ids), _TOKENS_AT_ONCE):

@@ -8,7 +8,7 @@ import msgspec
 
 
 class LastStart(msgspec.Struct, frozen=True):
-    """How the last request of a session began."""
+    """Facts about the start of a session's last request."""
 
     reason: str
     reason_text: str
@@ -27,7 +27,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Resident tokens."""
     visible_tokens: int
     waiting: int
-    """Requests queued behind the running one."""
+    """Requests that wait for the running one."""
     requests: int
     prefilled_tokens_total: int
     reused_tokens_total: int
@@ -44,9 +44,9 @@ class Session(Timeline, frozen=True, kw_only=True):
     id: str
     owner: int
     owner_name: str | None
-    """From the key file; null: no key has this owner any more."""
+    """Name in the key file; null: no key has this owner any more."""
     client: str | None
-    """The program that asked last, by its User-Agent; null: none since the daemon started."""
+    """The program of the last request, by its User-Agent; null: no request since the daemon started."""
     last_words: str | None
     """The beginning of the last user message of a chat since the daemon started."""
     pinned: bool
@@ -65,7 +65,7 @@ class Places(msgspec.Struct, frozen=True):
     parked: int
     parked_max: int
     dormant: int
-    """Sessions on disk without a place, which a later start may have."""
+    """Sessions on disk without an entry; a later start of llmd may load them."""
     policy: str
 
 
@@ -73,15 +73,15 @@ class Storage(msgspec.Struct, frozen=True):
     """Memory and disk of sessions outside the model's memory."""
 
     parked_bytes: int
-    """In memory and on disk."""
+    """Bytes of parked states, in memory and on disk."""
     parked_bytes_max: int
-    """In memory; the rest goes to disk."""
+    """Limit in memory; further states go to disk."""
     disk_bytes: int
     """Bytes of states on disk, including older states of sessions in use."""
     disk_bytes_max: int
-    """0: there is no state directory."""
+    """0: llmd has no state directory."""
     disk_refuses: bool
-    """The disk refused a state a short time ago: none is written, states without memory are dropped."""
+    """The disk refused a state a short time ago: llmd writes no states, and drops those without memory."""
     checkpoints: int
     checkpoint_bytes: int
     checkpoint_bytes_max: int
@@ -94,7 +94,7 @@ class SessionList(msgspec.Struct, frozen=True):
     places: Places
     storage: Storage
     scratch: list[Session]
-    """Places of requests without a session, the last used first. Each id can be shown and explained."""
+    """Branches of requests without a session, the last used first. Each id can be shown and explained."""
     object: Literal["list"] = "list"
 
 
@@ -104,7 +104,7 @@ class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: int | str | None = None
     """A count of tokens, `last_user`, or `turn:N`: before the last message of the user, or the N-th. Default: all."""
     replace: bool = False
-    """Close a session that has the id already; false: that is the error session_exists."""
+    """Close a session that has the id already; false: the error session_exists."""
 
 
 class PinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,7 +121,7 @@ class SessionDeleted(msgspec.Struct, frozen=True):
     deleted: bool
     """Whether the session existed."""
     closed: bool = True
-    """It is closed now, whether it existed or not."""
+    """Always true: the session is closed now, whether it existed or not."""
     object: Literal["session.deleted"] = "session.deleted"
 
 
@@ -131,7 +131,7 @@ class SessionReset(Session, frozen=True, kw_only=True):
     session_id: str
     existed: bool
     reset: bool = True
-    """It is empty now, whether it existed or not."""
+    """Always true: the session is empty now, whether it existed or not."""
 
 
 # --- saved sessions ---------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Saved(msgspec.Struct, frozen=True):
     owner_name: str | None
     tokens: int
     state_bytes: int
-    """0: its tokens are read again when it is loaded."""
+    """0: the tokens are prefilled again after loading."""
     saved_ms: int
     object: Literal["saved_session"] = "saved_session"
 
@@ -171,9 +171,9 @@ class SavedList(msgspec.Struct, frozen=True):
 
     data: list[Saved]
     own_max: int
-    """The most sessions that one owner may save."""
+    """Maximum number of sessions that one owner may save."""
     all_max: int
-    """The most sessions that all owners may save."""
+    """Maximum number of sessions that all owners together may save."""
     object: Literal["list"] = "list"
 
 
@@ -187,14 +187,14 @@ class SavedDeleted(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where the prompt differs from what the session held: texts, and the tokens of each side, which may differ
+    """The point at which the prompt differs from the session: texts, and the tokens of each side, which may differ
     although the texts are equal."""
 
     at: int
     before: str
     """Text before that point."""
     resident: str | None
-    """Text that the session held from there; null: not known for certain."""
+    """Text of the session after that point; null: not known for certain."""
     prompt: str
     resident_tokens: list[int] | None
     prompt_tokens: list[int]
@@ -205,7 +205,7 @@ class ExplainedTurn(msgspec.Struct, frozen=True):
     slot: int | None
     """Number of its branch's entry in the session table; null: the request was refused."""
     reason: str | None
-    """null: it ended before it began."""
+    """null: the request ended before it started."""
     reason_text: str | None
     outcome: str
     prompt_tokens: int
@@ -247,9 +247,9 @@ class ModelMeta(msgspec.Struct, frozen=True):
     sampling: dict[str, Any]
     """Defaults of a request: the model's own recommendations, else llmd's."""
     n_embedding: int
-    """Numbers of an embedding; 0: the model makes none."""
+    """Dimensions of an embedding; 0: the model does not support embeddings."""
     n_embedding_tokens: int
-    """The most tokens of a text to embed."""
+    """Maximum tokens of a text to embed."""
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -275,12 +275,12 @@ class AnthropicModel(Model, frozen=True, kw_only=True):
     """RFC 3339."""
     max_input_tokens: int
     max_tokens: int
-    """The longest answer; prompt and answer together have no more tokens than the context."""
+    """Maximum tokens of an answer; the context limits prompt and answer together."""
     lifecycle: Literal["active"] = "active"
 
 
 class AnthropicModelList(ModelList, frozen=True, kw_only=True):
-    """A page with what Anthropic's clients read, and the only one."""
+    """The list of models with the members that Anthropic's clients read, in one page."""
 
     first_id: str
     last_id: str
@@ -291,7 +291,7 @@ class AnthropicModelList(ModelList, frozen=True, kw_only=True):
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`content` (or `prompt`) is the text."""
+    """A text to tokenize, in `content` or `prompt`."""
 
     content: str | None = None
     prompt: str | None = None
@@ -338,14 +338,14 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """`loading`: the model is being read; `stalled`: the decode thread has been in one step for
-    `seconds_without_progress`."""
+    """Readiness of the daemon. `loading`: the model is being read; `stalled`: the decode thread has been in one step
+    for `seconds_without_progress`."""
 
     status: Literal["loading", "ready", "stalled", "stopping"]
     model: str
     requests: int
     seconds_without_progress: float
     loaded_per_mille: int = 1000
-    """How much of the model has been read."""
+    """Part of the model that has been read, in thousandths."""
     seconds_loading: float | None = None
     """Seconds since loading began; null: the model is loaded."""

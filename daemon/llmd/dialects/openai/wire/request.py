@@ -74,7 +74,7 @@ class ChatGrammar(msgspec.Struct, frozen=True, tag="grammar"):
 
 
 class ChatCustomTool(msgspec.Struct, frozen=True):
-    """It takes free text."""
+    """A custom tool, which takes free text."""
 
     name: str
     description: str | None = None
@@ -131,7 +131,7 @@ class ResponseFormat(msgspec.Struct, frozen=True):
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """vLLM's form; one of the members."""
+    """Structured output in vLLM's form; one of the members is set."""
 
     json: Annotated[str | dict[str, Any] | None, note("A JSON schema for the answer.")] = None
     json_object: Annotated[bool | None, note("true: the answer must be a JSON object.")] = None
@@ -141,7 +141,7 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """`adaptive` and `auto` leave it to the model."""
+    """Reasoning switch; with `adaptive` and `auto` the model decides."""
 
     type: Literal["enabled", "disabled", "adaptive", "auto"] | None = None
     budget_tokens: int | None = None
@@ -358,4 +358,4 @@ REQUESTS = {
     "structured_outputs": StructuredOutputs,
     "embeddings": EmbeddingsRequest,
 }
-"""By what docs/http.md calls them."""
+"""Request types by their names in docs/http.md."""

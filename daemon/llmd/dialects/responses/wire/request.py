@@ -94,7 +94,7 @@ class CustomGrammar(Grammar, frozen=True, tag="grammar"):
 
 
 class CustomTool(msgspec.Struct, frozen=True):
-    """It takes free text."""
+    """A custom tool, which takes free text."""
 
     name: str
     description: str | None = None
@@ -204,4 +204,4 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 REQUESTS = {"responses": ResponseRequest}
-"""By what docs/http.md calls them."""
+"""Request types by their names in docs/http.md."""
