@@ -57,5 +57,5 @@ class Admission:
         if self._of_owner[owner] >= share:
             raise ApiError(
                 "overloaded",
-                f"The server has {share} live requests of this owner, the share of one owner. Try again later.",
+                f"The server has {share} live requests of this owner, its share of {self.limit}. Try again later.",
             )
