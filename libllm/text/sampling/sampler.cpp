@@ -161,7 +161,9 @@ void rule_out_ends(sampler *s, float *logits)
     }
 }
 
-/* Applies biases first: minus infinity stays so, whatever penalties do. */
+/* Applies biases first: minus infinity stays so, whatever penalties do. The logits are changed in place, since a copy
+ * is 600 KB for a vocabulary of 150,000 tokens; `replaced` keeps what biases changed. The formula of penalties is
+ * llama.cpp's: a repeated token loses by a factor, which must make a negative logit more negative. */
 void adjust(sampler *s, float *logits)
 {
     s->replaced.clear();
@@ -217,6 +219,7 @@ void take_top(sampler *s, const float *logits, size_t k)
     std::sort_heap(best.begin(), best.end(), comes_first);
 }
 
+/* Adds the tokens of [at, end) whose logits are `least` or more to the candidates, in the order of their ids. */
 void offer_above(sampler *s, const float *logits, uint32_t at, uint32_t end, float least)
 {
     for (uint32_t i = at; i < end; i++) {
@@ -275,6 +278,8 @@ void cut_nucleus(sampler *s, float best, double sum)
     s->candidates.resize(std::max<size_t>(1, n));
 }
 
+/* min_p: a token that is less probable than min_p times the likeliest one is dropped. In logits that is a difference,
+ * so that no probability is computed. */
 void cut_improbable(sampler *s, float best)
 {
     const float least = best + logf(s->sampling.min_p);
@@ -399,6 +404,7 @@ int32_t choose(sampler *s, const float *logits)
     return is_certain ? best : draw(s, logits, best);
 }
 
+/* Takes back what biases and min_tokens changed, where they exclude every token that may come. */
 void restore(sampler *s, float *logits)
 {
     for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards, since a token may have two biases */
@@ -407,6 +413,7 @@ void restore(sampler *s, float *logits)
     s->replaced.clear();
 }
 
+/* Rules out what the grammar does not allow, 64 tokens at a time. */
 void drop_forbidden(const sampler *s, float *logits)
 {
     for (uint32_t first = 0; first < s->n_vocab; first += token_set::PER_WORD) {
