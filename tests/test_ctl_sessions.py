@@ -151,7 +151,7 @@ def test_what_destroys_wants_the_whole_id(daemon: FakeDaemon) -> None:
 def test_a_fork_beyond_the_end_says_how_much_there_is(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("POST /v1/sessions/desk/fork", session(id="try", tokens=23))
     run(daemon, "sessions", "fork", "desk", "try", "--at", "99999")
-    assert capsys.readouterr().out == "Session try has 23 tokens of desk, all of its tokens.\n"
+    assert capsys.readouterr().out == "Session try forked from desk with 23 tokens, all of its tokens.\n"
 
 
 def _nobody(exchange: Exchange) -> None:

@@ -29,12 +29,12 @@ def run(daemon: FakeDaemon, *arguments: str) -> int:
 
 
 VERBS: list[tuple[list[str], str, Json | None, str]] = [
-    (["fork", "a", "b"], "/v1/sessions/a/fork", {"session_id": "b"}, "Session b has 1,234 tokens of a"),
-    (["fork", "a", "b", "--at", "400"], "/v1/sessions/a/fork", {"session_id": "b", "at": 400}, "Session b has"),
-    (["fork", "a", "b", "--replace"], "/v1/sessions/a/fork", {"session_id": "b", "replace": True}, "Session b has"),
+    (["fork", "a", "b"], "/v1/sessions/a/fork", {"session_id": "b"}, "Session b forked from a with 1,234 tokens"),
+    (["fork", "a", "b", "--at", "400"], "/v1/sessions/a/fork", {"session_id": "b", "at": 400}, "Session b forked"),
+    (["fork", "a", "b", "--replace"], "/v1/sessions/a/fork", {"session_id": "b", "replace": True}, "Session b forked"),
     (["fork", "a", "b", "--at", "turn:3"], "/v1/sessions/a/fork", {"session_id": "b", "at": "turn:3"}, "Session b"),
     (["fork", "a", "b", "--at", "last_user", "--owner", "7"], "/v1/sessions/a/fork?owner=7",
-     {"session_id": "b", "at": "last_user"}, "Session b has"),
+     {"session_id": "b", "at": "last_user"}, "Session b forked"),
     (["park", "a/b"], "/v1/sessions/a%2Fb/park", None, "Session a/b parked with 1,234 tokens."),
     (["pin", "a"], "/v1/sessions/a/pin", {"pinned": True}, "Session a pinned."),
     (["pin", "a", "--off"], "/v1/sessions/a/pin", {"pinned": False}, "Session a unpinned."),
