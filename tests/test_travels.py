@@ -17,8 +17,7 @@ import pytest
 from llmd.core.sampling import SAMPLERS
 from llmd.core.sampling_table import SAMPLING, RequestedSampling, SamplingDefaults
 from llmd.ctl import explain as ctl_explain
-from llmd.ctl import models as ctl_models
-from llmd.ctl import saved as ctl_saved
+from llmd.ctl import session_verbs as ctl_session_verbs
 from llmd.ctl import sessions as ctl_sessions
 from llmd.ctl import status as ctl_status
 from llmd.dialects.openai.wire import ChatCompletionRequest
@@ -255,7 +254,7 @@ def test_places_and_storage_are_printed() -> None:
 
 def test_a_model_is_printed() -> None:
     seen: set[str] = set()
-    ctl_models.details(answered(Model, seen))
+    ctl_status.model(answered(Model, seen))
     assert left_out(ModelMeta, printed(seen, ModelMeta)) == set()
     assert left_out(Model, printed(seen, Model)) == {"object", "created", "owned_by", "max_model_len"}  # is meta.n_ctx
 
@@ -269,5 +268,5 @@ def test_a_turn_is_printed() -> None:
 
 def test_what_is_saved_is_printed() -> None:
     seen: set[str] = set()
-    ctl_saved.overview({"data": [answered(Saved, seen)]})
+    ctl_session_verbs.saved_overview({"data": [answered(Saved, seen)]})
     assert left_out(Saved, printed(seen, Saved)) == {"object", "owner"}  # its name is shown

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import llmd.process.socket_trust
-from llmd.ctl import advice, chat, manual, models, output, resident, sessions, status, version
+from llmd.ctl import advice, chat, manual, output, resident, sessions, status
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
     EXIT_ABSENT,
     EXIT_INTERRUPTED,
     EXIT_NOT_FOUND,
+    EXIT_OK,
     EXIT_PIPE_CLOSED,
     EXIT_REFUSED,
     EXIT_STREAM,
@@ -25,7 +26,7 @@ from llmd.ctl.context import (
 from llmd.ctl.text import printable
 from llmd.process.help_text import format_sections, nearest, unrecognized
 
-VERB_GROUPS = (status, sessions, chat, models, version)
+VERB_GROUPS = (status, sessions, chat)
 TIMEOUT_S_DEFAULT = 10.0
 ELSEWHERE = {
     "ps": "sessions list", "ls": "sessions list", "list": "sessions list", "top": "status", "run": "chat",
@@ -162,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
     client = Client(socket_path, options.timeout or TIMEOUT_S_DEFAULT, options.timeout)
     try:
         llmd.process.socket_trust.check_socket(Path(socket_path))
-        code: int = options.run(Context(client, options, options.json))
+        code: int | None = options.run(Context(client, options, options.json))
     except llmd.process.socket_trust.UntrustedSocketError as error:
         complain(options.json, {"code": "socket_untrusted", "message": str(error)}, str(error))
         return EXIT_ABSENT
@@ -175,7 +176,7 @@ def run(options: argparse.Namespace) -> int:
     except resident.Unreadable as error:
         complain(options.json, {"code": "native_library_missing", "message": str(error)}, str(error))
         return EXIT_REFUSED
-    return code
+    return EXIT_OK if code is None else code
 
 
 def default_socket() -> str:

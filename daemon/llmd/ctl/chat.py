@@ -15,8 +15,8 @@ from typing import TextIO
 from llmd.core import session_key
 from llmd.ctl import advice, conversation_files, output, text
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
-from llmd.ctl.context import EXIT_OK, EXIT_USAGE, Context, Verbs
-from llmd.ctl.conversation import Conversation
+from llmd.ctl.context import EXIT_USAGE, Context, Verbs, add_verb
+from llmd.ctl.conversation import Conversation, Display
 
 TYPED_LINES_MAX = 1000
 
@@ -46,14 +46,7 @@ examples:
 
 
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
-    parser = verbs.add_parser(
-        "chat",
-        help="chat with the model in the terminal",
-        description="Chat with the model in the terminal.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[shared],
-    )
+    parser = add_verb(verbs, shared, "chat", run, "chat with the model in the terminal", epilog=EPILOG)
     parser.add_argument("--session", metavar="ID", help="id of a session to continue, and to keep after the chat")
     parser.add_argument("--system", metavar="TEXT", help="system message")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="maximum tokens of an answer")
@@ -61,7 +54,6 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
         "--temperature", metavar="T", type=float, help="sampling temperature; 0 always picks the most likely token"
     )
     parser.add_argument("--hide-thinking", action="store_true", help="hide the reasoning of the model")
-    parser.set_defaults(run=run)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -129,7 +121,7 @@ class Terminal:
             turn = self._conversation.ask(question)
             output.answer(output.as_json(vars(turn)))
         else:
-            turn = self._conversation.ask(question, _AnswerDisplay(hides_thinking=self._context.options.hide_thinking))
+            turn = self._conversation.ask(question, Display(hides_thinking=self._context.options.hide_thinking))
             _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
             raise KeyboardInterrupt  # a script is stopped, not its question
@@ -159,7 +151,7 @@ class Terminal:
         _note(self._session_line())
 
 
-def run(context: Context) -> int:
+def run(context: Context) -> int | None:
     options = context.options
     own = options.session is None
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
@@ -181,45 +173,7 @@ def run(context: Context) -> int:
         if own:
             with suppress(DaemonAbsent, DaemonRefused):
                 context.client.close(name)
-    return EXIT_OK
-
-
-class _AnswerDisplay:
-    """An answer on its way to standard output. Reasoning, and how far a long prompt has been processed, go to standard
-    error, dimmed: a pipe gets answers only."""
-
-    def __init__(self, *, hides_thinking: bool) -> None:
-        self._hides_thinking = hides_thinking
-        self._on_line = ""
-        """Kind of the output before the cursor: progress, reasoning or text; "" at the beginning of a line."""
-
-    def text(self, added: str) -> None:
-        self._begin("text")
-        output.answer(text.printable(added), end="")
-
-    def reasoning(self, added: str) -> None:
-        if not self._hides_thinking:
-            self._begin("reasoning")
-            output.remark(text.dim(text.printable(added), sys.stderr), end="")
-
-    def progress(self, n_done: int, n_tokens: int) -> None:
-        if n_done < n_tokens and is_terminal(sys.stderr):
-            self._begin("")
-            line = f"[{text.count(n_done)} of {text.count(n_tokens)} prompt tokens processed]"
-            output.remark(text.dim(line, sys.stderr), end="")
-            self._on_line = "progress"
-
-    def end(self) -> None:
-        self._begin("")
-
-    def _begin(self, kind: str) -> None:
-        if self._on_line == "progress":
-            output.remark("\r\033[K", end="")
-        elif self._on_line == "reasoning" and kind != "reasoning":
-            output.remark("")
-        elif self._on_line == "text" and kind != "text":
-            output.answer("")
-        self._on_line = kind
+    return None
 
 
 def _refusal(refused: DaemonRefused) -> str:

@@ -68,18 +68,23 @@ def _complete_id(client: Client, prefix: str, refused: DaemonRefused) -> str:
     raise DaemonRefused(refused.status, {**refused.error, "message": message})
 
 
-Run = Callable[[Context], int]
-
-
 def add_verb(
-    actions: Verbs, shared: argparse.ArgumentParser, name: str, run: Run, help: str
+    verbs: Verbs,
+    shared: argparse.ArgumentParser,
+    name: str,
+    run: Callable[[Context], int | None],
+    help: str,
+    more: str = "",
+    epilog: str = "",
 ) -> argparse.ArgumentParser:
-    """One verb of a group, with its line of help as its description."""
-    parser = actions.add_parser(
+    """Adds a verb with its line of help and `more` as its description. `run` returns the exit status, or None for
+    EXIT_OK."""
+    parser = verbs.add_parser(
         name,
         help=help,
-        description=f"{help[0].upper()}{help[1:]}.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{help[0].upper()}{help[1:]}. {more}".rstrip(),
+        epilog=epilog or None,
+        formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
         parents=[shared],
     )
     parser.set_defaults(run=run)

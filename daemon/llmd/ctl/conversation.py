@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from llmd.ctl import conversation_files, text
+from llmd.ctl import conversation_files, output, text
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 
 T = TypeVar("T")
@@ -16,18 +17,43 @@ OWN = 0
 """The owner of what comes over the unix socket."""
 
 
-class Display(Protocol):
-    """Shows an answer while it is generated."""
+class Display:
+    """An answer on its way to standard output. Reasoning, and how far a long prompt has been processed, go to standard
+    error, dimmed: a pipe gets answers only."""
 
-    def text(self, added: str) -> None: ...
+    def __init__(self, *, hides_thinking: bool) -> None:
+        self._hides_thinking = hides_thinking
+        self._on_line = ""
+        """Kind of the output before the cursor: progress, reasoning or text; "" at the beginning of a line."""
 
-    def reasoning(self, added: str) -> None: ...
+    def text(self, added: str) -> None:
+        self._begin("text")
+        output.answer(text.printable(added), end="")
+
+    def reasoning(self, added: str) -> None:
+        if not self._hides_thinking:
+            self._begin("reasoning")
+            output.remark(text.dim(text.printable(added), sys.stderr), end="")
 
     def progress(self, n_done: int, n_tokens: int) -> None:
-        """The first n_done of the prompt's n_tokens tokens have been processed."""
+        if n_done < n_tokens and sys.stderr.isatty():
+            self._begin("")
+            shown = f"[{text.count(n_done)} of {text.count(n_tokens)} prompt tokens processed]"
+            output.remark(text.dim(shown, sys.stderr), end="")
+            self._on_line = "progress"
 
     def end(self) -> None:
         """Ends the answer; the next output begins on a new line."""
+        self._begin("")
+
+    def _begin(self, kind: str) -> None:
+        if self._on_line == "progress":
+            output.remark("\r\033[K", end="")
+        elif self._on_line == "reasoning" and kind != "reasoning":
+            output.remark("")
+        elif self._on_line == "text" and kind != "text":
+            output.answer("")
+        self._on_line = kind
 
 
 @dataclass

@@ -197,7 +197,8 @@ def _without_system(messages: list[Json]) -> list[Json]:
 def _set_aside(path: Path) -> Path | None:
     """Renames the file to the next number. Removes earlier files that this one continues, and the oldest beyond the
     limit."""
-    numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(_pattern(path))}
+    pattern = f"{path.stem}.previous-[0-9]*.json"
+    numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(pattern)}
     aside = path.with_name(f"{path.stem}.previous-{max(numbered, default=0) + 1}.json")
     try:
         os.rename(path, aside)
@@ -211,7 +212,3 @@ def _set_aside(path: Path) -> Path | None:
     for number in sorted(numbered)[: max(0, len(numbered) + 1 - PREVIOUS_MAX)]:
         numbered[number].unlink(missing_ok=True)
     return aside
-
-
-def _pattern(path: Path) -> str:
-    return f"{path.stem}.previous-[0-9]*.json"

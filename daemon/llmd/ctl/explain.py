@@ -7,7 +7,7 @@ import time
 
 from llmd.ctl import text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb, of_session
+from llmd.ctl.context import Context, Verbs, add_id, add_verb, of_session
 
 EPILOG = """\
 Each turn shows how much of its prompt was reused, and why no more. If the prompt diverged from the session, the turn
@@ -18,17 +18,13 @@ INDENT = "    "
 
 
 def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
-    parser = add_verb(
-        actions, shared, "explain", run, "show the last turns of a session: which tokens were reused, and why no more"
-    )
-    parser.epilog = EPILOG
-    add_id(parser)
+    help = "show the last turns of a session: which tokens were reused, and why no more"
+    add_id(add_verb(actions, shared, "explain", run, help, epilog=EPILOG))
 
 
-def run(context: Context) -> int:
+def run(context: Context) -> None:
     raw = of_session(context, lambda id: context.client.explain(id, context.options.owner))
     context.say(raw, lambda: story(raw))
-    return EXIT_OK
 
 
 def story(raw: Json) -> str:

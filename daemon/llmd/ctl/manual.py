@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from llmd.ctl.context import (
-    EXIT_ABSENT,
-    EXIT_INTERRUPTED,
-    EXIT_NOT_FOUND,
-    EXIT_OK,
-    EXIT_PIPE_CLOSED,
-    EXIT_REFUSED,
-    EXIT_STREAM,
-    EXIT_USAGE,
-)
+from llmd.ctl import context
 from llmd.process.help_text import Section
 
 PROGRAM = "llmctl"
@@ -34,14 +25,14 @@ EXAMPLES = Section(
 EXIT_STATUSES = Section(
     "exit status",
     (
-        (str(EXIT_OK), "done"),
-        (str(EXIT_REFUSED), "llmd refused the request, failed or is not ready"),
-        (str(EXIT_USAGE), "the command line is wrong"),
-        (str(EXIT_ABSENT), "llmd does not run or cannot be reached"),
-        (str(EXIT_NOT_FOUND), "the session or saved session does not exist"),
-        (str(EXIT_STREAM), "standard input or output failed"),
-        (str(EXIT_INTERRUPTED), "a signal interrupted llmctl"),
-        (str(EXIT_PIPE_CLOSED), "the reader of the output closed it"),
+        (str(context.EXIT_OK), "done"),
+        (str(context.EXIT_REFUSED), "llmd refused the request, failed or is not ready"),
+        (str(context.EXIT_USAGE), "the command line is wrong"),
+        (str(context.EXIT_ABSENT), "llmd does not run or cannot be reached"),
+        (str(context.EXIT_NOT_FOUND), "the session or saved session does not exist"),
+        (str(context.EXIT_STREAM), "standard input or output failed"),
+        (str(context.EXIT_INTERRUPTED), "a signal interrupted llmctl"),
+        (str(context.EXIT_PIPE_CLOSED), "the reader of the output closed it"),
     ),
 )
 

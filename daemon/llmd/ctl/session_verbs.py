@@ -1,14 +1,15 @@
-"""llmctl sessions fork | park | pin | rename | save | load."""
+"""llmctl sessions reset | close | fork | park | pin | rename | save | load, and sessions saved list | remove."""
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from llmd.ctl import conversation_files, text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb, of_session
+from llmd.ctl.context import EXIT_NOT_FOUND, EXIT_OK, Context, Verbs, add_id, add_verb, of_session
 
 FORK_EPILOG = """\
 examples:
@@ -20,15 +21,18 @@ examples:
 
 
 def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
-    fork = add_verb(actions, shared, "fork", run_fork, "make a new session as a copy of another one")
-    fork.epilog = FORK_EPILOG
+    reset = add_verb(actions, shared, "reset", run_reset, "clear the tokens of a session and keep the session")
+    close = add_verb(actions, shared, "close", run_close, "close a session: forget its tokens and free its slots")
+    fork = add_verb(
+        actions, shared, "fork", run_fork, "make a new session as a copy of another one", epilog=FORK_EPILOG
+    )
     park = add_verb(
         actions, shared, "park", run_park, "park a session: move it out of the model's memory until its next request"
     )
     pin = add_verb(actions, shared, "pin", run_pin, "pin a session, so that llmd never forgets it by itself")
     rename = add_verb(actions, shared, "rename", run_rename, "rename a session")
     save = add_verb(actions, shared, "save", run_save, "save a session under a name in the state directory")
-    for parser in (fork, park, pin, rename, save):
+    for parser in (reset, close, fork, park, pin, rename, save):
         add_id(parser)
     for parser in (fork, rename):
         parser.add_argument("new", metavar="NEW", help="new id")
@@ -38,16 +42,17 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
         type=point,
         help="copy only the tokens before this point: a number of tokens, last_user or turn:N (default: copy all)",
     )
-    fork.add_argument("--replace", action="store_true", help="replace an existing session with that id")
     pin.add_argument("--off", action="store_true", help="unpin the session")
     save.add_argument("name", metavar="NAME", help="name of the saved session")
     load = add_verb(actions, shared, "load", run_load, "load a saved session")
     load.add_argument("name", metavar="NAME", help="name of the saved session")
     load.add_argument("--as", metavar="ID", dest="id", help="id of the session (default: NAME)")
-    load.add_argument("--replace", action="store_true", help="replace an existing session with that id")
+    for parser in (fork, load):
+        parser.add_argument("--replace", action="store_true", help="replace an existing session with that id")
     load.add_argument(
         "--owner", metavar="NAME", help="owner of the saved session (default: the owner of the unix socket)"
     )
+    register_saved(actions, shared)
 
 
 def point(text: str) -> int | str:
@@ -58,7 +63,25 @@ def tokens(raw: Json) -> str:
     return text.counted(raw.get("tokens", 0), "token")
 
 
-def run_fork(context: Context) -> int:
+def run_reset(context: Context) -> int:
+    raw = context.client.reset(context.options.id, context.options.owner)
+    return _forgotten(context, raw, "existed", "reset")
+
+
+def run_close(context: Context) -> int:
+    raw = context.client.close(context.options.id, context.options.owner)
+    return _forgotten(context, raw, "deleted", "closed")
+
+
+def _forgotten(context: Context, raw: Json, existed: str, done: str) -> int:
+    """Reports whether the session existed: if not, the daemon has not failed, but people may have meant another one."""
+    name, is_there = context.options.id, raw.get(existed, True)
+    _conversation_follows(context, lambda socket_path: conversation_files.forget(socket_path, name))
+    context.say(raw, lambda: f"Session {name} {done}." if is_there else f"Session {name} did not exist.")
+    return EXIT_OK if is_there else EXIT_NOT_FOUND
+
+
+def run_fork(context: Context) -> None:
     options = context.options
     raw = of_session(
         context, lambda id: context.client.fork(id, options.new, options.at, options.owner, replace=options.replace)
@@ -66,7 +89,6 @@ def run_fork(context: Context) -> int:
     _conversation_follows(context, lambda socket_path: _copy_conversation(socket_path, options))
     all_of_it = ", all of its tokens" if isinstance(options.at, int) and raw.get("tokens", 0) < options.at else ""
     context.say(raw, lambda: f"Session {options.new} forked from {options.id} with {tokens(raw)}{all_of_it}.")
-    return EXIT_OK
 
 
 def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | None:
@@ -92,41 +114,85 @@ def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -
             context.warn(str(error))
 
 
-def run_park(context: Context) -> int:
+def run_park(context: Context) -> None:
     raw = of_session(context, lambda id: context.client.park(id, context.options.owner))
     context.say(raw, lambda: f"Session {context.options.id} parked with {tokens(raw)}.")
-    return EXIT_OK
 
 
-def run_pin(context: Context) -> int:
+def run_pin(context: Context) -> None:
     options = context.options
     raw = of_session(context, lambda id: context.client.pin(id, not options.off, options.owner))
     context.say(raw, lambda: f"Session {options.id} {'unpinned' if options.off else 'pinned'}.")
-    return EXIT_OK
 
 
-def run_rename(context: Context) -> int:
+def run_rename(context: Context) -> None:
     options = context.options
     raw = context.client.rename(options.id, options.new, options.owner)
     _conversation_follows(context, lambda socket_path: conversation_files.rename(socket_path, options.id, options.new))
     context.say(raw, lambda: f"Session {options.id} renamed to {options.new}.")
-    return EXIT_OK
 
 
-def run_save(context: Context) -> int:
+def run_save(context: Context) -> None:
     options = context.options
     raw = of_session(context, lambda id: context.client.save(id, options.name, options.owner))
     _conversation_follows(
         context, lambda socket_path: conversation_files.save_as(socket_path, options.id, options.name)
     )
     context.say(raw, lambda: f"Session {options.id} saved as {options.name}, {tokens(raw)}.")
-    return EXIT_OK
 
 
-def run_load(context: Context) -> int:
+def run_load(context: Context) -> None:
     options = context.options
     name = options.id or options.name
     raw = context.client.load(name, options.name, options.owner, replace=options.replace)
     _conversation_follows(context, lambda socket_path: conversation_files.load_as(socket_path, options.name, name))
     context.say(raw, lambda: f"Session {name} loaded from {options.name}, {tokens(raw)}.")
-    return EXIT_OK
+
+
+# --- saved sessions --------------------------------------------------------------------------------------------------
+
+
+def register_saved(actions: Verbs, shared: argparse.ArgumentParser) -> None:
+    group = actions.add_parser(
+        "saved",
+        help="list, remove",
+        description="List or remove saved sessions (sessions save).",
+        parents=[shared],
+    )
+    verbs = group.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listed = add_verb(verbs, shared, "list", run_saved_list, "list saved sessions, the newest first")
+    remove = add_verb(verbs, shared, "remove", run_saved_remove, "remove a saved session")
+    remove.add_argument("name", metavar="NAME", help="name of the saved session")
+    for parser in (listed, remove):
+        parser.add_argument(
+            "--owner",
+            metavar="NAME",
+            help="owner of the saved sessions (default: list shows all owners, remove takes your own)",
+        )
+
+
+def run_saved_list(context: Context) -> None:
+    raw = context.client.saved(context.options.owner)
+    context.say(raw, lambda: saved_overview(raw))
+
+
+def run_saved_remove(context: Context) -> None:
+    raw = context.client.remove_saved(context.options.name, context.options.owner)
+    context.say(raw, lambda: f"Saved session {context.options.name} removed.")
+
+
+def saved_overview(raw: Json) -> str:
+    found = raw.get("data") or []
+    if not found:
+        return "no saved sessions"
+    rows = [
+        [
+            text.scalar(one.get("name")),
+            text.count(one.get("tokens", 0)),
+            text.count(one["state_bytes"]) if one.get("state_bytes") else text.NOTHING,
+            text.age(one.get("saved_ms", 0) / 1000, time.time()),
+            str(one.get("owner_name") or one.get("owner", 0)),
+        ]
+        for one in found
+    ]
+    return text.table(["NAME", "TOKENS>", "BYTES>", "SAVED", "OWNER"], rows)

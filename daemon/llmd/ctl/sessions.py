@@ -1,13 +1,13 @@
-"""llmctl sessions list | show | reset | close, and the group that explain and session_verbs add theirs to."""
+"""llmctl sessions list | show, and the group that explain and session_verbs add theirs to."""
 
 from __future__ import annotations
 
 import argparse
 import time
 
-from llmd.ctl import conversation_files, explain, resident, saved, session_verbs, text
+from llmd.ctl import explain, resident, session_verbs, text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_NOT_FOUND, EXIT_OK, Context, Verbs, add_id, add_verb, of_session
+from llmd.ctl.context import Context, Verbs, add_id, add_verb, of_session
 
 SHOW_EPILOG = """\
 examples:
@@ -44,31 +44,25 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     group.set_defaults(run=run_list)
     actions = group.add_subparsers(title="verbs", metavar="VERB")
     add_verb(actions, shared, "list", run_list, "list all sessions, the last used first")
-    show = add_verb(actions, shared, "show", run_show, "show one session and its last request")
-    show.epilog = SHOW_EPILOG
+    show = add_verb(actions, shared, "show", run_show, "show one session and its last request", epilog=SHOW_EPILOG)
     show.add_argument("--tokens", action="store_true", help="show its token ids, read from shared memory")
-    reset = add_verb(actions, shared, "reset", run_reset, "clear the tokens of a session and keep the session")
-    close = add_verb(actions, shared, "close", run_close, "close a session: forget its tokens and free its slots")
-    for parser in (show, reset, close):
-        add_id(parser)
+    add_id(show)
     explain.register(actions, shared)
     session_verbs.register(actions, shared)
-    saved.register(actions, shared)
 
 
-def run_list(context: Context) -> int:
+def run_list(context: Context) -> None:
     raw = context.client.sessions()
     context.say(raw, lambda: overview(raw))
-    return EXIT_OK
 
 
-def run_show(context: Context) -> int:
+def run_show(context: Context) -> None:
     options = context.options
     if options.tokens:
-        return show_tokens(context, resident.read(context.client.socket_path, options.id, owner_number(context)))
+        show_tokens(context, resident.read(context.client.socket_path, options.id, owner_number(context)))
+        return
     raw = of_session(context, lambda id: context.client.session(id, options.owner))
     context.say(raw, lambda: details(raw))
-    return EXIT_OK
 
 
 def owner_number(context: Context) -> int | None:
@@ -79,39 +73,10 @@ def owner_number(context: Context) -> int | None:
     return int(context.client.session(context.options.id, owner)["owner"])
 
 
-def show_tokens(context: Context, view: resident.Resident) -> int:
+def show_tokens(context: Context, view: resident.Resident) -> None:
     if not view.is_daemon_alive:
         context.warn(f"llmd (pid {view.pid}) has ended; these are the last tokens of the session")
     context.say(vars(view), view.text)
-    return EXIT_OK
-
-
-def run_reset(context: Context) -> int:
-    raw = context.client.reset(context.options.id, context.options.owner)
-    _forget_conversation(context)
-    return _report_change(context, raw, "existed", "reset")
-
-
-def run_close(context: Context) -> int:
-    raw = context.client.close(context.options.id, context.options.owner)
-    _forget_conversation(context)
-    return _report_change(context, raw, "deleted", "closed")
-
-
-def _report_change(context: Context, raw: Json, existed_key: str, done: str) -> int:
-    """Prints what was done. The daemon accepts a session that does not exist, but the user may have meant another
-    one."""
-    name, existed = context.options.id, raw.get(existed_key, True)
-    context.say(raw, lambda: f"Session {name} {done}." if existed else f"Session {name} did not exist.")
-    return EXIT_OK if existed else EXIT_NOT_FOUND
-
-
-def _forget_conversation(context: Context) -> None:
-    if context.options.owner is None:
-        try:
-            conversation_files.forget(context.client.socket_path, context.options.id)
-        except conversation_files.DiskFailed as error:
-            context.warn(str(error))
 
 
 def overview(raw: Json) -> str:

@@ -1,26 +1,24 @@
-"""llmctl status: is it there, is it ready, what has it done."""
+"""llmctl status, models and version: whether llmd runs, what it has done, and what it serves."""
 
 from __future__ import annotations
 
 import argparse
 
-from llmd.ctl import sessions, text, version
+import llmd
+from llmd.ctl import output, sessions, text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_OK, EXIT_REFUSED, Context, Verbs
+from llmd.ctl.context import EXIT_OK, EXIT_REFUSED, Context, Verbs, add_verb
 
 PREFIX = "llmd_"
 Counters = dict[str, float]
 
 
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
-    parser = verbs.add_parser(
-        "status",
-        help="show whether llmd runs and is ready, and its totals",
-        description="Show whether llmd runs and is ready, and its totals. The exit status is 1 if llmd runs but is "
-        "not ready.",
-        parents=[shared],
-    )
-    parser.set_defaults(run=run)
+    not_ready = "The exit status is 1 if llmd runs but is not ready."
+    add_verb(verbs, shared, "status", run, "show whether llmd runs and is ready, and its totals", not_ready)
+    add_verb(verbs, shared, "models", run_models, "show the model")
+    absent = "The exit status is 3 if llmd does not run or cannot be reached."
+    add_verb(verbs, shared, "version", run_version, "show the versions of llmctl and llmd", absent)
 
 
 def run(context: Context) -> int:
@@ -31,7 +29,7 @@ def run(context: Context) -> int:
     counters = {name.removeprefix(PREFIX): value for name, value in client.metrics().items()}
     raw: Json = {"health": health, "ready": ready.body, "places": slot_counts, "storage": storage, "metrics": counters}
     context.say(raw, lambda: overview(raw, counters))
-    version.warn_if_different(context, health.get("version"))
+    _warn_if_different(context, health.get("version"))
     return EXIT_OK if ready.status == 200 else EXIT_REFUSED
 
 
@@ -115,3 +113,62 @@ def memory(counters: Counters) -> str:
     process = formatted("process_resident_memory_bytes")
     used = f"{formatted('state_used_bytes')} of {formatted('state_bytes')} used ({cells} tokens)"
     return f"weights {formatted('model_bytes')}, state {used}, process {process}"
+
+
+# --- models and version ----------------------------------------------------------------------------------------------
+
+
+def run_models(context: Context) -> None:
+    raw = context.client.models()
+    context.say(raw, lambda: "\n\n".join(model(one) for one in raw.get("data") or []))
+
+
+def model(raw: Json) -> str:
+    meta = raw.get("meta") or {}
+    trained = text.count(meta.get("n_ctx_train", 0))
+    pairs = [
+        ("model", text.scalar(raw.get("id"))),
+        ("description", text.scalar(meta.get("description"))),
+        ("architecture", text.scalar(meta.get("architecture"))),
+        ("memory", text.scalar(meta.get("memory"))),
+        ("context", f"{text.count(meta.get('n_ctx', 0))} tokens (trained for {trained})"),
+        ("vocabulary", text.count(meta.get("n_vocab", 0))),
+        ("parameters", text.count(meta.get("n_params", 0))),
+        ("size", _size(meta)),
+        ("sampling", _sampling(meta.get("sampling") or {})),
+        ("embeddings", _embeddings(meta)),
+        ("backend", text.scalar(meta.get("backend"))),
+        ("threads", text.count(meta.get("n_threads", 0))),
+        ("fingerprint", text.scalar(meta.get("fingerprint"))),
+    ]
+    return text.fields(pairs)
+
+
+def _size(meta: Json) -> str:
+    size, on_host = text.size(meta.get("size", 0)), meta.get("host_bytes", 0)
+    return f"{size}, {text.size(on_host)} of it in host memory, used by the CPU" if on_host else size
+
+
+def _sampling(recommended: Json) -> str:
+    """Returns the parameters that nearly everybody asks for."""
+    names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
+    return ", ".join(f"{name} {text.scalar(recommended[name])}" for name in names if name in recommended)
+
+
+def _embeddings(meta: Json) -> str:
+    n, most = meta.get("n_embedding", 0), meta.get("n_embedding_tokens", 0)
+    return f"{n} dimensions, texts of up to {text.count(most)} tokens" if n else "none"
+
+
+def run_version(context: Context) -> None:
+    if not context.json:
+        output.answer(f"llmctl  {llmd.__version__}")
+    health = context.client.health().body
+    raw = {"llmctl": llmd.__version__, "llmd": health}
+    context.say(raw, lambda: f"llmd    {health.get('version', 'unknown')}")
+    _warn_if_different(context, health.get("version"))
+
+
+def _warn_if_different(context: Context, daemon: object) -> None:
+    if isinstance(daemon, str) and daemon != llmd.__version__:
+        context.warn(f"warning: this is llmctl {llmd.__version__}, the daemon is llmd {daemon}")
