@@ -28,98 +28,90 @@ _MICRO = 1e-6
 # Prometheus keeps series and does not need their creation times, which would double their number.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The objects that current values are read from."""
+
+    metrics: Metrics
+    engine: Engine
+    answers: AnswerMemory
+    is_ready: bool
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
+    """A histogram if it has buckets, a counter if its name ends in _total, else a gauge."""
+
     name: str
-    kind: str
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram."""
+
+    @property
+    def kind(self) -> str:
+        return "histogram" if self.buckets else "counter" if self.name.endswith("_total") else "gauge"
 
 
 _WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _GAPS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 10)
 _DELAYS_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10)
 
-REQUESTS = Metric("requests_total", "counter", "Generations, by endpoint and outcome.", ("endpoint", "outcome"))
-RESPONSES = Metric("http_responses_total", "counter", "HTTP responses, by endpoint and status.", ("endpoint", "status"))
-STREAM_BYTES = Metric("stream_bytes_total", "counter", "Bytes written to streams.")
-PREFILL_S = Metric("request_prefill_seconds_total", "counter", "Time from the start of requests to their first token.")
-DECODE_S = Metric("request_decode_seconds_total", "counter", "Time from the first to the last token of requests.")
-QUEUE = Metric(
-    "request_queue_seconds", "histogram", "Time that a generation waited before it started.", buckets=_WAITS_S
-)
-FIRST = Metric(
-    "time_to_first_token_seconds", "histogram", "Time from the arrival of a request to the first text of its answer.",
-    buckets=_WAITS_S,
-)  # fmt: skip
-BETWEEN = Metric(
-    "time_between_tokens_seconds", "histogram", "Time from one text of an answer to the next text.", buckets=_GAPS_S
-)
-DURATION = Metric(
-    "request_seconds",
-    "histogram",
-    "Time from the arrival of a request to the end of its generation.",
-    ("endpoint",),
-    _WAITS_S,
-)
-LOOP_LAG = Metric(
-    "event_loop_lag_seconds",
-    "histogram",
-    "Delay of a timer of the event loop that is due every 10 ms.",
-    buckets=_DELAYS_S,
-)
-LOOP_WORK = Metric(
-    "event_loop_work_seconds",
-    "histogram",
-    "Time that the event loop itself worked during llmd_event_loop_lag_seconds.",
-    buckets=_DELAYS_S,
-)
-EVENTS = Metric("engine_events_total", "counter", "Events received from the decode thread.")
-STREAMS = Metric("streams_open", "gauge", "Open streams.")
-LIVE = Metric("requests_live", "gauge", "Generations that wait or run.")
-ANSWERS_BYTES = Metric("remembered_answers_bytes", "gauge", "Host memory that holds past answers with their tokens.")
-ANSWERS_DROPPED = Metric(
-    "remembered_answers_dropped_total", "counter", "Past answers dropped because their memory was full."
-)
-CONNECTIONS = Metric("connections_open", "gauge", "Open connections of clients.")
-MODEL_BYTES = Metric("model_bytes", "gauge", "Size of the model's weights.")
-STATE_BYTES = Metric("state_bytes", "gauge", "Maximum size of the KV cache and recurrent state.")
-RESIDENT_BYTES = Metric("process_resident_memory_bytes", "gauge", "Resident memory of the process.")
-SLOTS = Metric("session_places", "gauge", "Slots for named sessions.")
-CONTEXT = Metric("session_context_tokens", "gauge", "Maximum tokens of one branch.")
-READY = Metric("ready", "gauge", "1 while llmd can serve requests.")
-BUILD = Metric(
-    "build_info",
-    "gauge",
-    "Always 1; the labels are version, model, arch and backend.",
-    ("version", "model", "arch", "backend"),
-)
+REQUESTS = Metric("requests_total", "Generations, by endpoint and outcome.", ("endpoint", "outcome"))
+RESPONSES = Metric("http_responses_total", "HTTP responses, by endpoint and status.", ("endpoint", "status"))
+PREFILL_S = Metric("request_prefill_seconds_total", "Time from the start of requests to their first token.")
+DECODE_S = Metric("request_decode_seconds_total", "Time from the first to the last token of requests.")
+# fmt: off
+QUEUE = Metric("request_queue_seconds", "Time that a generation waited before it started.", buckets=_WAITS_S)
+FIRST = Metric("time_to_first_token_seconds", "Time from the arrival of a request to the first text of its answer.",
+               buckets=_WAITS_S)
+BETWEEN = Metric("time_between_tokens_seconds", "Time from one text of an answer to the next text.", buckets=_GAPS_S)
+DURATION = Metric("request_seconds", "Time from the arrival of a request to the end of its generation.", ("endpoint",),
+                  _WAITS_S)
+LOOP_LAG = Metric("event_loop_lag_seconds", "Delay of a timer of the event loop that is due every 10 ms.",
+                  buckets=_DELAYS_S)
+LOOP_WORK = Metric("event_loop_work_seconds",
+                   "Time that the event loop itself worked during llmd_event_loop_lag_seconds.", buckets=_DELAYS_S)
+BUILD = Metric("build_info", "Always 1; the labels are version, model, arch and backend.",
+               ("version", "model", "arch", "backend"))
 
 _COUNTED = (REQUESTS, RESPONSES, PREFILL_S, DECODE_S)
 _MEASURED = (QUEUE, FIRST, BETWEEN, DURATION, LOOP_LAG, LOOP_WORK)
-_LOOKED_UP = (
-    EVENTS,
-    STREAM_BYTES,
-    STREAMS,
-    LIVE,
-    ANSWERS_BYTES,
-    ANSWERS_DROPPED,
-    CONNECTIONS,
-    MODEL_BYTES,
-    STATE_BYTES,
-    RESIDENT_BYTES,
-    SLOTS,
-    CONTEXT,
-    READY,
-    BUILD,
-)
-METRICS = (*_COUNTED, *_MEASURED, *_LOOKED_UP)
+_READ: dict[Metric, Callable[[Moment], float]] = {
+    Metric("engine_events_total", "Events received from the decode thread."):
+        lambda at: at.engine.events_drained,
+    Metric("stream_bytes_total", "Bytes written to streams."):
+        lambda at: at.metrics.stream_bytes,
+    Metric("streams_open", "Open streams."):
+        lambda at: at.metrics.streams_open,
+    Metric("requests_live", "Generations that wait or run."):
+        lambda at: at.engine.n_live,
+    Metric("remembered_answers_bytes", "Host memory that holds past answers with their tokens."):
+        lambda at: at.answers.n_bytes,
+    Metric("remembered_answers_dropped_total", "Past answers dropped because their memory was full."):
+        lambda at: at.answers.n_dropped,
+    Metric("connections_open", "Open connections of clients."):
+        lambda at: at.metrics.connections_open,
+    Metric("model_bytes", "Size of the model's weights."):
+        lambda at: at.engine.info.model_bytes,
+    Metric("state_bytes", "Maximum size of the KV cache and recurrent state."):
+        lambda at: at.engine.info.state_bytes,
+    Metric("process_resident_memory_bytes", "Resident memory of the process."):
+        lambda _: _resident_bytes(),
+    Metric("session_places", "Slots for named sessions."):
+        lambda at: at.engine.info.n_sessions,
+    Metric("session_context_tokens", "Maximum tokens of one branch."):
+        lambda at: at.engine.info.n_ctx,
+    Metric("ready", "1 while llmd can serve requests."):
+        lambda at: at.is_ready,
+}
+# fmt: on
+METRICS = (*_COUNTED, *_MEASURED, *_READ, BUILD)
 
 Observe = Callable[[float], None]
-Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class Metrics:
@@ -136,10 +128,10 @@ class Metrics:
             )
             for metric in _MEASURED
         }
-        self.streams_open = 0
-        self.stream_bytes = 0
+        self.streams_open: int = 0
+        self.stream_bytes: int = 0
         """Counted at each write: a counter of the registry would cost more than the rest of it."""
-        self.connections_open = 0
+        self.connections_open: int = 0
 
     def add(self, metric: Metric, amount: float = 1, **labels: str) -> None:
         counter = self._counters[metric]
@@ -163,34 +155,21 @@ class Metrics:
             self.add(DECODE_S, finished.decode_us * _MICRO)
 
     def render(self, engine: Engine, answers: AnswerMemory, ready: bool) -> bytes:
-        return prometheus_client.generate_latest(_Moment(self._registry, self._now(engine, answers, ready)))
+        now = _now(Moment(self, engine, answers, ready))
+        return prometheus_client.generate_latest(_Exposition(self._registry, now))
 
-    def _now(self, engine: Engine, answers: AnswerMemory, ready: bool) -> Iterator[Family]:
-        for counter, value in zip(COUNTERS, engine.page.counters().values(), strict=True):
-            kind = GaugeMetricFamily if counter.is_gauge else CounterMetricFamily
-            yield kind(PREFIX + counter.name, counter.help, value * _MICRO if counter.is_time else value)
-        info = engine.info
-        current: dict[Metric, float] = {
-            EVENTS: engine.events_drained,
-            STREAM_BYTES: self.stream_bytes,
-            STREAMS: self.streams_open,
-            LIVE: engine.n_live,
-            ANSWERS_BYTES: answers.n_bytes,
-            ANSWERS_DROPPED: answers.n_dropped,
-            CONNECTIONS: self.connections_open,
-            MODEL_BYTES: info.model_bytes,
-            STATE_BYTES: info.state_bytes,
-            RESIDENT_BYTES: _resident_bytes(),
-            SLOTS: info.n_sessions,
-            CONTEXT: info.n_ctx,
-            READY: int(ready),
-        }
-        for metric, now in current.items():
-            kind = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
-            yield kind(PREFIX + metric.name, metric.help, now)
-        build = GaugeMetricFamily(PREFIX + BUILD.name, BUILD.help, labels=BUILD.labels)
-        build.add_metric((__version__, info.name, info.arch, info.backend), 1)
-        yield build
+
+def _now(at: Moment) -> Iterator[Family]:
+    for counter, value in zip(COUNTERS, at.engine.page.counters().values(), strict=True):
+        kind = GaugeMetricFamily if counter.is_gauge else CounterMetricFamily
+        yield kind(PREFIX + counter.name, counter.help, value * _MICRO if counter.is_time else value)
+    for metric, read in _READ.items():
+        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        yield kind(PREFIX + metric.name, metric.help, read(at))
+    info = at.engine.info
+    build = GaugeMetricFamily(PREFIX + BUILD.name, BUILD.help, labels=BUILD.labels)
+    build.add_metric((__version__, info.name, info.arch, info.backend), 1)
+    yield build
 
 
 class Watch:
@@ -212,7 +191,7 @@ class Watch:
         return self._clock() - self._came_s
 
 
-class _Moment(Collector):
+class _Exposition(Collector):
     """The registry, and the values that are read on request."""
 
     def __init__(self, registry: Collector, now: Iterable[Family]) -> None:
