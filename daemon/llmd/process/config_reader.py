@@ -67,20 +67,10 @@ _SEE = f"; {PROGRAM} --help lists all options"
 # Read by build.sh, libllm and the tests; they may be set for what `./build.sh serve` starts.
 NOT_OPTIONS = frozenset(
     f"LLMD_{name}"
-    for name in (
-        *(
-            "BACKEND",
-            "PORTABLE",
-            "CUDA_ARCHITECTURES",
-            "CUDA_TOOLKIT",
-            "CACHE_DIR",
-            "LLAMA_ARCHIVE",
-            "LLAMA_SDIST",
-            "JOBS",
-        ),
-        *("LIBLLM_VARIANT", "LLAMA_LOG", "FUZZ_SECONDS", "TEST_MODELS", "TEST_EXACT", "TEST_DEVICE"),
-        *("BENCH_PEER", "PEER_AMX"),
-    )
+    for name in """
+    BACKEND PORTABLE CUDA_ARCHITECTURES CUDA_TOOLKIT CACHE_DIR LLAMA_ARCHIVE LLAMA_SDIST JOBS LIBLLM_VARIANT LLAMA_LOG
+    FUZZ_SECONDS TEST_MODELS TEST_EXACT TEST_DEVICE BENCH_PEER PEER_AMX
+    """.split()
 )
 
 

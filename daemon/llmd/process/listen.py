@@ -14,6 +14,7 @@ import os
 import resource
 import socket
 import stat
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,15 +100,13 @@ def open_listeners(config: Config) -> Listeners:
     passed = _passed()
     if passed:
         return Listeners(passed, None)
-    tcp = _tcp(config.host, config.port)
-    try:
-        local = _unix(config.socket)
-    except UntrustedSocketError as error:
-        tcp.close()
-        raise ListenError(str(error)) from None
-    except BaseException:
-        tcp.close()
-        raise
+    with ExitStack() as opened:
+        tcp = opened.enter_context(_tcp(config.host, config.port))
+        try:
+            local = _unix(config.socket)
+        except UntrustedSocketError as error:
+            raise ListenError(str(error)) from None
+        opened.pop_all()
     return Listeners([tcp, local.listener], local)
 
 
@@ -153,22 +152,20 @@ def _unix(path: Path) -> UnixSocket:
     lock looks at the path."""
     if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
         raise ListenError(f"--socket: {path} has more than {UNIX_PATH_BYTES_MAX} bytes; choose a shorter path")
-    lock = _lock(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _remove_dead(path)
-        listener.setblocking(False)
-        os.fchmod(listener.fileno(), SOCKET_MODE)  # bind() gives the file this mode
-        listener.bind(os.fspath(path))
-        return UnixSocket(listener, path, _inode(os.lstat(path)), lock)
-    except OSError as error:
-        listener.close()
-        os.close(lock)
-        raise ListenError(f"cannot listen on {path}: {error.strerror or error}; {_OTHER_PATH}") from None
-    except (ListenError, UntrustedSocketError):
-        listener.close()
-        os.close(lock)
-        raise
+    with ExitStack() as opened:
+        lock = _lock(path)
+        opened.callback(os.close, lock)
+        listener = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        try:
+            _remove_dead(path)
+            listener.setblocking(False)
+            os.fchmod(listener.fileno(), SOCKET_MODE)  # bind() gives the file this mode
+            listener.bind(os.fspath(path))
+            found = UnixSocket(listener, path, _inode(os.lstat(path)), lock)
+        except OSError as error:
+            raise ListenError(f"cannot listen on {path}: {error.strerror or error}; {_OTHER_PATH}") from None
+        opened.pop_all()
+    return found
 
 
 def _lock(path: Path) -> int:
@@ -182,18 +179,16 @@ def _lock(path: Path) -> int:
     except OSError as error:
         reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise ListenError(f"cannot create the unix socket {path}: {error.filename}: {reason}; {_OTHER_PATH}") from None
-    try:
-        check_own(f"{path}.lock", os.fstat(lock), "a regular file", stat.S_ISREG)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise ListenError(f"another llmd uses the socket {path}; stop it, or {_OTHER_PATH}") from None
-    except OSError as error:
-        os.close(lock)
-        raise ListenError(f"cannot lock {path}.lock: {error.strerror}; {_OTHER_PATH}") from None
-    except (ListenError, UntrustedSocketError):
-        os.close(lock)
-        raise
+    with ExitStack() as opened:
+        opened.callback(os.close, lock)
+        try:
+            check_own(f"{path}.lock", os.fstat(lock), "a regular file", stat.S_ISREG)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ListenError(f"another llmd uses the socket {path}; stop it, or {_OTHER_PATH}") from None
+        except OSError as error:
+            raise ListenError(f"cannot lock {path}.lock: {error.strerror}; {_OTHER_PATH}") from None
+        opened.pop_all()
     return lock
 
 
