@@ -277,6 +277,8 @@ typedef struct llm_prompt {
     char
         *constraint; /* what the sampler has to know, for the entry `constraint` of GENERATE; 0 bytes: nothing; owned */
     size_t n_constraint_bytes;
+    int32_t *preserved; /* control tokens whose text is a part of the answer's text; owned */
+    size_t n_preserved;
     char *stops; /* JSON list of texts that end this template's answers, besides its end tokens; 0 bytes: none; owned */
     size_t n_stops_bytes;
 } llm_prompt;
@@ -322,7 +324,7 @@ typedef struct llm_answer_parser llm_answer_parser;
 LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax, size_t n_bytes,
                                    llm_answer_parser **out, char *error, size_t error_bytes);
 
-/* Takes more of the answer's text, UTF-8 in any pieces, with the text of the tokens that the constraint calls preserved.
+/* Takes more of the answer's text, UTF-8 in any pieces, with the text of the prompt's preserved tokens.
  * *diffs is what is new, a JSON list, the parser's until its next call:
  *   {"kind": "text" | "reasoning", "text": ...}
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}

@@ -51,6 +51,7 @@ void llm_prompt_free(llm_prompt *prompt)
     free(prompt->boundaries);
     free(prompt->syntax);
     free(prompt->constraint);
+    free(prompt->preserved);
     free(prompt->stops);
     memset(prompt, 0, sizeof *prompt);
 }

@@ -631,6 +631,8 @@ static void test_control_words_of_the_form_are_preserved(void)
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
         REQUEST("\"tools\":null"));
     CHECK(constrains(&a, "\"preserved\":[260,261]"));
+    CHECK_INT(a.prompt.n_preserved, 2);
+    CHECK(a.prompt.preserved[0] == 260 && a.prompt.preserved[1] == 261);
     answerer_close(&a);
 }
 

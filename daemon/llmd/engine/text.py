@@ -36,6 +36,8 @@ class Prompt:
     """The syntax for the parser of the answer; b"": the answer is plain text."""
     constraint: bytes = b""
     """The compiled constraint, for GENERATE; b"": none."""
+    preserved: bytes = b""
+    """int32 little-endian: control tokens whose text is a part of the answer's text."""
     stops: tuple[str, ...] = ()
     """Texts that end answers of this template, besides its end tokens."""
     is_after: bool = False
@@ -85,6 +87,7 @@ def _prompt_of(prompt: Any) -> Prompt:
         is_after=bool(prompt.is_after),
         syntax=copied(prompt.syntax, prompt.n_syntax_bytes),
         constraint=copied(prompt.constraint, prompt.n_constraint_bytes),
+        preserved=copied(prompt.preserved, 4 * prompt.n_preserved),
         stops=tuple(json.decode(copied(prompt.stops, prompt.n_stops_bytes) or b"[]", type=list[str])),
     )
 

@@ -15,7 +15,6 @@ from ..core.generation_request import PlainMessage
 from ..engine.engine import Engine
 from ..engine.generation import Generation
 from ..engine.native import Page
-from ..engine.text import Prompt
 from ..turns.divergence import BranchMatch, best_match, divergence_of
 from ..turns.log import Turn
 from .prompt import Prepared
@@ -33,7 +32,7 @@ def resident_answer(services: Services, prepared: Prepared, generation: Generati
     if not text:
         return None
     prompt = generation.work.prompt
-    spell = partial(spelled, services.engine, preserved_of(prompt))
+    spell = partial(spelled, services.engine, frozenset(memoryview(prompt.preserved).cast("i")))
     new = prompt.tokens[prepared.n_past_bytes :]
     found = (answer_of(new, tokens, text, spell) for tokens in _generated(services.engine.page, generation))
     answer = min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
@@ -47,19 +46,6 @@ def keep_answer(
     if message.content.strip() or message.tool_calls or message.reasoning:
         past = prepared.prompt.tokens[: prepared.n_past_bytes]
         services.answers.keep_for(record, digest_of(prepared.digest, message), answer, past)
-
-
-class _Preserved(msgspec.Struct, frozen=True):
-    """The member of a compiled constraint that is read here."""
-
-    preserved: list[int] = []
-
-
-def preserved_of(prompt: Prompt) -> frozenset[int]:
-    """Control tokens whose text is a part of the answer's text."""
-    if not prompt.constraint:
-        return frozenset()
-    return frozenset(msgspec.json.decode(prompt.constraint, type=_Preserved).preserved)
 
 
 def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:

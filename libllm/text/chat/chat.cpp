@@ -400,6 +400,8 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
     const std::string stops = all.form->stops.empty() ? std::string() : common_json(all.form->stops).dump_safe();
     owned<char> syntax_bytes(syntax.data(), syntax.size());
     owned<char> constraint_bytes(constraint.data(), constraint.size());
+    const auto preserved = all.form->marks.at("preserved").get<std::vector<int>>();
+    owned<int32_t> preserved_tokens(preserved.data(), preserved.size());
     owned<char> stops_bytes(stops.data(), stops.size());
     owned<int32_t> tokens(all.tokens.tokens.data(), all.tokens.tokens.size());
     owned<char> text(all.tail.text.text.data(), all.tail.text.text.size());
@@ -417,6 +419,8 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
             syntax_bytes.n,
             constraint_bytes.bytes.release(),
             constraint_bytes.n,
+            preserved_tokens.bytes.release(),
+            preserved_tokens.n,
             stops_bytes.bytes.release(),
             stops_bytes.n};
 }
