@@ -12,7 +12,7 @@ import pytest
 from llmd.answers.database import RESPONSE, Database
 from llmd.core import limits
 from llmd.core.generation_request import PlainMessage, PlainToolCall
-from llmd.dialects.responses import store_file
+from llmd.dialects.responses import store as store_file
 from llmd.dialects.responses.store import ResponseStore, StoredResponse
 
 MODEL = "0123456789abcdef" * 2

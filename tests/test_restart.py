@@ -17,7 +17,7 @@ import pytest
 
 from llmd.answers import stored
 from llmd.app import OPENING, create_app, runner_of
-from llmd.dialects.responses import store_file
+from llmd.dialects.responses import store as store_file
 from llmd.http.access import keys_of
 from tests.conversation import Conversation
 from tests.serving import SETTLE_S, Daemon, Json, chat, config_of, serving

@@ -95,8 +95,8 @@ async def test_what_cannot_be_removed_keeps_its_answers(tmp_path: Path, monkeypa
         error = (await daemon.ask("DELETE", "/v1/saved/label")).error
         assert error["code"] == "io_error"
         assert "No space left on device" in error["message"]
-        assert daemon.state.saved_answers is not None
-        assert daemon.state.saved_answers.read(0, "label") is not None
+        assert daemon.state.loaded.saved_answers is not None
+        assert daemon.state.loaded.saved_answers.read(0, "label") is not None
 
 
 async def left_in(daemon: Daemon, method: str, path: str, begun: asyncio.Event) -> None:
@@ -130,7 +130,10 @@ async def test_a_client_that_goes_while_it_saves_or_loads_leaves_nothing_out(
         def is_there(path: str) -> bool:
             if path.endswith("load"):
                 return daemon.state.answers.past(0, "b", digests_of(talk.messages)) is not None
-            return daemon.state.saved_answers is not None and daemon.state.saved_answers.read(0, "label") is not None
+            return (
+                daemon.state.loaded.saved_answers is not None
+                and daemon.state.loaded.saved_answers.read(0, "label") is not None
+            )
 
         monkeypatch.setattr(engine, "ask", ask_slowly)
         for path in ("/v1/sessions/a/save", "/v1/sessions/b/load"):

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 from aiohttp import web
 
@@ -16,7 +17,8 @@ from .answers.database import Database, path_of
 from .answers.memory import AnswerMemory
 from .answers.stored import SavedAnswers
 from .core import limits
-from .dialects.responses import store_file
+from .core.generation_request import HistoryMode
+from .dialects.responses import store as response_store
 from .dialects.responses.store import STORE, ResponseStore
 from .engine import native
 from .engine.engine import Engine
@@ -28,6 +30,7 @@ from .http.connections import Runner
 from .http.context import STATE, LoadedModel, State
 from .http.metrics import Metrics
 from .http.receive import BODIES, Bodies
+from .pipeline.services import Services
 from .process import systemd
 from .process.config_table import Config
 from .process.logs import fields
@@ -96,18 +99,22 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
             database = await asyncio.to_thread(Database, path_of(directory, fingerprint), fingerprint)
             await asyncio.to_thread(restore, database, engine, answers, responses, state.n_owners)
             stored.follow(answers, database)
-            store_file.follow(responses, database)
+            response_store.follow(responses, database)
     except BaseException:
         if database is not None:
             await asyncio.to_thread(database.close)
         await engine.close()
         raise
     state.loaded_model = LoadedModel(
-        engine=engine,
+        services=Services(
+            engine=engine,
+            answers=answers,
+            turns=TurnLog(engine.page),
+            history=cast(HistoryMode, state.config.history),
+            scratch_reuse=state.config.scratch_reuse,
+        ),
         heartbeat=Heartbeat(engine.heartbeat),
-        turns=TurnLog(engine.page),
         model_id=state.config.model_id or engine.info.name,
-        answers=answers,
         database=database,
         saved_answers=SavedAnswers(database, engine.info.n_vocab) if database is not None else None,
     )
@@ -136,7 +143,7 @@ def restore(database: Database, engine: Engine, answers: AnswerMemory, responses
     saved = [(one.owner, one.label) for one in engine.saved()]
     try:
         stored.restore(answers, database, engine.info.n_vocab)
-        store_file.restore(responses, database, n_owners)
+        response_store.restore(responses, database, n_owners)
         SavedAnswers(database, engine.info.n_vocab).sweep(saved)
     except sqlite3.Error as error:
         log.warning("cannot read the answers of the previous daemon", extra=fields(reason=str(error)))
@@ -177,8 +184,8 @@ async def save(state: State) -> None:
     telling = asyncio.create_task(tell_saving(state))
     try:
         await state.engine.stop()
-        if state.database is not None:
-            await state.database.finish()
+        if (database := state.loaded.database) is not None:
+            await database.finish()
     finally:
         telling.cancel()
 

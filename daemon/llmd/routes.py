@@ -17,12 +17,12 @@ from .dialects.ollama import wire as ollama_wire
 from .dialects.ollama.writer import ENVELOPE as OLLAMA
 from .dialects.openai import endpoints as completions
 from .dialects.openai import wire as openai
-from .dialects.responses import create, stored
+from .dialects.responses import endpoints as response
 from .dialects.responses import store as response_store
 from .dialects.responses import wire as responses
 from .http import framing
 from .http.context import ENVELOPES, OPENAPI, PUBLIC
-from .http.endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
+from .http.endpoints import explain, health, models, openapi, session_verbs, sessions, text, wire
 from .http.endpoints.endpoint import Endpoint
 from .http.endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .http.receive import leave_expectation
@@ -39,18 +39,18 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/messages/count_tokens", messages.count_message_tokens,
              "Count the prompt tokens of a request to /v1/messages", anthropic.TokenCount,
              anthropic.CountTokensRequest, envelope=ANTHROPIC, failures=RENDERS),
-    Endpoint("POST", "/v1/responses", create.create_response, "Answer a conversation with OpenAI's Responses API",
+    Endpoint("POST", "/v1/responses", response.create_response, "Answer a conversation with OpenAI's Responses API",
              responses.Response, responses.ResponseRequest, generates=True,
              failures=(*GENERATES, *RESPONSE, "previous_response_not_found")),
-    Endpoint("POST", "/v1/responses/input_tokens", create.count_input_tokens,
+    Endpoint("POST", "/v1/responses/input_tokens", response.count_input_tokens,
              "Count the prompt tokens of a request to /v1/responses",
              responses.InputTokens, responses.ResponseRequest,
              failures=(*RENDERS, *RESPONSE, "previous_response_not_found")),
-    Endpoint("GET", "/v1/responses/{id}", stored.show_response, "Get a stored response", responses.Response,
+    Endpoint("GET", "/v1/responses/{id}", response.show_response, "Get a stored response", responses.Response,
              failures=(*RESPONSE, "unsupported_parameter")),
-    Endpoint("DELETE", "/v1/responses/{id}", stored.delete_response, "Delete a stored response",
+    Endpoint("DELETE", "/v1/responses/{id}", response.delete_response, "Delete a stored response",
              responses.ResponseDeleted, failures=RESPONSE),
-    Endpoint("GET", "/v1/responses/{id}/input_items", stored.list_input_items,
+    Endpoint("GET", "/v1/responses/{id}/input_items", response.list_input_items,
              "List the input items of a stored response",
              responses.InputItemList, failures=(*RESPONSE, "invalid_value")),
     Endpoint("POST", "/v1/embeddings", completions.embeddings,
@@ -103,19 +103,19 @@ ENDPOINTS = (
              failures=(*COMMAND, "pins_exhausted")),
     Endpoint("POST", "/v1/sessions/{id}/rename", session_verbs.rename_session,
              "Rename a session", wire.Session, wire.RenameRequest, failures=(*COMMAND, "session_exists")),
-    Endpoint("POST", "/v1/sessions/{id}/save", saved.save_session,
+    Endpoint("POST", "/v1/sessions/{id}/save", session_verbs.save_session,
              "Save a session under a name in the state directory", wire.SessionSaved, wire.SaveRequest,
              failures=(*STORE, "nothing_to_save", "saved_full")),
-    Endpoint("POST", "/v1/sessions/{id}/load", saved.load_session,
+    Endpoint("POST", "/v1/sessions/{id}/load", session_verbs.load_session,
              "Load a saved session into this session", wire.Session, wire.LoadRequest,
              failures=(*STORE, "admin_required", "context_length_exceeded", "session_exists", "snapshot_not_found",
                        "snapshot_refused")),
     Endpoint("GET", "/v1/sessions/{id}/explain", explain.explain_session,
              "Show for the last turns of a session which tokens were reused, and why no more", wire.Explanation,
              failures=SESSION),
-    Endpoint("GET", "/v1/saved", saved.list_saved, "List saved sessions, the newest first", wire.SavedList,
+    Endpoint("GET", "/v1/saved", session_verbs.list_saved, "List saved sessions, the newest first", wire.SavedList,
              failures=("invalid_value",)),
-    Endpoint("DELETE", "/v1/saved/{id}", saved.delete_saved, "Delete a saved session", wire.SavedDeleted,
+    Endpoint("DELETE", "/v1/saved/{id}", session_verbs.delete_saved, "Delete a saved session", wire.SavedDeleted,
              failures=(*STORE, "admin_required", "invalid_value", "snapshot_not_found")),
     Endpoint("POST", "/tokenize", text.tokenize, "Convert a text to tokens", wire.Tokens, wire.TokenizeRequest,
              failures=TEXT),

@@ -206,15 +206,12 @@ class AnswerMemory:
 
     def mode(self, owner: int, session: str) -> HistoryMode | None:
         """Returns the mode that the client chose last."""
-        record = self._sessions.get((owner, session))
-        return record.mode if record is not None else None
+        return self._known(owner, session).mode
 
     def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:
         """Returns the longest known past of a conversation with these digests (digests_of). `is_used`: False leaves the
         order of use unchanged."""
-        record = self._sessions.get((owner, session))
-        if record is None:
-            return None
+        record = self._known(owner, session)
         for index in range(len(digests) - 1, -1, -1):
             chain = _chain(record, digests[index])
             if chain:
@@ -264,11 +261,10 @@ class AnswerMemory:
 
     def copy(self, owner: int, session: str, new_session: str) -> None:
         """Gives a fork the answers of its parent."""
-        record = self._sessions.get((owner, session))
+        record = self.saved(owner, session)
         self.forget(owner, new_session)
-        if record is None:
-            return
-        self.restore(owner, new_session, StoredSession(record.mode, dict(record.answers)))
+        if record is not None:
+            self.restore(owner, new_session, record)
 
     def inherit(self, owner: int, parent: str, session: str) -> None:
         """A session that is used for the first time begins as a fork of its parent, if it names one."""
@@ -298,15 +294,12 @@ class AnswerMemory:
         ]
 
     def find(self, owner: int, session: str, digest: bytes) -> Answer | None:
-        record = self._sessions.get((owner, session))
-        return record.answers.get(digest) if record is not None else None
+        return self._known(owner, session).answers.get(digest)
 
     def saved(self, owner: int, session: str) -> StoredSession | None:
         """Returns all that the session holds; None if it holds nothing."""
-        record = self._sessions.get((owner, session))
-        if record is None or not (record.answers or record.mode is not None):
-            return None
-        return StoredSession(record.mode, dict(record.answers))
+        record = self._known(owner, session)
+        return StoredSession(record.mode, dict(record.answers)) if record.answers or record.mode is not None else None
 
     def restore(self, owner: int, name: str, saved: StoredSession) -> None:
         """Adds the answers as if they had been used just now; the bounds hold."""
@@ -317,6 +310,9 @@ class AnswerMemory:
     def _report(self, owner: int, session: str, *digests: bytes) -> None:
         for digest in digests if session else ():
             self.on_change(owner, session, digest)
+
+    def _known(self, owner: int, session: str) -> SessionAnswers:
+        return self._sessions.get((owner, session)) or SessionAnswers(owner, session)
 
     def _record(self, owner: int, session: str) -> SessionAnswers:
         record = self._sessions.setdefault((owner, session), SessionAnswers(owner, session))

@@ -200,6 +200,7 @@ def context_length_error(n_ctx: int, n_prompt: int, param: str, n_ctx_train: int
 
 
 Number = TypeVar("Number", int, float)
+T = TypeVar("T")
 
 
 def check_range(param: str, value: Number, low: float, high: float) -> Number:
@@ -208,6 +209,23 @@ def check_range(param: str, value: Number, low: float, high: float) -> Number:
         bounds = " and ".join(f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (low, high))
         raise ApiError("invalid_value", f"{param}: {quoted(value)} is not between {bounds}.", param)
     return value
+
+
+def check_count(param: str, n: int, most: int, unit: str) -> None:
+    """Raises ApiError naming the client's parameter if it has more than `most`."""
+    if n > most:
+        raise ApiError("invalid_value", f"{param}: {n} {unit}; at most {most} are allowed.", param)
+
+
+def required(param: str, value: T | None) -> T:
+    """Returns the value. Raises ApiError naming the client's parameter if there is none."""
+    if value is None:
+        raise missing(param)
+    return value
+
+
+def missing(param: str) -> ApiError:
+    return ApiError("missing_parameter", f"{param} is missing.", param)
 
 
 def quoted(value: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from . import limits
 from .context_limits import utf8_bytes
-from .errors import ApiError, check_range, quoted
+from .errors import ApiError, check_count, check_range, quoted
 from .sampling_table import BY_NAME, RequestedSampling
 
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
@@ -45,8 +45,7 @@ def sampler_order(param: str, names: list[str] | str) -> int:
         return _NO_SAMPLERS
     if isinstance(names, str):
         names = names.split(";") if ";" in names or names in SAMPLERS else [LETTERS.get(one, one) for one in names]
-    if len(names) > _ORDER_MAX:
-        raise ApiError("invalid_value", f"{param}: {len(names)} samplers; at most {_ORDER_MAX} are allowed.", param)
+    check_count(param, len(names), _ORDER_MAX, "samplers")
     order = 0
     for position, given in enumerate(names):
         name = _OTHER_NAMES.get(given.lower(), given.lower())
@@ -71,22 +70,17 @@ def sampler_names(order: int) -> list[str]:
 def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
     if texts is None:
         return None
-    if len(texts) > limits.DRY_BREAKERS_MAX:
-        most = limits.DRY_BREAKERS_MAX
-        raise ApiError("invalid_value", f"{param}: {len(texts)} texts; at most {most} are allowed.", param)
+    check_count(param, len(texts), limits.DRY_BREAKERS_MAX, "texts")
     for text in texts:
-        n_bytes = utf8_bytes(text)
-        if not 0 < n_bytes <= limits.STOP_STRING_BYTES_MAX:
-            most = limits.STOP_STRING_BYTES_MAX
+        n_bytes, most = utf8_bytes(text), limits.STOP_STRING_BYTES_MAX
+        if not 0 < n_bytes <= most:
             raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; 1 to {most} are allowed.", param)
     return texts
 
 
 def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_ids") -> None:
     """Checks token ids that end an answer; every dialect uses this name."""
-    if len(tokens) > limits.STOP_TOKENS_MAX:
-        most = limits.STOP_TOKENS_MAX
-        raise ApiError("invalid_value", f"{param}: {len(tokens)} tokens; at most {most} are allowed.", param)
+    check_count(param, len(tokens), limits.STOP_TOKENS_MAX, "tokens")
     for token in tokens:
         if not 0 <= token < n_vocab:
             message = f"{param}: {quoted(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}."
@@ -114,24 +108,17 @@ def min_tokens_of(value: int | None, max_tokens: int, param: str = "min_tokens")
 
 def stops_of(stop: str | list[str] | None, param: str = "stop") -> list[str]:
     stops = [stop] if isinstance(stop, str) else list(stop or ())
-    if len(stops) > limits.STOP_STRINGS_MAX:
-        most = limits.STOP_STRINGS_MAX
-        raise ApiError("invalid_value", f"{param}: {len(stops)} texts; at most {most} are allowed.", param)
+    check_count(param, len(stops), limits.STOP_STRINGS_MAX, "texts")
     for text in stops:
-        n_bytes = utf8_bytes(text)
-        if n_bytes > limits.STOP_STRING_BYTES_MAX:
-            most = limits.STOP_STRING_BYTES_MAX
+        n_bytes, most = utf8_bytes(text), limits.STOP_STRING_BYTES_MAX
+        if n_bytes > most:
             raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; at most {most} are allowed.", param)
     return [text for text in stops if text]
 
 
 def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
     """Checks logit_bias; every dialect uses this name."""
-    if len(biases) > limits.LOGIT_BIASES_MAX:
-        maximum = limits.LOGIT_BIASES_MAX
-        raise ApiError(
-            "invalid_value", f"logit_bias: {len(biases)} tokens; at most {maximum} are allowed.", "logit_bias"
-        )
+    check_count("logit_bias", len(biases), limits.LOGIT_BIASES_MAX, "tokens")
     for token, bias in biases.items():
         param = f"logit_bias.{token}"
         if not 0 <= token < n_vocab:

@@ -84,13 +84,13 @@ def resolve(
     another meaning for the client, so an invalid id there is ignored. Ids of requests are never used.
     """
     if session_id is not None:
-        return SessionKey(_required(session_id, "session_id"), "session_id")
+        return SessionKey(required(session_id, "session_id"), "session_id")
     folded = _folded(headers)
     for names in HEADERS:
         value = folded.get(names[0])
         if value or (value is not None and names[0] == EXPLICIT_HEADER):
             joined = ":".join([value, *(folded[name] for name in names[1:] if folded.get(name))])
-            return SessionKey(_required(joined, _SPELLED.get(names[0], names[0])), names[0])
+            return SessionKey(required(joined, _SPELLED.get(names[0], names[0])), names[0])
     if prompt_cache_key and is_valid(prompt_cache_key):
         return SessionKey(prompt_cache_key, "prompt_cache_key")
     return _of_metadata(metadata or {})
@@ -137,10 +137,10 @@ def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
         parent, source = folded.get(SESSION_HEADER, ""), SESSION_HEADER
     if not parent or key.is_scratch:
         return ""
-    return _required(parent, source) if parent != key.id else ""
+    return required(parent, source) if parent != key.id else ""
 
 
-def _required(value: str, param: str) -> str:
+def required(value: str, param: str) -> str:
     if is_valid(value):
         return value
     raise invalid(value, param)

@@ -16,12 +16,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
-def check_count(param: str, n_tools: int) -> None:
-    """Raises ApiError naming the list."""
-    if n_tools > limits.TOOLS_MAX:
-        raise ApiError("invalid_value", f"{param}: {n_tools} tools; at most {limits.TOOLS_MAX} are allowed.", param)
-
-
 def tool_of(param: str, name: str, description: str | None, parameters: dict[str, Any] | None) -> Tool:
     """`param`: what the client calls the object that has these members. Raises ApiError naming the member."""
     check_name(f"{param}.name", name)

@@ -6,19 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TypeVar
 
 from ..core import limits
-from ..core.errors import ApiError, quoted
+from ..core.errors import ApiError, quoted, required
 from ..core.generation_request import Role
+from .members import InputContent
 
 T = TypeVar("T", bound=Sized)
 
 _ATTACHED = ("image", "document", "file", "audio", "video", "container_upload")
 """Types of attachments."""
-
-
-def check_length(param: str, items: Sized, noun: str = "messages") -> None:
-    if len(items) > limits.MESSAGES_MAX:
-        message = f"{param}: {len(items)} {noun}; at most {limits.MESSAGES_MAX} are allowed."
-        raise ApiError("invalid_value", message, param)
 
 
 def answerable(param: str, messages: T) -> T:
@@ -74,6 +69,23 @@ def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
         message = f"{path}.role: {quoted(role)} is not one of {', '.join(roles)}."
         raise ApiError("invalid_value", message, f"{path}.role")
     return found
+
+
+TEXTS = ("text", "input_text", "output_text")
+"""Types of parts that are text."""
+
+
+def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past: bool = False) -> str:
+    """Returns the text of a part. `is_result`: a part of a tool's result that is not text is replaced by a text about
+    it; `is_past`: so is an attachment of an earlier question. Other parts are refused."""
+    if part.type == "refusal" and part.refusal is not None:
+        return part.refusal
+    if part.type in TEXTS:
+        return required(f"{path}.text", part.text)
+    if is_result or (is_past and is_attachment(part.type)):
+        return placeholder(part.type)
+    message = f"{path}: parts of type {quoted(part.type)} are not supported; the model reads text only."
+    raise ApiError("unsupported_parameter", message, path)
 
 
 # --- marks ------------------------------------------------------------------------------------------------------------

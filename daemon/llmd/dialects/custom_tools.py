@@ -36,8 +36,9 @@ class Grammar(msgspec.Struct, frozen=True):
 def custom_tool(path: str, name: str, description: str | None, grammar: Grammar | None) -> Tool:
     """Returns the function for a custom tool. `path`: the client's name of the tool. Raises ApiError naming the
     member."""
-    described = description or ""
+    described, form = description or "", None
     if grammar is not None:
+        form = ArgumentForm(INPUT, "lark_string" if grammar.syntax == "lark" else "regex_string", grammar.definition)
         described += f"\n\nThe text of {INPUT} follows this {grammar.syntax}:\n{grammar.definition}"
     parameters: dict[str, Any] = {
         "type": "object",
@@ -45,13 +46,7 @@ def custom_tool(path: str, name: str, description: str | None, grammar: Grammar 
         "required": [INPUT],
         "additionalProperties": False,
     }
-    return msgspec.structs.replace(tool_of(path, name, described.strip(), parameters), form=_form(grammar))
-
-
-def _form(grammar: Grammar | None) -> ArgumentForm | None:
-    if grammar is None:
-        return None
-    return ArgumentForm(INPUT, "lark_string" if grammar.syntax == "lark" else "regex_string", grammar.definition)
+    return msgspec.structs.replace(tool_of(path, name, described.strip(), parameters), form=form)
 
 
 def custom_arguments(text: str) -> str:

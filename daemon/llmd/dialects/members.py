@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import msgspec
+
 from ..core import limits
 from ..http.parameters import note
 
@@ -70,4 +72,14 @@ Dimensions = Annotated[
         "and scales the vector to length 1."
     ),
 ]
+
+
+class InputContent(msgspec.Struct, frozen=True):
+    """One part of a message's content, or of a tool's output; only text reaches the model."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
 NOT_SHOWN = "[image: not shown, this model reads text only]"

@@ -18,17 +18,6 @@ from ..core import limits
 from ..core.errors import ApiError
 from .native import JSON_TEXTS, JSON_WORDS, Status, ffi, lib
 
-_FIELDS = {
-    "values": "n_values",
-    "containers": "n_containers",
-    "keys": "n_keys",
-    "depth": "depth",
-    "key_bytes": "n_key_bytes",
-    "number_bytes": "n_number_bytes",
-    "floats": "n_floats",
-    "text_bytes": "n_text_bytes",
-}
-"""Word of a limit to its field in llm_json_limits."""
 _TOO_MUCH = ("values", "containers", "keys", "floats", "text_bytes")
 """Limits of the whole body; the others bound what is read as JSON at all."""
 
@@ -38,7 +27,8 @@ class JsonScan:
 
     def __init__(self, allowed: Mapping[str, int]) -> None:
         self.allowed = allowed
-        self._limits = ffi.new("llm_json_limits *", {_FIELDS[word]: value for word, value in allowed.items()})
+        fields = {word if word == "depth" else f"n_{word}": value for word, value in allowed.items()}
+        self._limits = ffi.new("llm_json_limits *", fields)
 
     def clean(self, data: bytes | bytearray) -> bytes:
         """Returns the same JSON, cheap to decode. Raises ApiError saying what is wrong, and where."""

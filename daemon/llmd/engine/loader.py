@@ -100,11 +100,12 @@ class DaemonEngineLoader(EngineLoader):
 
 
 def engine_options(config: Config) -> EngineOptions:
+    template = config.chat_template_file
     return EngineOptions(
         model=config.model,
         page_name=segment.new_name(config.socket),
         dead_page_names=_abandoned_segments(config.socket),
-        chat_template=_template(config.chat_template_file),
+        chat_template=template.read_text("utf-8") if template is not None else None,
         n_ctx=config.ctx_size,
         n_sessions=config.max_sessions,
         n_scratch=config.scratch_sessions,
@@ -131,7 +132,3 @@ def _abandoned_segments(socket: Path) -> str | None:
         return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
     except PermissionError:
         return None  # writing to it fails, too, with a warning
-
-
-def _template(path: Path | None) -> str | None:
-    return path.read_text("utf-8") if path is not None else None

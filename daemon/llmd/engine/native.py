@@ -27,12 +27,8 @@ class NativeLibraryMissing(ImportError):
     """libllm has not been built, or not for this machine."""
 
 
-def _prepare_environment() -> None:
-    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-
-
 def _load() -> Any:
-    _prepare_environment()
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     variant = os.environ.get("LLMD_LIBLLM_VARIANT", DEFAULT_VARIANT)
     directory = Path(__file__).parents[1] / "_native" / variant
     spec = importlib.machinery.PathFinder.find_spec("_libllm", [str(directory)])

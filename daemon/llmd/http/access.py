@@ -58,10 +58,6 @@ def caller_of(user: int | None) -> Caller:
     return Caller(user or _ROOT_OWNER, f"{_USER_PREFIX}{user}", is_admin=False)
 
 
-def _name_of_user(owner: int) -> str:
-    return f"{_USER_PREFIX}{0 if owner == _ROOT_OWNER else owner}"
-
-
 def _owner_of_user(name: str) -> int | None:
     digits = name.removeprefix(_USER_PREFIX)
     if digits == name or not digits.isascii() or not digits.isdigit() or len(digits) > len(str(limits.UINT32_MAX)):
@@ -103,7 +99,8 @@ class KeyRing:
 
     def name_of(self, owner: int) -> str | None:
         """Returns None for a number that no key has any more."""
-        return self._names.get(owner) or (_name_of_user(owner) if self.is_open else None)
+        user = f"{_USER_PREFIX}{0 if owner == _ROOT_OWNER else owner}" if self.is_open else None
+        return self._names.get(owner) or user
 
     def owner_by_name(self, name: str) -> int | None:
         owner = self._owners.get(name)
@@ -214,14 +211,10 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
     return KeyRing(keys.values())
 
 
-def _open_nonblocking(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
 def _text_of(path: Path) -> str:
     """Checks and reads the file through one descriptor, so that nobody can replace it in between."""
     try:
-        with open(path, "rb", opener=_open_nonblocking) as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise KeyFileError(f"--api-key-file: {path} is not a regular file")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -18,7 +18,7 @@ from ..core import limits
 from ..core.errors import ApiError, ContextLengthError
 from ..core.generation_request import ChatPrompt, GenerationRequest, RawPrompt
 from ..core.parts import End, LogProbabilities
-from ..core.session_key import Session, SessionKey
+from ..core.session_key import Session
 from ..engine.text import Prompt
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
 from ..pipeline.embedding import Embedded, EmbeddingJob, embedded
@@ -26,9 +26,9 @@ from ..pipeline.prompt import rendered
 from ..pipeline.services import Sender
 from .body import Answer, ends_in_time, in_time, read_as, respond
 from .context import FACTS, STATE, Facts, State
+from .endpoints.endpoint import Handler
 from .metrics import Metrics
-from .stream import Stream
-from .writer import Writer, Writing
+from .stream import Stream, Writer, Writing
 
 T = TypeVar("T")
 
@@ -37,12 +37,13 @@ _WORDS = re.compile(rf"\S[\s\S]{{0,{4 * limits.LAST_WORDS_CHARS_MAX}}}")
 """The beginning of a text after its blanks: found without a copy of the text, which may have megabytes."""
 _EMBEDDING = "Use POST /v1/embeddings, /embedding or /api/embed."
 
-Reader = Callable[[web.Request], Awaitable[tuple[GenerationRequest, Writing] | web.Response]]
-"""Reads a request of one dialect: returns what it asks and the writer of its answer, or the answer itself if nothing is
-to be generated. Raises ApiError."""
-
-EmbeddingReader = Callable[[], Awaitable[tuple[EmbeddingJob, Callable[[Embedded], Answer]]]]
-"""The reader of a request for embeddings, and the function that makes its answer in a text thread."""
+Asking = tuple[GenerationRequest, Writing]
+"""What a request asks, and the writer of its answer."""
+EmbeddingAsking = tuple[EmbeddingJob, Callable[[Embedded], Answer]]
+"""A request for embeddings, and the function that makes its answer in a text thread."""
+Reader = Callable[[web.Request], Awaitable[Asking | web.Response]]
+"""Reads a request of one dialect: returns what it asks, or the answer itself if nothing is to be generated. Raises
+ApiError."""
 
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
@@ -65,16 +66,44 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
             raise
 
 
-def reader(
-    kind: type[T], make: Callable[[T, web.Request], tuple[GenerationRequest, Writing] | msgspec.Struct]
-) -> Reader:
-    """Returns a reader of bodies of one type. `make` runs in the thread that decodes the body."""
+def answers(kind: type[T]) -> Callable[[Callable[[T, web.Request], Asking | msgspec.Struct]], Handler]:
+    """Makes a handler from a function that reads a body of this type, in the thread that decodes it. A struct is the
+    answer itself."""
 
-    async def read(request: web.Request) -> tuple[GenerationRequest, Writing] | web.Response:
-        found = await read_as(request, kind, lambda parsed_body: make(parsed_body, request))
-        return respond(found) if isinstance(found, msgspec.Struct) else found
+    def decorated(make: Callable[[T, web.Request], Asking | msgspec.Struct]) -> Handler:
+        async def read(request: web.Request) -> Asking | web.Response:
+            found = await read_as(request, kind, lambda parsed_body: make(parsed_body, request))
+            return respond(found) if isinstance(found, msgspec.Struct) else found
 
-    return read
+        async def handler(request: web.Request) -> web.StreamResponse:
+            return await answer(request, read)
+
+        return named(make, handler)
+
+    return decorated
+
+
+def embeds(kind: type[T]) -> Callable[[Callable[[T, web.Request], EmbeddingAsking]], Handler]:
+    """Makes a handler from a function that reads a request for embeddings, in the thread that decodes it."""
+
+    def decorated(make: Callable[[T, web.Request], EmbeddingAsking]) -> Handler:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            state, owner = request.app[STATE], request[FACTS].caller.owner
+            with state.admission.entered(owner):
+                async with in_time(request):
+                    asked, tell = await read_as(request, kind, lambda parsed_body: make(parsed_body, request))
+                    found = await embedded(state.services, asked, sender_of(request))
+                    return await state.engine.in_thread(owner, found.n_bytes, lambda: respond(tell(found)))
+
+        return named(make, handler)
+
+    return decorated
+
+
+def named(make: Callable[..., Any], handler: Handler) -> Handler:
+    """/openapi.json names an operation after the function."""
+    handler.__name__ = make.__name__
+    return handler
 
 
 async def render_only(
@@ -95,15 +124,6 @@ async def render_only(
     return found.prompt
 
 
-async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:
-    state, owner = request.app[STATE], request[FACTS].caller.owner
-    with state.admission.entered(owner):
-        async with in_time(request):
-            job, tell = await read()
-            found = await embedded(state.services, job, sender_of(request))
-            return await state.engine.in_thread(owner, found.n_bytes, lambda: respond(tell(found)))
-
-
 def sender_of(request: web.Request) -> Sender:
     facts = request[FACTS]
     return Sender(facts.caller.owner, facts.n_bytes, facts.is_large)
@@ -118,7 +138,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
         with ends_in_time(request, answering.cancel):
             await answering.admission()
             _note_client(request, answering, ready.request.prompt)
-            headers = _headers(answering.key)
+            headers = {} if answering.key.is_scratch else {SESSION_HEADER: answering.key.id}
             if ready.request.is_stream:
                 return await Stream(request, answering, writing(state), headers).run()
             body = await _complete_body(state, answering, writing(state), facts.caller.owner)
@@ -158,10 +178,6 @@ async def _complete_body(state: State, answering: Answering, writer: Writer, own
         return writer.complete(parts)
     n_tokens = sum(part.usage.n_generated for part in parts if isinstance(part, End))
     return await state.engine.in_thread(owner, n_tokens * limits.LIKELIEST_MAX, lambda: writer.complete(parts))
-
-
-def _headers(key: SessionKey) -> dict[str, str]:
-    return {} if key.is_scratch else {SESSION_HEADER: key.id}
 
 
 def _observer(metrics: Metrics, facts: Facts) -> Observer:

@@ -79,7 +79,7 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
 
 async def _answer(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
     try:
-        if _is_preflight(request):
+        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:  # a preflight
             _check_browser(state, request, facts)
             return web.Response(status=204, headers=_CORS_HEADERS)
         check_expectation(request)
@@ -234,10 +234,6 @@ def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
     """Refuses before anything is read: only public endpoints can answer without a model."""
     if state.loaded_model is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
         raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
-
-
-def _is_preflight(request: web.Request) -> bool:
-    return request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

@@ -294,7 +294,8 @@ class Connection(web.RequestHandler):
             and now - self._head_since > limits.HEAD_S_MAX
         ):
             if self._head_bytes:
-                self._refuse(_head_too_slow())
+                message = f"The head of the request did not arrive within {limits.HEAD_S_MAX:g} s."
+                self._refuse(ApiError("request_timeout", message))
             else:
                 self.force_close()
 
@@ -325,7 +326,3 @@ def _head_too_large() -> ApiError:
         f"The head of the request is too large: at most {limits.HEAD_BYTES_MAX} bytes, {limits.HEADERS_MAX} headers, "
         f"and {limits.HEAD_LINE_BYTES_MAX} bytes in the request line and in each header are allowed.",
     )
-
-
-def _head_too_slow() -> ApiError:
-    return ApiError("request_timeout", f"The head of the request did not arrive within {limits.HEAD_S_MAX:g} s.")

@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Protocol
 
 from aiohttp import web
 
@@ -15,7 +15,6 @@ from ..answers.memory import AnswerMemory
 from ..answers.stored import SavedAnswers
 from ..core import limits
 from ..core.errors import ApiError
-from ..core.generation_request import HistoryMode
 from ..core.session_key import SessionKey
 from ..core.shares import Admission
 from ..engine.engine import Engine
@@ -40,11 +39,9 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
 
 @dataclass(slots=True, kw_only=True)
 class LoadedModel:
-    engine: Engine
+    services: Services
     heartbeat: Heartbeat
-    turns: TurnLog
     model_id: str
-    answers: AnswerMemory = field(default_factory=AnswerMemory)
     database: Database | None = None
     saved_answers: SavedAnswers | None = None
     """None, like the database, without a state directory."""
@@ -96,52 +93,34 @@ class State:
     def _share(self) -> None:
         self.admission.n_owners = self.n_owners
         if self.loaded_model is not None:
-            self.loaded_model.engine.set_owners(self.n_owners)
+            self.engine.set_owners(self.n_owners)
 
     @property
-    def _loaded(self) -> LoadedModel:
+    def loaded(self) -> LoadedModel:
+        """This and the following properties raise ApiError while the model is loading."""
         if self.loaded_model is None:
             raise ApiError("model_loading")
         return self.loaded_model
 
     @property
-    def engine(self) -> Engine:
-        """This and the following properties raise ApiError while the model is loading."""
-        return self._loaded.engine
-
-    @property
-    def heartbeat(self) -> Heartbeat:
-        return self._loaded.heartbeat
-
-    @property
     def services(self) -> Services:
-        return Services(
-            engine=self._loaded.engine,
-            answers=self._loaded.answers,
-            turns=self._loaded.turns,
-            history=cast(HistoryMode, self.config.history),
-            scratch_reuse=self.config.scratch_reuse,
-        )
+        return self.loaded.services
+
+    @property
+    def engine(self) -> Engine:
+        return self.services.engine
 
     @property
     def turns(self) -> TurnLog:
-        return self._loaded.turns
+        return self.services.turns
 
     @property
     def answers(self) -> AnswerMemory:
-        return self._loaded.answers
-
-    @property
-    def database(self) -> Database | None:
-        return self._loaded.database
-
-    @property
-    def saved_answers(self) -> SavedAnswers | None:
-        return self._loaded.saved_answers
+        return self.services.answers
 
     @property
     def model_id(self) -> str:
-        return self._loaded.model_id
+        return self.loaded.model_id
 
     def is_in_use(self, owner: int, session: str) -> bool:
         """Whether a generation of that owner and session is live."""

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from ..core import limits
-from ..core.errors import ApiError, quoted
+from ..core.errors import ApiError, missing, quoted
 from ..engine.json_scan import decoder_of
 from .parameters import check_unknown
 
@@ -98,7 +98,7 @@ def _object(text: bytes, structs: list[type[msgspec.Struct]], path: str) -> Any:
             is_explained = True
     for name, field in fields.items():
         if field.required and name not in members:
-            raise _missing(_joined(path, name))
+            raise missing(_joined(path, name))
     if not is_explained:
         raise _twice(path)
     return struct(**values)
@@ -110,7 +110,7 @@ def _tagged(structs: list[type[msgspec.Struct]], members: dict[str, msgspec.Raw]
     if name is None:
         return structs[0]
     if name not in members:
-        raise _missing(_joined(path, name))
+        raise missing(_joined(path, name))
     by_tag = {one.__struct_config__.tag: one for one in structs}
     tag, _ = _value(bytes(members[name]), Literal[tuple(by_tag)], _joined(path, name))
     return by_tag[tag]
@@ -189,10 +189,6 @@ def _number(text: bytes, alternatives: list[Any], path: str) -> Any:
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
-
-
-def _missing(param: str) -> ApiError:
-    return ApiError("missing_parameter", f"{param} is missing.", param)
 
 
 def _wrong_type(text: bytes, alternatives: list[Any], path: str) -> ApiError:

@@ -1,24 +1,54 @@
-"""Writes the parts of one request as a stream, which watches.py watch."""
+"""Writes the parts of one request as a stream, which watches.py watch, with the writer of a dialect."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from aiohttp import web
 
 from ..core.errors import ApiError
-from ..core.parts import Failed
+from ..core.parts import Failed, Part
 from ..engine.generation import CancelReason
 from ..pipeline.answering import Answering
 from ..process.logs import fields
 from .connection import unread_s
-from .context import FACTS, STATE
+from .context import FACTS, STATE, State
+from .framing import EVENTS
 from .watches import KeepAlive, SlowReader
-from .writer import Writer
 
 log = logging.getLogger("llmd.http")
+
+
+class Writer(ABC):
+    """Writes the answers to one request: `complete`, or `opening`, then `events` as parts come, then `ending`."""
+
+    framing = EVENTS
+    """Framing of the stream."""
+
+    @abstractmethod
+    def complete(self, parts: Sequence[Part]) -> bytes:
+        """Writes all answers as JSON; none of the parts is Failed."""
+
+    def opening(self) -> bytes:
+        """Written before there are any parts."""
+        return b""
+
+    @abstractmethod
+    def events(self, parts: Sequence[Part]) -> bytes:
+        """Writes the events of these parts. Without parts, an event that shows that work goes on; b"": use the
+        framing's."""
+
+    def ending(self) -> bytes:
+        """Written after all parts."""
+        return b""
+
+
+Writing = Callable[[State], Writer]
+"""Returns the writer; called when the first byte is due."""
 
 
 class Stream:

@@ -26,7 +26,7 @@ from .prompt import Prepared, prepared
 from .services import Sender, Services
 from .token_details import TokenDetails, likeliest, needs_token_details
 from .truncation import prepared_truncated
-from .work import answers_each, command_of, in_scratch, seed_of, without_session, work_of
+from .work import answers_each, check, in_scratch, seed_of, without_session, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ async def make_ready(services: Services, request: GenerationRequest, sender: Sen
     parsers: list[Parser] = []
     for prompt in (request.prompt, *request.more_prompts):
         one = msgspec.structs.replace(request, prompt=prompt)
-        command = command_of(services, one, sender.owner)
+        check(services, one)
         may_truncate = isinstance(prompt, ChatPrompt) and prompt.may_truncate
         found = await (prepared_truncated if may_truncate else prepared)(services, one, sender)
         if found.prompt.syntax:
             parsers += await services.engine.parsers(sender.owner, found.prompt.syntax, answers_each(request))
-        prompts.append((found, work_of(command, one, found.prompt)))
+        prompts.append((found, work_of(services, one, sender.owner, found.prompt)))
     return Ready(request, tuple(prompts), parsers)
 
 
@@ -199,7 +199,7 @@ class Answering:
         found: list[Part] = []
         for index, generation in self._open:
             is_over, text = generation.finished is not None, generation.take_text()
-            events = self._token_details[index].take_events() if self._token_details else []
+            events = self._token_details[index].generation.take_events() if self._token_details else []
             parts: list[Part] = [TextPart(index, text)] if text else []
             if self._parsings:
                 parts = await self._parsings[index].fed(text, is_over, generation.is_cut)

@@ -63,17 +63,15 @@ def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[in
         elif message.role == "tool":
             open_calls -= 1
         is_lost = message.role == "tool" and open_calls < 0
-        turned = _by_user(message) if is_lost or (message.role == "system" and index > 0) else message
+        turned = message
+        if is_lost or (message.role == "system" and index > 0):
+            turned = PlainMessage("user", message.content, marks=message.marks)
         if runs and _are_one(runs[-1][-1], turned):
             runs[-1].append(turned)
         else:
             runs.append([turned])
         turn_indexes.append(len(runs) - 1)
     return [_joined(run) for run in runs], turn_indexes
-
-
-def _by_user(message: PlainMessage) -> PlainMessage:
-    return PlainMessage("user", message.content, marks=message.marks)
 
 
 def _are_one(before: PlainMessage, message: PlainMessage) -> bool:

@@ -141,7 +141,8 @@ class Parsing:
         self._end_thought()
         call = self._calls.get(diff.call)
         if call is None:
-            call = self._calls[diff.call] = _Call(diff.name, diff.id or new_call_id(), [diff.text])
+            id = diff.id or "call_" + secrets.token_hex(12)
+            call = self._calls[diff.call] = _Call(diff.name, id, [diff.text])
             return (ToolCallPiece(self._index, diff.call, diff.text, call.id, call.name),)
         if not diff.text:
             return ()
@@ -154,11 +155,6 @@ class _Call:
     name: str
     id: str
     arguments: list[str]
-
-
-def new_call_id() -> str:
-    """An id for a call to which the model gives none."""
-    return "call_" + secrets.token_hex(12)
 
 
 def count_thoughts(answer: str, thoughts: Sequence[Sequence[str]], ends: TokenEnds) -> int:

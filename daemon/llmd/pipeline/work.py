@@ -1,9 +1,8 @@
-"""Makes the engine's command for a generation request: everything but the prompt. Pure."""
+"""From what is asked, and its prompt, to work for the engine. Pure."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -27,50 +26,37 @@ _RANDOM = _SEEDS - 1
 T = TypeVar("T")
 
 
-def command_of(services: Services, request: GenerationRequest, owner: int) -> Generate:
-    """Makes the command except its prompt. Rendering is expensive, so all other checks come first. Raises ApiError."""
+def check(services: Services, request: GenerationRequest) -> None:
+    """Refuses what only the vocabulary can tell, before the prompt is rendered, which is expensive. Raises ApiError."""
+    check_logit_bias(request.logit_bias, services.engine.info.n_vocab)
+    check_stop_tokens(request.stop_tokens, services.engine.info.n_vocab)
+
+
+def work_of(services: Services, request: GenerationRequest, owner: int, prompt: Prompt) -> Work:
     info = services.engine.info
-    check_logit_bias(request.logit_bias, info.n_vocab)
-    check_stop_tokens(request.stop_tokens, info.n_vocab)
-    return Generate(
+    command = Generate(
         request=0,
         owner=owner,
         session=request.key.id,
-        prompt=b"",
+        prompt=prompt.tokens,
         max_tokens=_length(request, info.n_ctx),
         sampling=sampling_of(request.sampling, info.sampling, info.n_ctx),
-        logit_bias=_biases(request.logit_bias),
-        flags=_flags(services, request),
+        logit_bias=b"".join(struct.pack("<if", token, bias) for token, bias in request.logit_bias.items()),
+        stop=[*request.stop, *prompt.stops],
+        flags=_flags(services, request, prompt),
+        boundaries=prompt.boundaries,
         parent=request.parent,
+        n_head=prompt.n_head,
         stop_tokens=struct.pack(f"<{len(request.stop_tokens)}i", *request.stop_tokens),
         min_tokens=min(request.min_tokens, info.n_ctx),
         n_answer_stops=len(request.stop) if request.has_answer_stops else 0,
+        constraint=prompt.constraint,
         dry_sequence_breakers=request.dry_sequence_breakers,
         n_logprobs=_n_logprobs(request),
     )
-
-
-def work_of(command: Generate, request: GenerationRequest, prompt: Prompt) -> Work:
-    flags = command.flags | (
-        GenerateFlag.RETURN_TOKENS if prompt.syntax else 0
-    )  # the tokens of its reasoning are counted
-    whole = structs.replace(
-        command,
-        prompt=prompt.tokens,
-        boundaries=prompt.boundaries,
-        n_head=prompt.n_head,
-        constraint=prompt.constraint,
-        stop=[*request.stop, *prompt.stops],
-        flags=flags,
-    )
     n_stops_returned = len(request.stop) if request.includes_stop else 0
-    return Work(
-        command=whole,
-        key=request.key,
-        prompt=prompt,
-        prompt_param=request.prompt.param,
-        n_stops_returned=n_stops_returned,
-    )
+    param = request.prompt.param
+    return Work(command=command, key=request.key, prompt=prompt, prompt_param=param, n_stops_returned=n_stops_returned)
 
 
 def in_scratch(work: Work, **changes: Any) -> Work:
@@ -124,19 +110,14 @@ def _either(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
-def _flags(services: Services, request: GenerationRequest) -> GenerateFlag:
+def _flags(services: Services, request: GenerationRequest, prompt: Prompt) -> GenerateFlag:
     flags = GenerateFlag(0)
     if request.ignore_end:
         flags |= GenerateFlag.IGNORE_END
     if request.is_cold or (request.key.is_scratch and not services.scratch_reuse):
         flags |= GenerateFlag.COLD
-    if request.returns_tokens:
+    if request.returns_tokens or prompt.syntax:  # the tokens of its reasoning are counted
         flags |= GenerateFlag.RETURN_TOKENS
     if request.returns_progress:
         flags |= GenerateFlag.RETURN_CONSUMED
     return flags
-
-
-def _biases(biases: Mapping[int, float]) -> bytes:
-    """Pairs of int32 token and float32 bias."""
-    return b"".join(struct.pack("<if", token, bias) for token, bias in biases.items())

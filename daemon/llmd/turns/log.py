@@ -148,8 +148,7 @@ class TurnLog:
 
     def story(self, owner: int, name: str) -> list[Turn]:
         """Returns the turns, the oldest first."""
-        found = self._sessions.get((owner, name))
-        return list(found.turns) if found is not None else []
+        return list(self._known(owner, name).turns)
 
     def is_from_own(self, owner: int, name: str, entry: int, n_prompt: int, n_reused: int) -> bool:
         """Whether the last request of this entry began with a copy of another branch of its own session. False while
@@ -159,18 +158,18 @@ class TurnLog:
 
     def client(self, owner: int, name: str) -> str | None:
         """Any thread."""
-        found = self._sessions.get((owner, name))
-        return found.client or None if found is not None else None
+        return self._known(owner, name).client or None
 
     def last_words(self, owner: int, name: str) -> str | None:
         """Any thread."""
-        found = self._sessions.get((owner, name))
-        return found.last_words or None if found is not None else None
+        return self._known(owner, name).last_words or None
 
     def by_user(self, owner: int, name: str) -> UserMessages:
         """Returns the user messages of the last prompt; empty: not known."""
-        found = self._sessions.get((owner, name))
-        return found.by_user if found is not None else UserMessages()
+        return self._known(owner, name).by_user
+
+    def _known(self, owner: int, name: str) -> SessionTurns:
+        return self._sessions.get((owner, name)) or SessionTurns()
 
     def renamed(self, owner: int, name: str, new_name: str) -> None:
         found = self._sessions.pop((owner, name), None)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ...core.errors import ApiError, quoted
+from ...core.errors import ApiError, quoted, required
 from ...core.generation_request import Tool
-from .texts import required
 from .wire import InputBlock, InputTurn
 
 REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
@@ -94,10 +93,8 @@ def _referenced(path: str, block: InputBlock) -> Iterator[tuple[str, str, str]]:
 
 def _changed(path: str, block: InputBlock) -> str:
     """Returns the name of the tool that is added or removed."""
-    tool = block.tool
-    if tool is None:
-        raise ApiError("missing_parameter", f"{path}.tool is missing.", f"{path}.tool")
+    tool = required(f"{path}.tool", block.tool)
     if tool.type != REFERENCE:
         message = f"{path}.tool: {quoted(tool.type)} is not supported; the only supported type is {REFERENCE}."
         raise ApiError("unsupported_parameter", message, f"{path}.tool")
-    return required(f"{path}.tool", "name", tool.name)
+    return required(f"{path}.tool.name", tool.name)

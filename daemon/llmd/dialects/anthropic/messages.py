@@ -6,23 +6,19 @@ from functools import partial
 
 from aiohttp import web
 
-from ...core.generation_request import ChatPrompt, GenerationRequest
+from ...core.generation_request import ChatPrompt
 from ...core.session_key import Session
-from ...http.answer import answer, reader, render_only
+from ...http.answer import Asking, answers, render_only
 from ...http.body import in_time, respond
-from ...http.writer import Writing
 from .reader import conversation_of, request_of, session_of
 from .wire import CountTokensRequest, MessagesRequest, TokenCount
 from .writer import MessageWriter
 
 
-def _message(body: MessagesRequest, request: web.Request) -> tuple[GenerationRequest, Writing]:
+@answers(MessagesRequest)
+def create_message(body: MessagesRequest, request: web.Request) -> Asking:
     generation_request = request_of(body, request.headers.items())
     return generation_request, partial(MessageWriter, n_tokens_max=generation_request.max_tokens)
-
-
-async def create_message(request: web.Request) -> web.StreamResponse:
-    return await answer(request, reader(MessagesRequest, _message))
 
 
 async def count_message_tokens(request: web.Request) -> web.Response:

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, quoted
+from ...core.errors import ApiError, check_count, quoted, required
 from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, Tool, ToolChoice
 from ...core.sampling import stops_of
 from ...core.session_key import Session
-from ...core.tools import check_choice, check_count, distinct, tool_of
+from ...core.tools import check_choice, distinct, tool_of
 from .. import reading
 from ..conversation import only_server_tools
 from ..reading import SWITCHES, Headers, generation, schema_constraint, thinking_variables
@@ -71,7 +71,7 @@ def _at_least(least: int, param: str, value: int) -> int:
 
 
 def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
-    check_count("tools", len(offered))
+    check_count("tools", len(offered), limits.TOOLS_MAX, "tools")
     found = [tool for n, offered_tool in enumerate(offered) for tool in _tool(f"tools[{n}]", offered_tool)]
     if offered and not found:
         raise only_server_tools("tools[0].type", str(offered[0].type))
@@ -110,9 +110,7 @@ def _requested_choice(body: CountTokensRequest) -> ToolChoice:
     choice = body.tool_choice
     if choice is None:
         return ToolChoice()
-    if choice.type == "tool" and choice.name is None:
-        raise ApiError("missing_parameter", "tool_choice.name is missing.", "tool_choice.name")
-    names = (choice.name,) if choice.type == "tool" and choice.name is not None else ()
+    names = (required("tool_choice.name", choice.name),) if choice.type == "tool" else ()
     return ToolChoice(_MODES[choice.type], names)  # type: ignore[arg-type]
 
 

@@ -2,18 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 import msgspec
 
-from ...core.errors import ApiError
+from ...core import limits
+from ...core.errors import ApiError, check_count, missing, quoted, required
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
-from ..conversation import Piece, answerable, check_length, joined, newest_question, role_of
+from ..conversation import Piece, answerable, is_attachment, joined, newest_question, placeholder, role_of
 from .deferred import ADDITION, REMOVAL, HistoryTools, change_of, definitions
-from .texts import Unread, missing, refuse_part, replace_attachment, replace_part, required, text_of
-from .wire import InputBlock, InputTurn, ResultPart
+from .wire import InnerPart, InputBlock, InputTurn, ResultPart, Source
+
+Unread = Callable[[str, str], str]
+"""Returns the replacement of a part that is not text, by its path and type, or raises ApiError."""
+
+
+def refuse_part(path: str, kind: str) -> str:
+    """Refuses an attachment of the newest message. Claude Code leaves out the block that is named, and tries again."""
+    at = f"{path}.{kind}" if is_attachment(kind) else path
+    message = f"{at}: blocks of type {quoted(kind)} are not supported; the model reads text only."
+    raise ApiError("unsupported_parameter", message, at)
+
+
+def replace_part(_: str, kind: str) -> str:
+    """Replaces a part of a tool's result."""
+    return placeholder(kind)
+
+
+def replace_attachment(path: str, kind: str) -> str:
+    """Replaces an attachment of an earlier question."""
+    return placeholder(kind) if is_attachment(kind) else refuse_part(path, kind)
+
+
+def text_of(path: str, block: InputBlock | ResultPart, unread: Unread) -> str:
+    """Raises ApiError naming what is missing."""
+    source = block.source
+    if block.type == "text":
+        return required(f"{path}.text", block.text)
+    if block.type == "search_result":
+        url = source if isinstance(source, str) else None
+        return _lines(block.title, url, _inner(f"{path}.content", block.content, unread))
+    if block.type == "document" and isinstance(source, Source) and source.type in ("text", "content"):
+        return _lines(block.title, block.context, _document(f"{path}.source", source, unread))
+    if isinstance(block, ResultPart) and block.type == "tool_reference":
+        return required(f"{path}.tool_name", block.tool_name)
+    return unread(path, block.type)
+
+
+def _document(path: str, source: Source, unread: Unread) -> str:
+    return (
+        required(f"{path}.data", source.data)
+        if source.type == "text"
+        else _inner(f"{path}.content", source.content, unread)
+    )
+
+
+def _inner(path: str, content: str | Sequence[InnerPart | ResultPart] | dict[str, Any] | None, unread: Unread) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, dict):
+        raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
+    at = [(f"{path}[{n}]", part) for n, part in enumerate(content)]
+    return "\n".join(
+        required(f"{path}.text", part.text) if part.type == "text" else unread(path, part.type) for path, part in at
+    )
+
+
+def _lines(*texts: str | None) -> str:
+    return "\n".join(filter(None, texts))
+
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _IGNORED = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
@@ -42,7 +101,7 @@ def messages_of(
             f"messages[{n}]", turn, history_tools, refuse_part if n == newest else replace_attachment, is_past=n < last
         )
     ]
-    check_length("messages", found, "messages and results of tools")
+    check_count("messages", len(found), limits.MESSAGES_MAX, "messages and results of tools")
     answerable("messages", found)
     return [*_system(system), *_in_order_of_calls(found)]
 
@@ -70,7 +129,7 @@ def _turn(
     role = role_of(path, turn.role, _ROLES)
     if turn.content is None:
         if role != "system":
-            raise missing(path, "content")
+            raise missing(f"{path}.content")
         return []
     blocks = [InputBlock("text", turn.content)] if isinstance(turn.content, str) else turn.content
     if role == "assistant":
@@ -116,7 +175,7 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
     texts, thoughts, calls = [], [], []
     for at, block in _with_paths(path, blocks):
         if block.type == "thinking":
-            thoughts.append(required(at, "thinking", block.thinking))
+            thoughts.append(required(f"{at}.thinking", block.thinking))
         elif block.type == "tool_use":
             calls.append(_call(at, block))
         elif block.type == "compaction":
@@ -140,11 +199,11 @@ def _summary(path: str, block: InputBlock) -> str:
 
 def _call(path: str, block: InputBlock) -> PlainToolCall:
     arguments = msgspec.json.encode(block.input or {}).decode()
-    return PlainToolCall(required(path, "name", block.name), arguments, block.id)
+    return PlainToolCall(required(f"{path}.name", block.name), arguments, block.id)
 
 
 def _result(path: str, block: InputBlock, history_tools: HistoryTools) -> PlainMessage:
-    call = required(path, "tool_use_id", block.tool_use_id)
+    call = required(f"{path}.tool_use_id", block.tool_use_id)
     parts = list(_parts(f"{path}.content", block.content, history_tools))
     text = (_ERROR if block.is_error else "") + "\n".join(text for text, _ in parts)
     marks = (len(text),) if _is_marked(block) or any(is_marked for _, is_marked in parts) else ()
@@ -180,7 +239,7 @@ def _texts(path: str, blocks: Iterable[InputBlock]) -> Iterator[Piece]:
 
 
 def _text(path: str, block: InputBlock) -> str:
-    return required(path, "text", block.text) if block.type == "text" else refuse_part(path, block.type)
+    return required(f"{path}.text", block.text) if block.type == "text" else refuse_part(path, block.type)
 
 
 def _is_marked(block: InputBlock | ResultPart) -> bool:

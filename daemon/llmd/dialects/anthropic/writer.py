@@ -15,19 +15,9 @@ from ...http import framing
 from ...http.context import State
 from ...http.envelope import Envelope
 from ...http.framing import Framing
+from ...http.stream import Writer
 from ..arguments import object_of, text_of
-from .wire import (
-    AnswerBlock,
-    MessageAnswer,
-    MessageError,
-    MessageErrorBody,
-    MessageUsage,
-    OutputDetails,
-    StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolUseBlock,
-)
+from . import wire
 
 _STATUSES = {503: 529}
 """Anthropic's status for a busy server; its clients wait and try again."""
@@ -43,12 +33,9 @@ _TYPES = {
 }
 
 
-def error_of(error: ApiError) -> MessageError:
-    return MessageError(error=MessageErrorBody(_type_of(error.status), _message_of(error), error.code, error.param))
-
-
-def _type_of(status: int) -> str:
-    return _TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
+def error_of(error: ApiError) -> wire.MessageError:
+    kind = _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
+    return wire.MessageError(error=wire.MessageErrorBody(kind, _message_of(error), error.code, error.param))
 
 
 def _message_of(error: ApiError) -> str:
@@ -58,7 +45,7 @@ def _message_of(error: ApiError) -> str:
     return error.message
 
 
-ENVELOPE = Envelope(MessageError, lambda error: msgspec.json.encode(error_of(error)), _STATUSES)
+ENVELOPE = Envelope(wire.MessageError, lambda error: msgspec.json.encode(error_of(error)), _STATUSES)
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -79,36 +66,36 @@ def call_id(piece: ToolCallPiece) -> str:
     return piece.id or "toolu_" + secrets.token_hex(12)
 
 
-def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[AnswerBlock]:
+def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[wire.AnswerBlock]:
     """Returns the blocks of an answer. `is_cut`: a call may be incomplete."""
     content = (part for part in parts if isinstance(part, ContentPart))
     return [block for _, run in groupby(content, block_key) for block in _block(list(run), is_cut)]
 
 
-def _block(run: list[Any], is_cut: bool) -> Iterator[AnswerBlock]:
+def _block(run: list[Any], is_cut: bool) -> Iterator[wire.AnswerBlock]:
     first = run[0]
     if isinstance(first, ToolCallPiece):
         yield _call(first, "".join(piece.arguments for piece in run), is_cut)
         return
     text = "".join(part.text for part in run)
     if text:
-        yield ThinkingBlock(text, SIGNATURE) if isinstance(first, ReasoningPart) else TextBlock(text)
+        yield wire.ThinkingBlock(text, SIGNATURE) if isinstance(first, ReasoningPart) else wire.TextBlock(text)
 
 
-def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> AnswerBlock:
+def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> wire.AnswerBlock:
     """Returns the call as the model wrote it, as text, if its arguments are not an object."""
     name = first.name or ""
     try:
         found = msgspec.json.decode(object_of(arguments, is_cut=is_cut) or b"", type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
-        return TextBlock(text_of(name, arguments))
-    return ToolUseBlock(call_id(first), name, found)
+        return wire.TextBlock(text_of(name, arguments))
+    return wire.ToolUseBlock(call_id(first), name, found)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-_STOP_REASONS: dict[EndReason, StopReason] = {"end": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
+_STOP_REASONS: dict[EndReason, wire.StopReason] = {"end": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
 _DELTAS: dict[type[Part], tuple[bytes, bytes]] = {
     TextPart: (b"text_delta", b"text"),
     ReasoningPart: (b"thinking_delta", b"thinking"),
@@ -125,8 +112,9 @@ def _typed_event(kind: str, **members: Any) -> bytes:
 _PING = _typed_event("ping")
 
 
-class MessageWriter:
-    """Writes one answer. Everything in a delta but its text is encoded once per block."""
+class MessageWriter(Writer):
+    """Writes one answer. It begins with the number of reused tokens, which is known only when there are parts.
+    Everything in a delta but its text is encoded once per block."""
 
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)
 
@@ -147,9 +135,9 @@ class MessageWriter:
     def complete(self, parts: Sequence[Part]) -> bytes:
         [end] = (part for part in parts if isinstance(part, End))
         blocks = blocks_of(parts, is_cut=end.is_cut)
-        has_calls = any(isinstance(block, ToolUseBlock) for block in blocks)
+        has_calls = any(isinstance(block, wire.ToolUseBlock) for block in blocks)
         return _encode(
-            MessageAnswer(
+            wire.MessageAnswer(
                 id=self._id,
                 model=self._model,
                 content=blocks,
@@ -160,10 +148,6 @@ class MessageWriter:
         )
 
     # --- events ------------------------------------------------------------------------------------------------------
-
-    def opening(self) -> bytes:
-        """Returns nothing. The message begins with the number of reused tokens, which is not known yet."""
-        return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
         if len(parts) == 1:  # nearly always
@@ -177,23 +161,23 @@ class MessageWriter:
             return self._content(part)
         if isinstance(part, Progress):
             uncached = part.n_prompt - part.n_cached
-            return self._begun(MessageUsage(uncached, 0, part.n_cached)) or _PING
+            return self._begun(wire.MessageUsage(uncached, 0, part.n_cached)) or _PING
         if isinstance(part, End):
             return self._begun(usage_of(part.usage)) + self._closed() + self._ended(part)
         if isinstance(part, Failed):
             return framing.named_event(b"error", _encode(error_of(part.error)))
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
-    def _begun(self, usage: MessageUsage) -> bytes:
+    def _begun(self, usage: wire.MessageUsage) -> bytes:
         if self._is_begun:
             return b""
         self._is_begun = True
-        return _typed_event("message_start", message=MessageAnswer(id=self._id, model=self._model, usage=usage))
+        return _typed_event("message_start", message=wire.MessageAnswer(id=self._id, model=self._model, usage=usage))
 
     def _content(self, part: ContentPart) -> bytes:
         key, before = block_key(part), b""
         if key != self._open:
-            before = self._begun(MessageUsage()) + self._closed() + self._opening(part, key)
+            before = self._begun(wire.MessageUsage()) + self._closed() + self._opening(part, key)
         text = part.arguments if isinstance(part, ToolCallPiece) else part.text
         return before + self._delta_opens + _encode(text) + self._delta_closes if text else before
 
@@ -243,10 +227,10 @@ class MessageWriter:
         return {"stop_reason": _STOP_REASONS[end.reason], "stop_sequence": end.stop}
 
 
-def usage_of(used: UsedTokens) -> MessageUsage:
-    return MessageUsage(
+def usage_of(used: UsedTokens) -> wire.MessageUsage:
+    return wire.MessageUsage(
         input_tokens=used.n_prompt - used.n_cached,
         cache_read_input_tokens=used.n_cached,
         output_tokens=used.n_generated,
-        output_tokens_details=OutputDetails(used.n_reasoning) if used.n_reasoning else msgspec.UNSET,
+        output_tokens_details=wire.OutputDetails(used.n_reasoning) if used.n_reasoning else msgspec.UNSET,
     )

@@ -21,6 +21,7 @@ from ...core.parts import (
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
+from ...http.stream import Writer
 from ..probabilities import text_of
 from ..timings import timings_of
 from .wire import NativeChosen, NativeCompletion, NativeProbable, StopType
@@ -34,9 +35,7 @@ _Details = LogProbabilities | TokenIds
 """Parts that are written into the event of the text before them."""
 
 
-class NativeWriter:
-    framing = framing.EVENTS
-
+class NativeWriter(Writer):
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
         """`fields`: paths of the members to return in the last object; None: all."""
         self._model = state.model_id
@@ -54,9 +53,6 @@ class NativeWriter:
             completion_probabilities=probabilities_of(probable) if probable else msgspec.UNSET,
         )
 
-    def opening(self) -> bytes:
-        return b""
-
     def events(self, parts: Sequence[Part]) -> bytes:
         if len(parts) == 1:  # nearly always
             return self._event(parts[0])
@@ -64,9 +60,6 @@ class NativeWriter:
         details = [part for part in parts if isinstance(part, _Details)]
         rest = (part for part in parts if not isinstance(part, _Details | TextPart))
         return (self._text_event(text, details) if text or details else b"") + b"".join(map(self._event, rest))
-
-    def ending(self) -> bytes:
-        return b""
 
     def _event(self, part: Part) -> bytes:
         if isinstance(part, TextPart):

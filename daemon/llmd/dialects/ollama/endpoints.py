@@ -3,72 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
 
-from ...core.generation_request import GenerationRequest
-from ...http import body
-from ...http.answer import answer, embed, reader
-from ...http.context import STATE, State
-from ...http.writer import Writing
-from ...pipeline.embedding import Embedded, EmbeddingJob
+from ...http.answer import Asking, EmbeddingAsking, answers, embeds
+from ...http.context import FACTS, STATE
+from ...pipeline.embedding import EmbeddingJob
 from ..embedding_input import listed
 from . import wire
 from .reader import chat_of, generate_of
-from .wire import (
-    EmbedPromptRequest,
-    EmbedRequest,
-    OllamaChatRequest,
-    OllamaEmbedding,
-    OllamaEmbeddings,
-    OllamaGenerateRequest,
-)
 from .writer import GenerateWriter, OllamaChatWriter, facts_of
 
 
-def _chat(parsed_body: OllamaChatRequest, request: web.Request) -> tuple[GenerationRequest, Writing] | msgspec.Struct:
-    generation_request = chat_of(parsed_body, request.headers.items())
-    return (
-        _loaded_chat(request.app[STATE], parsed_body)
-        if generation_request is None
-        else (generation_request, OllamaChatWriter)
-    )
+@answers(wire.OllamaChatRequest)
+def chat(body: wire.OllamaChatRequest, request: web.Request) -> Asking | msgspec.Struct:
+    generation_request = chat_of(body, request.headers.items())
+    if generation_request is not None:
+        return generation_request, OllamaChatWriter
+    message, reason = wire.OllamaAnswerMessage(role="assistant", content=""), _loaded(body.keep_alive)
+    return wire.OllamaChat(message=message, done=True, done_reason=reason, **facts_of(request.app[STATE]))
 
 
-def _generate(
-    parsed_body: OllamaGenerateRequest, request: web.Request
-) -> tuple[GenerationRequest, Writing] | msgspec.Struct:
-    generation_request = generate_of(parsed_body, request.headers.items())
-    return (
-        _loaded_text(request.app[STATE], parsed_body)
-        if generation_request is None
-        else (generation_request, GenerateWriter)
-    )
-
-
-async def chat(request: web.Request) -> web.StreamResponse:
-    return await answer(request, reader(OllamaChatRequest, _chat))
-
-
-async def generate(request: web.Request) -> web.StreamResponse:
-    return await answer(request, reader(OllamaGenerateRequest, _generate))
-
-
-# --- a request without a prompt wants the model to be loaded, or to be given up --------------------------------------
-
-
-def _loaded_chat(state: State, parsed_body: OllamaChatRequest) -> wire.OllamaChat:
-    message = wire.OllamaAnswerMessage(role="assistant", content="")
-    return wire.OllamaChat(message=message, done=True, done_reason=_loaded(parsed_body.keep_alive), **facts_of(state))
-
-
-def _loaded_text(state: State, parsed_body: OllamaGenerateRequest) -> wire.OllamaGenerated:
-    return wire.OllamaGenerated(response="", done=True, done_reason=_loaded(parsed_body.keep_alive), **facts_of(state))
+@answers(wire.OllamaGenerateRequest)
+def generate(body: wire.OllamaGenerateRequest, request: web.Request) -> Asking | msgspec.Struct:
+    generation_request = generate_of(body, request.headers.items())
+    if generation_request is not None:
+        return generation_request, GenerateWriter
+    reason = _loaded(body.keep_alive)
+    return wire.OllamaGenerated(response="", done=True, done_reason=reason, **facts_of(request.app[STATE]))
 
 
 def _loaded(keep_alive: str | float | None) -> wire.LoadReason:
+    """A request without a prompt wants the model to be loaded, or to be given up."""
     is_zero = keep_alive == 0 or (isinstance(keep_alive, str) and keep_alive.rstrip("smh") == "0")
     return "unload" if is_zero else "load"
 
@@ -76,34 +43,26 @@ def _loaded(keep_alive: str | float | None) -> wire.LoadReason:
 # --- embeddings -------------------------------------------------------------------------------------------------------
 
 
-async def embed_texts(request: web.Request) -> web.Response:
-    model, came_ns = request.app[STATE].model_id, time.monotonic_ns()
-
-    def answer_of(embedded: Embedded) -> OllamaEmbeddings:
-        return OllamaEmbeddings(
-            model=model,
-            embeddings=[listed(one) for one in embedded.vectors],
-            total_duration=time.monotonic_ns() - came_ns,
-            prompt_eval_count=embedded.n_tokens,
-        )
-
-    def made(parsed_body: EmbedRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbeddings]]:
-        is_list = isinstance(parsed_body.input, list)
-        job = EmbeddingJob(
-            list(parsed_body.input) if isinstance(parsed_body.input, list) else [parsed_body.input],
-            "input",
-            is_list=is_list,
-            n_dimensions=parsed_body.dimensions,
-            truncates=parsed_body.truncate is not False,
-        )
-        return job, answer_of
-
-    return await embed(request, lambda: body.read_as(request, EmbedRequest, made))
+@embeds(wire.EmbedRequest)
+def embed_texts(body: wire.EmbedRequest, request: web.Request) -> EmbeddingAsking:
+    model, came_s = request.app[STATE].model_id, request[FACTS].came_s
+    is_list = isinstance(body.input, list)
+    job = EmbeddingJob(
+        list(body.input) if isinstance(body.input, list) else [body.input],
+        "input",
+        is_list=is_list,
+        n_dimensions=body.dimensions,
+        truncates=body.truncate is not False,
+    )
+    return job, lambda embedded: wire.OllamaEmbeddings(
+        model=model,
+        embeddings=[listed(one) for one in embedded.vectors],
+        total_duration=round(1e9 * (time.monotonic() - came_s)),
+        prompt_eval_count=embedded.n_tokens,
+    )
 
 
-async def embed_prompt(request: web.Request) -> web.Response:
-    def made(parsed_body: EmbedPromptRequest) -> tuple[EmbeddingJob, Callable[[Embedded], OllamaEmbedding]]:
-        job = EmbeddingJob([parsed_body.prompt], "prompt", is_list=False, truncates=True)
-        return job, lambda embedded: OllamaEmbedding(listed(embedded.vectors[0]))
-
-    return await embed(request, lambda: body.read_as(request, EmbedPromptRequest, made))
+@embeds(wire.EmbedPromptRequest)
+def embed_prompt(body: wire.EmbedPromptRequest, _: web.Request) -> EmbeddingAsking:
+    job = EmbeddingJob([body.prompt], "prompt", is_list=False, truncates=True)
+    return job, lambda embedded: wire.OllamaEmbedding(listed(embedded.vectors[0]))

@@ -42,15 +42,8 @@ async def version(_: web.Request) -> web.Response:
 
 async def tags(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    listed = wire.ListedModel(
-        name=state.model_id,
-        model=state.model_id,
-        modified_at=stamp(state.created),
-        size=state.engine.info.model_bytes,
-        digest=state.engine.info.fingerprint,
-        details=_details(state),
-    )
-    return respond(wire.ListedModels([listed]))
+    n_bytes = state.engine.info.model_bytes
+    return respond(wire.ListedModels([wire.ListedModel(**_known(state, n_bytes), modified_at=stamp(state.created))]))
 
 
 async def running(request: web.Request) -> web.Response:
@@ -58,11 +51,7 @@ async def running(request: web.Request) -> web.Response:
     info = state.engine.info
     n_bytes = info.model_bytes + state.engine.page.counters()["state_used_bytes"]
     found = wire.RunningModel(
-        name=state.model_id,
-        model=state.model_id,
-        size=n_bytes,
-        digest=info.fingerprint,
-        details=_details(state),
+        **_known(state, n_bytes),
         expires_at=_NEVER,
         size_vram=0 if info.backend in ("CPU", "sim") else n_bytes - info.host_bytes,
         context_length=info.n_ctx,
@@ -89,6 +78,12 @@ async def refuse_change(request: web.Request) -> web.Response:
     name = request.app[STATE].model_id
     message = f"llmd serves one model, {name}, and cannot pull, create or delete models; start it with another --model."
     raise ApiError("not_found", message)
+
+
+def _known(state: State, n_bytes: int) -> dict[str, Any]:
+    """Members of every list of models."""
+    name, digest = state.model_id, state.engine.info.fingerprint
+    return {"name": name, "model": name, "size": n_bytes, "digest": digest, "details": _details(state)}
 
 
 def _details(state: State) -> wire.ModelDetails:

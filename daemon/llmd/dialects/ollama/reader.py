@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ...core.errors import ApiError
+from ...core import limits
+from ...core.errors import ApiError, check_count
 from ...core.generation_request import (
     ChatPrompt,
     Constraint,
@@ -18,8 +19,8 @@ from ...core.generation_request import (
     Tool,
 )
 from ...core.sampling import stops_of
-from ...core.tools import check_count, distinct, tool_of
-from ..conversation import answerable, check_length, newest_question, placeholder, role_of
+from ...core.tools import distinct, tool_of
+from ..conversation import answerable, newest_question, placeholder, role_of
 from ..probabilities import logprobs_of
 from ..reading import Headers, generation, schema_constraint, session_of, thinking_variables
 from ..sampling import sampling_of
@@ -31,7 +32,7 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
     """Returns the messages without empty answers, as an aborted stream leaves. Raises ApiError naming the message."""
-    check_length("messages", messages)
+    check_count("messages", len(messages), limits.MESSAGES_MAX, "messages")
     newest = newest_question([message.role for message in messages])
     found = [
         _message(f"messages[{n}]", message, n == newest) for n, message in enumerate(messages) if not _is_empty(message)
@@ -68,7 +69,7 @@ def _call(call: wire.OllamaCall) -> PlainToolCall:
 
 def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
     """Returns the tools of type function. Raises ApiError naming the tool and its member."""
-    check_count("tools", len(tools or ()))
+    check_count("tools", len(tools or ()), limits.TOOLS_MAX, "tools")
     functions = [(n, tool.function) for n, tool in enumerate(tools or ()) if tool.type in (None, "function")]
     return distinct(tool_of(f"tools[{n}].function", one.name, one.description, one.parameters) for n, one in functions)
 

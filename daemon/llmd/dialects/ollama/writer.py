@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from ...core.parts import End, EndReason, Failed, LogProbabilities, Part, Reason
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import Envelope
+from ...http.stream import Writer
 from ..arguments import object_of, text_of
 from ..probabilities import chosen_tokens
 from . import wire
@@ -72,7 +73,7 @@ class _Calls:
         return [wire.ToolCallMade(function, piece.id or "call_" + secrets.token_hex(12))]
 
 
-class _OllamaWriter(ABC):
+class _OllamaWriter(Writer):
     """The writer that chat and generate share. Everything in a line but its text is encoded once."""
 
     framing = framing.LINES
@@ -105,9 +106,6 @@ class _OllamaWriter(ABC):
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
-    def opening(self) -> bytes:
-        return b""
-
     def events(self, parts: Sequence[Part]) -> bytes:
         """Puts log probabilities in the line of the text before them."""
         lines: list[bytes] = []
@@ -119,9 +117,6 @@ class _OllamaWriter(ABC):
             told = b',"logprobs":' + _encode(chosen_tokens([part]))
             lines.append(line.removesuffix(_OPEN) + told + _OPEN)
         return b"".join(lines)
-
-    def ending(self) -> bytes:
-        return b""
 
     def _lines(self, part: Part) -> bytes:
         if type(part) is TextPart:

@@ -12,22 +12,14 @@ from ...core.parts import End, Part, ReasoningPart, ToolCallPiece
 from ...http import framing
 from ...http.context import State
 from ..custom_tools import CustomInput
-from .wire.answer import (
-    AssistantMessage,
-    CalledCustom,
-    CalledFunction,
-    CalledTool,
-    ChatChoice,
-    ChatCompletion,
-    ChatFinishReason,
-)
+from .wire import answer as wire
 from .writer import FINISH, AnswerWriter, encode_text, text_of
 
 
 class ChatWriter(AnswerWriter):
     _id_prefix = "chatcmpl-"
     _chunk_kind = "chat.completion.chunk"
-    _complete_kind = ChatCompletion
+    _complete_kind = wire.ChatCompletion
     _text_opens = b'"delta":{"content":'
     _text_closes = b"}"
     _no_text = b'"delta":{}'
@@ -47,19 +39,19 @@ class ChatWriter(AnswerWriter):
 
     # --- a whole -----------------------------------------------------------------------------------------------------
 
-    def _complete_choice(self, parts: Sequence[Part], end: End) -> ChatChoice:
+    def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.ChatChoice:
         text = text_of(parts)
         reasoning = "".join(part.text for part in parts if isinstance(part, ReasoningPart))
         calls = calls_of(parts, self._customs)
         if calls:
             self._calling.add(end.index)
-        message = AssistantMessage(
+        message = wire.AssistantMessage(
             content=text or (None if calls else ""),
             reasoning_content=reasoning or UNSET,
             tool_calls=calls if calls and not self._is_legacy else UNSET,
             function_call=calls[0].function if calls and self._is_legacy else UNSET,
         )
-        return ChatChoice(index=end.index, message=message, finish_reason=self._finish_reason(end))
+        return wire.ChatChoice(index=end.index, message=message, finish_reason=self._finish_reason(end))
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -75,7 +67,8 @@ class ChatWriter(AnswerWriter):
         if isinstance(part, ToolCallPiece):
             self._calling.add(part.index)
             if self._is_legacy:
-                return self._delta(part.index, _legacy_piece(part)) if part.call == 0 else b""
+                delta = b'{"function_call":%b}' % msgspec.json.encode(_function(part))
+                return self._delta(part.index, delta) if part.call == 0 else b""
             inputs = self._inputs.setdefault(part.index, {})
             if part.name in self._customs:
                 inputs[part.call] = CustomInput()
@@ -99,14 +92,10 @@ class ChatWriter(AnswerWriter):
     def _delta(self, index: int, delta: bytes) -> bytes:
         return self._choice(index) + b'"delta":%b,"finish_reason":null}]}' % delta + framing.CLOSES
 
-    def _finish_reason(self, end: End) -> ChatFinishReason:
+    def _finish_reason(self, end: End) -> wire.ChatFinishReason:
         if end.index in self._calling and end.reason != "length" and not end.has_broken_call:
             return "function_call" if self._is_legacy else "tool_calls"
         return FINISH[end.reason]
-
-
-def _legacy_piece(piece: ToolCallPiece) -> bytes:
-    return b'{"function_call":%b}' % msgspec.json.encode(_function(piece))
 
 
 def _piece(piece: ToolCallPiece) -> bytes:
@@ -129,7 +118,7 @@ def _function(piece: ToolCallPiece) -> dict[str, str]:
     return {**name, "arguments": piece.arguments}
 
 
-def calls_of(parts: Sequence[Part], customs: frozenset[str]) -> list[CalledTool]:
+def calls_of(parts: Sequence[Part], customs: frozenset[str]) -> list[wire.CalledTool]:
     pieces: dict[int, list[ToolCallPiece]] = {}
     for part in parts:
         if isinstance(part, ToolCallPiece):
@@ -140,9 +129,9 @@ def calls_of(parts: Sequence[Part], customs: frozenset[str]) -> list[CalledTool]
     ]
 
 
-def _called(id: str, name: str, arguments: str, customs: frozenset[str]) -> CalledTool:
+def _called(id: str, name: str, arguments: str, customs: frozenset[str]) -> wire.CalledTool:
     if name not in customs:
-        return CalledTool(id=id, function=CalledFunction(name, arguments))
+        return wire.CalledTool(id=id, function=wire.CalledFunction(name, arguments))
     reading = CustomInput()
     reading.more(arguments)
-    return CalledTool(id=id, type="custom", custom=CalledCustom(name, reading.finish()[1]))
+    return wire.CalledTool(id=id, type="custom", custom=wire.CalledCustom(name, reading.finish()[1]))

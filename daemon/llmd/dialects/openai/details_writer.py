@@ -9,11 +9,18 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from ...core.parts import End, LogProbabilities, Part, Progress, PromptTokens, RunningUsage, TokenIds
+from ...core.parts import End, LogProbabilities, Part, Progress, PromptTokens, RunningUsage, TokenIds, TokenProbability
 from ...http import framing
+from ..probabilities import chosen_tokens, text_of
 from ..timings import timings_at, timings_of
-from .probabilities import chat_logprobs, completion_logprobs
-from .wire.answer import CompletionTokensDetails, PromptProgress, PromptTokensDetails, Usage
+from .wire.answer import (
+    ChatLogprobs,
+    CompletionLogprobs,
+    CompletionTokensDetails,
+    PromptProgress,
+    PromptTokensDetails,
+    Usage,
+)
 
 DetailPart = LogProbabilities | TokenIds | PromptTokens | Progress | RunningUsage
 DETAIL_PARTS = (LogProbabilities, TokenIds, PromptTokens, Progress, RunningUsage)
@@ -144,3 +151,29 @@ class _Chunk:
             return self._event
         details = self._event.removesuffix(OPEN), self._choice, self._members
         return b'%b%b,"finish_reason":null}]%b}' % details + framing.CLOSES
+
+
+# --- log probabilities ------------------------------------------------------------------------------------------------
+
+
+def chat_logprobs(parts: Sequence[LogProbabilities]) -> ChatLogprobs:
+    return ChatLogprobs(chosen_tokens(parts))
+
+
+def completion_logprobs(parts: Sequence[LogProbabilities]) -> CompletionLogprobs:
+    chosen = [one for part in parts for one in part.chosen]
+    likely = [others for part in parts for others in part.likely]
+    return CompletionLogprobs(
+        tokens=[text_of(one) for one in chosen],
+        token_logprobs=[one.log_probability for one in chosen],
+        top_logprobs=[_by_text(*pair) for pair in zip(likely, chosen, strict=True)] if any(likely) else None,
+        text_offset=[offset for part in parts for offset in part.offsets],
+    )
+
+
+def _by_text(likely: list[TokenProbability], chosen: TokenProbability) -> dict[str, float]:
+    """Keeps the most likely of several tokens with one text."""
+    found: dict[str, float] = {}
+    for one in (*likely, chosen):
+        found.setdefault(text_of(one), one.log_probability)
+    return found

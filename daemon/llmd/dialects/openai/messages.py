@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...core.errors import ApiError, quoted
+from ...core import limits
+from ...core.errors import ApiError, check_count, required
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
-from ..conversation import Piece, answerable, check_length, is_attachment, joined, newest_question, placeholder, role_of
+from ..conversation import TEXTS, Piece, answerable, joined, newest_question, part_text, role_of
 from ..custom_tools import custom_arguments
 from .wire import request as wire
 
@@ -16,7 +17,6 @@ _ROLES: dict[str, Role] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool",
     "function": "tool",
 }  # fmt: skip
-_TEXTS = ("text", "input_text", "output_text")
 _RESULTS = ("tool", "function")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _THOUGHTS = ("thinking", "reasoning")
@@ -28,7 +28,7 @@ def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
 
     Raises ApiError naming the message that cannot be rendered.
     """
-    check_length("messages", messages)
+    check_count("messages", len(messages), limits.MESSAGES_MAX, "messages")
     newest = newest_question(["tool" if message.role in _RESULTS else message.role for message in messages])
     found = [
         message_of(f"messages[{n}]", message, n == newest)
@@ -44,7 +44,7 @@ def _is_empty(message: wire.Message) -> bool:
         return False
     content = message.content
     if isinstance(content, list):
-        return all(part.type in _TEXTS and not (part.text or "").strip() for part in content)
+        return all(part.type in TEXTS and not (part.text or "").strip() for part in content)
     return not (content or "").strip()
 
 
@@ -77,28 +77,12 @@ def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piec
     is_past = message.role == "user" and not is_newest
     return [
         (
-            _part(f"{path}.content[{n}]", part, is_result or (is_past and is_attachment(part.type))),
+            part_text(f"{path}.content[{n}]", part, is_result=is_result, is_past=is_past),
             part.cache_control is not None,
         )
         for n, part in enumerate(content)
         if not (is_answer and part.type in _THOUGHTS)
     ]
-
-
-def _part(path: str, part: wire.ContentPart, as_placeholder: bool) -> str:
-    if part.type == "refusal" and part.refusal is not None:
-        return part.refusal
-    if part.type not in _TEXTS:
-        if as_placeholder:
-            return placeholder(part.type)
-        raise ApiError(
-            "unsupported_parameter",
-            f"{path}: parts of type {quoted(part.type)} are not supported; the model reads text only.",
-            path,
-        )
-    if part.text is None:
-        raise ApiError("missing_parameter", f"{path}.text is missing.", f"{path}.text")
-    return part.text
 
 
 def _reasoning(message: wire.Message) -> str | None:
@@ -120,10 +104,8 @@ def _tool_calls(path: str, message: wire.Message) -> tuple[PlainToolCall, ...]:
 def _call(path: str, call: wire.ToolCall) -> PlainToolCall:
     if call.custom is not None and call.type != "function":
         return PlainToolCall(call.custom.name, custom_arguments(call.custom.input), call.id)
-    if call.function is None:
-        kind = "custom" if call.type == "custom" else "function"
-        raise ApiError("missing_parameter", f"{path}.{kind} is missing.", f"{path}.{kind}")
-    return _called(call.function, call.id)
+    kind = "custom" if call.type == "custom" else "function"
+    return _called(required(f"{path}.{kind}", call.function), call.id)
 
 
 def _called(function: wire.FunctionCall, id: str | None) -> PlainToolCall:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_range, quoted
+from ...core.errors import ApiError, check_range, quoted, required
 from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage, RawPrompt
 from ...core.sampling import max_tokens_of, min_tokens_of
 from ...core.session_key import Session
@@ -33,7 +33,7 @@ def chat_of(body: ChatCompletionRequest, headers: Headers) -> GenerationRequest:
         session_of(body, headers),
         conversation_of(body),
         thinking_tokens_max=thinking_tokens_max_of(body),
-        n_logprobs=logprobs_of_chat(body.logprobs, body.top_logprobs, body.n_probs),
+        n_logprobs=_either(logprobs_of(body.logprobs, body.top_logprobs), body.n_probs),
         **_own(body, _CHAT_LENGTHS, 0),
     )
 
@@ -86,24 +86,25 @@ def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts:
     limit = next(((name, value) for name, value in given if value is not None), None)
     prefill_only = limit == ("n_predict", 0)
     max_tokens = length if limit is None or prefill_only else max_tokens_of(*limit)
+    is_stream = bool(body.stream)
+    n_answers, n_tried = _several(body, n_prompts, is_stream)
     return {
         "max_tokens": max_tokens,
         "prefill_only": prefill_only,
         "min_tokens": min_tokens_of(body.min_tokens, max_tokens),
         "stop_tokens": body.stop_token_ids or [],
-        "constraint": constraint_of(body),
-        **_all_detail_fields(body, n_prompts),
+        "constraint": one_constraint(_constraints(body)),
+        "n_answers": n_answers,
+        "n_tried": n_tried,
+        "returns_tokens": bool(body.return_tokens or body.return_token_ids),
+        "returns_progress": is_stream and bool(body.return_progress),
+        "returns_counts": is_stream and bool(body.timings_per_token or _has_running_usage(body)),
+        "includes_stop": bool(body.include_stop_str_in_output),
     }
 
 
 def session_of(body: CompletionBase, headers: Headers) -> Session:
     return reading.session_of(headers, body.session_id, body.prompt_cache_key, body.metadata)
-
-
-def _all_detail_fields(body: CompletionBase, n_prompts: int) -> dict[str, Any]:
-    fields = detail_fields(body, n_prompts, is_stream=bool(body.stream))
-    fields["returns_counts"] |= bool(body.stream) and _has_running_usage(body)
-    return fields
 
 
 def prompts_of(body: CompletionRequest) -> list[RawPrompt]:
@@ -139,45 +140,20 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
 
 def written_as(body: CompletionBase, request: GenerationRequest) -> dict[str, Any]:
     """Fields of the writers."""
-    options = body.stream_options
-    has_usage = options is not None and bool(options.include_usage or options.continuous_usage_stats)
-    return writing_of(body, request, has_usage=has_usage, has_running_usage=_has_running_usage(body))
+    options = body.stream_options or wire.StreamOptions()
+    n_prompts = 1 + len(request.more_prompts)
+    return {
+        "n_answers": request.n_answers * n_prompts,
+        "n_prompts": n_prompts,
+        "include_usage": bool(options.include_usage or options.continuous_usage_stats),
+        "has_running_usage": _has_running_usage(body),
+        "has_timings": bool(body.timings_per_token),
+    }
 
 
 def _has_running_usage(body: CompletionBase) -> bool:
     options = body.stream_options
     return options is not None and bool(options.include_usage and options.continuous_usage_stats)
-
-
-# --- several answers, log probabilities -------------------------------------------------------------------------------
-
-
-def detail_fields(body: CompletionBase, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
-    """Returns fields of GenerationRequest about the details of answers, except log probabilities. Raises ApiError
-    naming the client's field."""
-    n_answers, n_tried = _several(body, n_prompts, is_stream)
-    return {
-        "n_answers": n_answers,
-        "n_tried": n_tried,
-        "returns_tokens": bool(body.return_tokens or body.return_token_ids),
-        "returns_progress": is_stream and bool(body.return_progress),
-        "returns_counts": is_stream and bool(body.timings_per_token),
-        "includes_stop": bool(body.include_stop_str_in_output),
-    }
-
-
-def writing_of(
-    body: CompletionBase, request: GenerationRequest, *, has_usage: bool, has_running_usage: bool
-) -> dict[str, Any]:
-    """Fields of the writers."""
-    n_prompts = 1 + len(request.more_prompts)
-    return {
-        "n_answers": request.n_answers * n_prompts,
-        "n_prompts": n_prompts,
-        "include_usage": has_usage,
-        "has_running_usage": has_running_usage,
-        "has_timings": bool(body.timings_per_token),
-    }
 
 
 # --- several answers -------------------------------------------------------------------------------------------------
@@ -202,12 +178,8 @@ def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int
 # --- log probabilities -----------------------------------------------------------------------------------------------
 
 
-def logprobs_of_chat(logprobs: bool | None, top_logprobs: int | None, n_probs: int | None) -> int | None:
-    """Returns how many of the most likely tokens are reported with each token; None: no log probabilities."""
-    return _either(logprobs_of(logprobs, top_logprobs), n_probs)
-
-
 def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes: bool) -> int | None:
+    """Returns how many of the most likely tokens are reported with each token; None: no log probabilities."""
     if logprobs is True:
         raise ApiError("invalid_type", "logprobs: expected a number of most likely tokens, got true.", "logprobs")
     asks = logprobs is not None and logprobs is not False
@@ -227,10 +199,6 @@ def _either(found: int | None, n_probs: int | None) -> int | None:
 
 
 # --- constraints ------------------------------------------------------------------------------------------------------
-
-
-def constraint_of(body: wire.CompletionBase) -> Constraint | None:
-    return one_constraint(_constraints(body))
 
 
 def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
@@ -269,13 +237,8 @@ def _response_format(response_format: wire.ResponseFormat | None) -> Iterator[Co
         yield _schema("response_format.schema", response_format.schema)
     elif response_format.type == "json_schema":
         param = "response_format.json_schema"
-        if response_format.json_schema is None:
-            raise ApiError("missing_parameter", f"{param} is missing.", param)
-        if response_format.json_schema.schema is None:
-            raise ApiError("missing_parameter", f"{param}.schema is missing.", f"{param}.schema")
-        yield _schema(
-            f"{param}.schema", response_format.json_schema.schema, is_strict=bool(response_format.json_schema.strict)
-        )
+        named = required(param, response_format.json_schema)
+        yield _schema(f"{param}.schema", required(f"{param}.schema", named.schema), is_strict=bool(named.strict))
     else:
         yield Constraint("json", "", "response_format")
 

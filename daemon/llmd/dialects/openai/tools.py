@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.errors import ApiError
+from ...core import limits
+from ...core.errors import ApiError, check_count, required
 from ...core.generation_request import Tool, ToolChoice
-from ...core.tools import check_choice, check_count, distinct, tool_of
+from ...core.tools import check_choice, distinct, tool_of
 from ..custom_tools import OfferedFunction, custom_tool
 from ..reading import choice_among, choice_by_word
 from .wire import request as wire
@@ -22,9 +23,9 @@ def tools_of(body: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
             "invalid_value", "functions: the request has tools, too; send either functions or tools.", "functions"
         )
     if body.functions:
-        check_count("functions", len(body.functions))
+        check_count("functions", len(body.functions), limits.TOOLS_MAX, "tools")
         return distinct(_tool(f"functions[{n}]", function) for n, function in enumerate(body.functions))
-    check_count("tools", len(body.tools or ()))
+    check_count("tools", len(body.tools or ()), limits.TOOLS_MAX, "tools")
     return distinct(_callable(body.tools or []))
 
 
@@ -33,14 +34,12 @@ def _callable(tools: list[wire.ChatTool]) -> Iterator[Tool]:
         if tool.kind not in ("function", "custom"):
             continue
         path = f"tools[{n}].{tool.kind}"
-        if tool.kind == "custom" and tool.custom is not None:
-            given = tool.custom.format
-            grammar = given.grammar if isinstance(given, wire.ChatGrammar) else None
-            yield custom_tool(path, tool.custom.name, tool.custom.description, grammar)
-        elif tool.kind == "function" and tool.function is not None:
-            yield _tool(path, tool.function)
-        else:
-            raise ApiError("missing_parameter", f"{path} is missing.", path)
+        if tool.kind == "function":
+            yield _tool(path, required(path, tool.function))
+            continue
+        custom = required(path, tool.custom)
+        grammar = custom.format.grammar if isinstance(custom.format, wire.ChatGrammar) else None
+        yield custom_tool(path, custom.name, custom.description, grammar)
 
 
 def _tool(path: str, function: OfferedFunction) -> Tool:
@@ -77,16 +76,11 @@ def _tool_choice(choice: str | wire.ChatToolChoice | None) -> ToolChoice:
         return choice_by_word(choice)
     if choice.type != "allowed_tools":
         return ToolChoice("required", (_tool_name(f"tool_choice.{choice.type}", choice),))
-    allowed = choice.allowed_tools
-    if allowed is None:
-        raise ApiError("missing_parameter", "tool_choice.allowed_tools is missing.", "tool_choice.allowed_tools")
+    allowed = required("tool_choice.allowed_tools", choice.allowed_tools)
     param = "tool_choice.allowed_tools.tools"
     chosen = ((n, tool) for n, tool in enumerate(allowed.tools) if tool.kind in ("function", "custom"))
     return choice_among(param, allowed.mode, (_tool_name(f"{param}[{n}].{tool.kind}", tool) for n, tool in chosen))
 
 
 def _tool_name(path: str, choice: wire.NamedTool | wire.ChatToolChoice) -> str:
-    named = choice.custom if choice.type == "custom" else choice.function
-    if named is None:
-        raise ApiError("missing_parameter", f"{path} is missing.", path)
-    return named.name
+    return required(path, choice.custom if choice.type == "custom" else choice.function).name

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,30 +15,24 @@ from ...core.parts import End, EndReason, Failed, Part, TextPart
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
+from ...http.stream import Writer
 from .details_writer import DETAIL_PARTS, OPEN, DetailsWriter, usage_of
-from .wire.answer import (
-    ChatChoice,
-    ChatCompletion,
-    Completion,
-    CompletionChoice,
-    FinishReason,
-)
+from .wire import answer as wire
 
 ENVELOPE = OWN
 """OpenAI's envelope is that of all endpoints without a dialect."""
 _DONE = framing.event(b"[DONE]")
-FINISH: dict[EndReason, FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
+FINISH: dict[EndReason, wire.FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
 encode_text = msgspec.json.Encoder().encode
 
 
-class AnswerWriter(ABC):
+class AnswerWriter(Writer):
     """The writer that both kinds of completion share. Everything in an event but its text is encoded once, so that a
     token costs one small join."""
 
-    framing = framing.EVENTS
     _id_prefix: str
     _chunk_kind: str
-    _complete_kind: type[ChatCompletion] | type[Completion]
+    _complete_kind: type[wire.ChatCompletion] | type[wire.Completion]
     _text_opens: bytes
     """The bytes of a choice from its index to its text."""
     _text_closes: bytes
@@ -63,7 +57,7 @@ class AnswerWriter(ABC):
         }
         self._n_answers = n_answers
         self._n_each = n_answers // n_prompts
-        is_chat = self._complete_kind is ChatCompletion
+        is_chat = self._complete_kind is wire.ChatCompletion
         self._details = DetailsWriter(is_chat=is_chat, has_timings=has_timings, has_running_usage=has_running_usage)
         self._include_usage = include_usage
         self._ends: list[End] = []
@@ -87,7 +81,7 @@ class AnswerWriter(ABC):
         return msgspec.json.encode(self._complete_kind(choices=choices, **facts, **self._details.members(parts, ends)))
 
     @abstractmethod
-    def _complete_choice(self, parts: Sequence[Part], end: End) -> ChatChoice | CompletionChoice:
+    def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.ChatChoice | wire.CompletionChoice:
         """Makes the choice of one answer from its parts."""
 
     # --- events ------------------------------------------------------------------------------------------------------
@@ -150,13 +144,13 @@ class AnswerWriter(ABC):
 class CompletionWriter(AnswerWriter):
     _id_prefix = "cmpl-"
     _chunk_kind = "text_completion"
-    _complete_kind = Completion
+    _complete_kind = wire.Completion
     _text_opens = b'"text":'
     _text_closes = b""
     _no_text = b'"text":""'
 
-    def _complete_choice(self, parts: Sequence[Part], end: End) -> CompletionChoice:
-        return CompletionChoice(index=end.index, text=text_of(parts), finish_reason=FINISH[end.reason])
+    def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.CompletionChoice:
+        return wire.CompletionChoice(index=end.index, text=text_of(parts), finish_reason=FINISH[end.reason])
 
 
 def ends_of(parts: Sequence[Part]) -> list[End]:

@@ -9,28 +9,18 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from ...core.parts import TokenProbability, ToolCallPiece
+from ...core.parts import ToolCallPiece
 from ...core.tools import is_object
 from ..custom_tools import CustomInput
+from ..probabilities import ChosenToken
 from .items import enclosed
 from .tools import ToolName
-from .wire.answer import (
-    ItemStatus,
-    LikelyToken,
-    OutputCustomCall,
-    OutputFunctionCall,
-    OutputItem,
-    OutputMessage,
-    OutputReasoning,
-    OutputText,
-    ReasoningText,
-    SummaryText,
-    TextToken,
-)
+from .wire import answer as wire
 
 Event = tuple[bytes, bytes]
 _encode = msgspec.json.Encoder().encode
@@ -41,62 +31,77 @@ def new_id(kind: str) -> str:
 
 
 class ItemWriter(ABC):
-    """Writes one item: `opening`, then `more` for each piece, then `closing`."""
+    """Writes one item: `opening`, then `more` for each piece of its text, then `closing`."""
 
     kind: str
+    text_event: bytes
+    """The kind of the events about its text."""
+    part_event = b""
+    """The kind of the events about the part that has the text; b"": the item has no parts."""
+    part_place = b""
 
     def __init__(self, index: int) -> None:
         self.id = new_id(self.kind)
+        self._texts: list[str] = []
         self._index = b'"output_index":%d' % index
-        self._position = b'"item_id":"%b",%b' % (self.id.encode(), self._index)
+        self._position = b'"item_id":"%b",%b%b' % (self.id.encode(), self._index, self.part_place)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
 
     def opening(self) -> list[Event]:
-        return [self._event(b"response.output_item.added", "in_progress")]
+        return [self._item_event(b"added", "in_progress"), *self._part_events(b"added")]
 
-    def closing(self, status: ItemStatus) -> list[Event]:
-        return [self._event(b"response.output_item.done", status)]
+    def more(self, text: str) -> list[Event]:
+        self._texts.append(text)
+        return [self._event(self.text_event, b"delta", b'"delta":' + _encode(text))]
+
+    def closing(self, status: wire.ItemStatus) -> list[Event]:
+        arguments_or_input = self._event(self.text_event, b"done", self._text())
+        return [arguments_or_input, *self._part_events(b"done"), self._item_event(b"done", status)]
 
     @abstractmethod
-    def output_item(self, status: ItemStatus) -> OutputItem:
+    def output_item(self, status: wire.ItemStatus) -> wire.OutputItem:
         """Returns the item as it is now."""
 
-    def _event(self, name: bytes, status: ItemStatus) -> Event:
-        return name, b'%b,"item":%b' % (self._index, _encode(self.output_item(status)))
+    def _text(self) -> bytes:
+        """Members of the event that has the whole text."""
+        return b'"text":' + _encode(self.text)
+
+    def _part(self) -> wire.OutputText | wire.SummaryText | wire.ReasoningText:
+        raise NotImplementedError
+
+    def _part_events(self, change: bytes) -> list[Event]:
+        return [self._event(self.part_event, change, b'"part":' + _encode(self._part()))] if self.part_event else []
+
+    def _event(self, kind: bytes, change: bytes, members: bytes) -> Event:
+        return b"response.%b.%b" % (kind, change), b"%b,%b" % (self._position, members)
+
+    def _item_event(self, change: bytes, status: wire.ItemStatus) -> Event:
+        return b"response.output_item." + change, b'%b,"item":%b' % (self._index, _encode(self.output_item(status)))
 
 
 class MessageItemWriter(ItemWriter):
-    kind = "msg"
+    kind, text_event, part_event, part_place = "msg", b"output_text", b"content_part", b',"content_index":0'
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
-        self._texts: list[str] = []
-        self._logprobs: list[TextToken] = []
-        self._position += b',"content_index":0'
+        self._logprobs: list[ChosenToken] = []
 
-    def opening(self) -> list[Event]:
-        part = b'%b,"part":%b' % (self._position, _encode(OutputText(text="")))
-        return [*super().opening(), (b"response.content_part.added", part)]
-
-    def more(self, text: str, logprobs: list[TextToken]) -> Event:
-        self._texts.append(text)
+    def more(self, text: str, logprobs: Sequence[ChosenToken] = ()) -> list[Event]:
         self._logprobs += logprobs
-        encoded = _encode(logprobs) if logprobs else b"[]"
-        return b"response.output_text.delta", b'%b,"delta":%b,"logprobs":%b' % (self._position, _encode(text), encoded)
+        [(name, members)] = super().more(text)
+        return [(name, members + b',"logprobs":' + _encode(logprobs))]
 
-    def closing(self, status: ItemStatus) -> list[Event]:
-        text, logprobs = _encode("".join(self._texts)), _encode(self._logprobs)
-        return [
-            (b"response.output_text.done", b'%b,"text":%b,"logprobs":%b' % (self._position, text, logprobs)),
-            (b"response.content_part.done", b'%b,"part":%b' % (self._position, _encode(self._content()[0]))),
-            *super().closing(status),
-        ]
+    def output_item(self, status: wire.ItemStatus) -> wire.OutputMessage:
+        return wire.OutputMessage(id=self.id, status=status, content=[self._part()] if status != "in_progress" else [])
 
-    def output_item(self, status: ItemStatus) -> OutputMessage:
-        content = self._content() if status != "in_progress" else []
-        return OutputMessage(id=self.id, status=status, content=content)
+    def _text(self) -> bytes:
+        return super()._text() + b',"logprobs":' + _encode(self._logprobs)
 
-    def _content(self) -> list[OutputText]:
-        return [OutputText(text="".join(self._texts), logprobs=self._logprobs)]
+    def _part(self) -> wire.OutputText:
+        return wire.OutputText(text=self.text, logprobs=self._logprobs)
 
 
 class ReasoningItemWriter(ItemWriter):
@@ -105,136 +110,78 @@ class ReasoningItemWriter(ItemWriter):
     kind = "rs"
 
     def __init__(self, index: int, *, is_summary: bool, is_enclosed: bool) -> None:
-        super().__init__(index)
-        self._texts: list[str] = []
         self._is_summary = is_summary
         self._is_enclosed = is_enclosed
-        self._names = (b"reasoning_summary_part", b"reasoning_summary_text")
-        if not is_summary:
-            self._names = (b"content_part", b"reasoning_text")
-        self._position += b',"summary_index":0' if is_summary else b',"content_index":0'
+        self.text_event, self.part_event, self.part_place = b"reasoning_text", b"content_part", b',"content_index":0'
+        if is_summary:
+            self.text_event, self.part_event = b"reasoning_summary_text", b"reasoning_summary_part"
+            self.part_place = b',"summary_index":0'
+        super().__init__(index)
 
-    def opening(self) -> list[Event]:
-        part = b'%b,"part":%b' % (self._position, self._part(""))
-        return [*super().opening(), (b"response.%b.added" % self._names[0], part)]
-
-    def more(self, text: str) -> Event:
-        self._texts.append(text)
-        return b"response.%b.delta" % self._names[1], b'%b,"delta":%b' % (self._position, _encode(text))
-
-    def closing(self, status: ItemStatus) -> list[Event]:
-        text = "".join(self._texts)
-        return [
-            (b"response.%b.done" % self._names[1], b'%b,"text":%b' % (self._position, _encode(text))),
-            (b"response.%b.done" % self._names[0], b'%b,"part":%b' % (self._position, self._part(text))),
-            *super().closing(status),
-        ]
-
-    def output_item(self, status: ItemStatus) -> OutputReasoning:
-        text, is_over = "".join(self._texts), status != "in_progress"
-        return OutputReasoning(
+    def output_item(self, status: wire.ItemStatus) -> wire.OutputReasoning:
+        is_over, part = status != "in_progress", self._part()
+        return wire.OutputReasoning(
             id=self.id,
             status=status,
-            summary=[SummaryText(text)] if is_over and self._is_summary else [],
-            content=[ReasoningText(text)] if is_over and not self._is_summary else UNSET,
-            encrypted_content=enclosed(text) if is_over and self._is_enclosed else UNSET,
+            summary=[part] if is_over and isinstance(part, wire.SummaryText) else [],
+            content=[part] if is_over and isinstance(part, wire.ReasoningText) else UNSET,
+            encrypted_content=enclosed(self.text) if is_over and self._is_enclosed else UNSET,
         )
 
-    def _part(self, text: str) -> bytes:
-        return _encode(SummaryText(text) if self._is_summary else ReasoningText(text))
+    def _part(self) -> wire.SummaryText | wire.ReasoningText:
+        return wire.SummaryText(self.text) if self._is_summary else wire.ReasoningText(self.text)
 
 
 class CallItemWriter(ItemWriter):
-    """The base of function and custom calls."""
+    """A function call, whose text is its arguments."""
+
+    kind, text_event = "fc", b"function_call_arguments"
 
     def __init__(self, index: int, name: ToolName, call_id: str) -> None:
         super().__init__(index)
         self._name = name
         self._call_id = call_id
 
-    @abstractmethod
-    def more(self, arguments: str) -> Event | None: ...
-
-    @abstractmethod
     def is_complete(self) -> bool:
         """Whether all arguments have arrived."""
+        return is_object(self.text)
 
+    def output_item(self, status: wire.ItemStatus) -> wire.OutputFunctionCall | wire.OutputCustomCall:
+        return wire.OutputFunctionCall(arguments=self.text, **self._facts(status))
 
-class FunctionCallWriter(CallItemWriter):
-    kind = "fc"
+    def _facts(self, status: wire.ItemStatus) -> dict[str, Any]:
+        name = self._name.name, self._name.namespace or UNSET
+        return {"id": self.id, "status": status, "call_id": self._call_id, "name": name[0], "namespace": name[1]}
 
-    def __init__(self, index: int, name: ToolName, call_id: str) -> None:
-        super().__init__(index, name, call_id)
-        self._arguments: list[str] = []
-
-    def more(self, arguments: str) -> Event:
-        self._arguments.append(arguments)
-        return b"response.function_call_arguments.delta", b'%b,"delta":%b' % (self._position, _encode(arguments))
-
-    def is_complete(self) -> bool:
-        return is_object("".join(self._arguments))
-
-    def closing(self, status: ItemStatus) -> list[Event]:
-        members = b'%b,"name":%b,"arguments":%b' % (
-            self._position, _encode(self._name.name), _encode("".join(self._arguments)),
-        )  # fmt: skip
-        return [(b"response.function_call_arguments.done", members), *super().closing(status)]
-
-    def output_item(self, status: ItemStatus) -> OutputFunctionCall:
-        return OutputFunctionCall(
-            id=self.id,
-            status=status,
-            call_id=self._call_id,
-            name=self._name.name,
-            namespace=self._name.namespace or UNSET,
-            arguments="".join(self._arguments) if status != "in_progress" else "",
-        )
+    def _text(self) -> bytes:
+        return b'"name":%b,"arguments":%b' % (_encode(self._name.name), _encode(self.text))
 
 
 class CustomCallWriter(CallItemWriter):
-    kind = "ctc"
+    kind, text_event = "ctc", b"custom_tool_call_input"
 
     def __init__(self, index: int, name: ToolName, call_id: str) -> None:
         super().__init__(index, name, call_id)
         self._reading = CustomInput()
-        self._text = ""
 
-    def more(self, arguments: str) -> Event | None:
+    def more(self, arguments: str) -> list[Event]:
         text = self._reading.more(arguments)
-        return self._delta(text) if text else None
+        return super().more(text) if text else []
 
     def is_complete(self) -> bool:
         return is_object(self._reading.arguments)
 
-    def closing(self, status: ItemStatus) -> list[Event]:
-        rest, self._text = self._reading.finish()
-        members = b'%b,"input":%b' % (self._position, _encode(self._text))
-        done = (b"response.custom_tool_call_input.done", members)
-        return [*([self._delta(rest)] if rest else []), done, *super().closing(status)]
+    def closing(self, status: wire.ItemStatus) -> list[Event]:
+        rest, _ = self._reading.finish()
+        return [*(super().more(rest) if rest else []), *super().closing(status)]
 
-    def output_item(self, status: ItemStatus) -> OutputCustomCall:
-        return OutputCustomCall(
-            id=self.id,
-            status=status,
-            call_id=self._call_id,
-            name=self._name.name,
-            namespace=self._name.namespace or UNSET,
-            input=self._text,
-        )
+    def output_item(self, status: wire.ItemStatus) -> wire.OutputCustomCall:
+        return wire.OutputCustomCall(input=self.text, **self._facts(status))
 
-    def _delta(self, text: str) -> Event:
-        return b"response.custom_tool_call_input.delta", b'%b,"delta":%b' % (self._position, _encode(text))
+    def _text(self) -> bytes:
+        return b'"input":' + _encode(self.text)
 
 
 def call_of(index: int, name: ToolName, piece: ToolCallPiece) -> CallItemWriter:
-    kind = CustomCallWriter if name.is_custom else FunctionCallWriter
+    kind = CustomCallWriter if name.is_custom else CallItemWriter
     return kind(index, name, piece.id or new_id("call"))
-
-
-def chosen_tokens(chosen: Sequence[TokenProbability], likely: Sequence[Sequence[TokenProbability]]) -> list[TextToken]:
-    pairs = zip(chosen, likely, strict=True)
-    return [TextToken(*_token(one), [LikelyToken(*_token(other)) for other in others]) for one, others in pairs]
-
-
-def _token(one: TokenProbability) -> tuple[str, list[int], float]:
-    return one.text.decode("utf-8", "replace"), list(one.text), one.log_probability

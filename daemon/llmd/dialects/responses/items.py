@@ -15,30 +15,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, quoted
+from ...core.errors import ApiError, check_count, quoted, required
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ...http.decode import decoded
-from ..conversation import check_length, is_attachment, newest_question, placeholder, role_of
+from ..conversation import newest_question, part_text, placeholder, role_of
 from ..custom_tools import custom_arguments
+from ..members import InputContent
 from .tools import called_as
-from .wire.request import (
-    InputCallOutput,
-    InputContent,
-    InputCustomCall,
-    InputFunctionCall,
-    InputKind,
-    InputMessage,
-    InputOtherCall,
-    InputReasoning,
-    InputTools,
-)
+from .wire import request as wire
 
 T = TypeVar("T")
 FindItem = Callable[[str], bytes | None]
 """Returns the item of a stored response with this id."""
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_TEXTS = ("input_text", "output_text", "text")
 _PICTURES = ("computer_screenshot", "input_image")
 _ENCLOSED = "llmd:"
 """The beginning of reasoning that `enclosed` made."""
@@ -68,7 +58,7 @@ def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -
     if isinstance(client_input, str):
         raw = msgspec.Raw(msgspec.json.encode({"role": "user", "content": client_input}))
         return [InputItem("input", "message", raw, role="user")]
-    check_length("input", client_input, "items")
+    check_count("input", len(client_input), limits.MESSAGES_MAX, "items")
     found, n_bytes, most = list[InputItem](), 0, limits.RESPONSE_REFERRED_BYTES_MAX
     for n, raw in enumerate(client_input):
         path = f"input[{n}]"
@@ -82,23 +72,24 @@ def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -
 
 
 def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
-    kind = decoded(bytes(raw), InputKind, path)
+    kind = decoded(bytes(raw), wire.InputKind, path)
     refers = kind.type == "item_reference" or (kind.type is None and kind.role is None and kind.id is not None)
     if refers:
-        if kind.id is None:
-            raise ApiError("missing_parameter", f"{path}.id is missing.", f"{path}.id")
-        found = find(kind.id)
+        id = required(f"{path}.id", kind.id)
+        found = find(id)
         if found is None:
-            message = f"Item with id {quoted(kind.id)} not found: no stored response has it."
+            message = f"Item with id {quoted(id)} not found: no stored response has it."
             raise ApiError("response_not_found", message, f"{path}.id")
         raw = msgspec.Raw(found)
-        kind = decoded(bytes(raw), InputKind, path)
+        kind = decoded(bytes(raw), wire.InputKind, path)
     return InputItem(path, kind.type or "message", raw, refers, kind.role, kind.id)
 
 
 def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.Raw]]]:
     """Returns the tools that items in the middle of a conversation offer."""
-    return [(f"{item.path}.tools", item.read(InputTools).tools) for item in items if item.kind == "additional_tools"]
+    return [
+        (f"{item.path}.tools", item.read(wire.InputTools).tools) for item in items if item.kind == "additional_tools"
+    ]
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -139,7 +130,7 @@ def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
         if item.kind == "message":
             yield _message(item, n == newest)
         elif item.kind == "reasoning":
-            yield PlainMessage("assistant", reasoning=_thought(item.read(InputReasoning)))
+            yield PlainMessage("assistant", reasoning=_thought(item.read(wire.InputReasoning)))
         elif item.kind.endswith("_call_output"):
             yield _output(item)
         elif (call := _call(item)) is not None:
@@ -160,42 +151,21 @@ def is_empty(message: PlainMessage) -> bool:
 
 
 def _message(item: InputItem, is_newest: bool) -> PlainMessage:
-    message = item.read(InputMessage)
+    message = item.read(wire.InputMessage)
     role = role_of(item.path, message.role, _ROLES)
     if message.content is None and role != "assistant":
         param = f"{item.path}.content"
         raise ApiError("invalid_type", f"{param}: expected text, got null.", param)
-    is_replaced = is_attachment if role == "user" and not is_newest else _no_type
-    return PlainMessage(role, _text(f"{item.path}.content", message.content or "", is_replaced))
+    is_past = role == "user" and not is_newest
+    return PlainMessage(role, _text(f"{item.path}.content", message.content or "", is_past=is_past))
 
 
-def _text(path: str, content: str | Sequence[InputContent], is_replaced: Callable[[str], bool]) -> str:
-    """Returns the text of a content. `is_replaced`: whether a placeholder replaces parts of this type; other parts that
-    are not text are refused."""
+def _text(path: str, content: str | Sequence[InputContent], *, is_result: bool = False, is_past: bool = False) -> str:
+    """Returns the text of a content. The flags are those of part_text."""
     if isinstance(content, str):
         return content
-    return "\n".join(_part(f"{path}[{n}]", part, is_replaced) for n, part in enumerate(content))
-
-
-def _no_type(_: str) -> bool:
-    return False
-
-
-def _every_type(_: str) -> bool:
-    return True
-
-
-def _part(path: str, part: InputContent, is_replaced: Callable[[str], bool]) -> str:
-    if part.type == "refusal" and part.refusal is not None:
-        return part.refusal
-    if part.type not in _TEXTS:
-        if is_replaced(part.type):
-            return placeholder(part.type)
-        message = f"{path}: parts of type {quoted(part.type)} are not supported; the model reads text only."
-        raise ApiError("unsupported_parameter", message, path)
-    if part.text is None:
-        raise ApiError("missing_parameter", f"{path}.text is missing.", f"{path}.text")
-    return part.text
+    parts = (part_text(f"{path}[{n}]", part, is_result=is_result, is_past=is_past) for n, part in enumerate(content))
+    return "\n".join(parts)
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -204,14 +174,14 @@ def _part(path: str, part: InputContent, is_replaced: Callable[[str], bool]) -> 
 def _call(item: InputItem) -> PlainToolCall | None:
     """Returns None for an item that is not a call, or a call that the provider has answered itself."""
     if item.kind == "function_call":
-        call = item.read(InputFunctionCall)
+        call = item.read(wire.InputFunctionCall)
         return PlainToolCall(called_as(call.name, call.namespace), _json(call.arguments), call.call_id)
     if item.kind == "custom_tool_call":
-        custom = item.read(InputCustomCall)
+        custom = item.read(wire.InputCustomCall)
         return PlainToolCall(called_as(custom.name, custom.namespace), custom_arguments(custom.input), custom.call_id)
     if not item.kind.endswith("_call"):
         return None
-    other = item.read(InputOtherCall)
+    other = item.read(wire.InputOtherCall)
     if other.call_id is None:
         return None
     arguments = next(filter(None, (other.arguments, other.action, other.operation)), None)
@@ -225,11 +195,11 @@ def _json(arguments: Any) -> str:
 
 
 def _output(item: InputItem) -> PlainMessage:
-    found = item.read(InputCallOutput)
+    found = item.read(wire.InputCallOutput)
     output = found.output
     if isinstance(output, dict):
         output = _wrapped(output)
-    text = _text(f"{item.path}.output", output or "", _every_type)
+    text = _text(f"{item.path}.output", output or "", is_result=True)
     return PlainMessage("tool", text, tool_call_id=found.call_id or found.id)
 
 
@@ -249,7 +219,7 @@ def enclosed(thought: str) -> str:
     return _ENCLOSED + base64.b64encode(thought.encode()).decode()
 
 
-def _thought(item: InputReasoning) -> str | None:
+def _thought(item: wire.InputReasoning) -> str | None:
     text = "".join(part.text for part in item.content or ())
     return (
         text

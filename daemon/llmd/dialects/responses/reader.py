@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.errors import ApiError, quoted
+from ...core.errors import ApiError, quoted, required
 from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage
 from ...core.sampling import max_tokens_of
 from ...core.session_key import PREVIOUS_RESPONSE, SessionKey, parent_of
@@ -121,9 +121,8 @@ def _constraint(text: TextAsked | None) -> Constraint | None:
         return None
     if form.type == "json_object":
         return Constraint("json", "", "text.format")
-    if form.schema is None:
-        raise ApiError("missing_parameter", "text.format.schema is missing.", "text.format.schema")
-    return schema_constraint("text.format.schema", form.schema, is_strict=bool(form.strict))
+    param = "text.format.schema"
+    return schema_constraint(param, required(param, form.schema), is_strict=bool(form.strict))
 
 
 def _n_logprobs(body: ResponseRequest) -> int | None:

@@ -1,24 +1,27 @@
 """Stored responses, with their input and the conversation up to their answer, which clients can get or continue.
 
-They are in memory, and from one daemon to the next in the database (store_file.py). Count and bytes are limited, in
+They are in memory, and from one daemon to the next in the database. Count and bytes are limited, in
 total and per owner; the least recently used are removed. A stored response never changes. Only the event loop changes
 the store; a text thread may read it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 from aiohttp import web
 
+from ...answers.database import RESPONSE, Database
 from ...core import limits
 from ...core.context_limits import utf8_bytes
 from ...core.generation_request import PlainMessage
 from ...core.shares import share_of
+from ...process.logs import fields
 from .items import items_of, messages_of
 
 
@@ -101,12 +104,10 @@ class ResponseStore:
         """Called for each response that is added or removed."""
 
     def find(self, owner: int, id: str) -> StoredResponse | None:
-        owned = self._owners.get(owner)
-        return owned.responses.get(id) if owned is not None else None
+        return self._owners.get(owner, _Owned()).responses.get(id)
 
     def find_item(self, owner: int, id: str) -> bytes | None:
-        owned = self._owners.get(owner)
-        found = owned.items.get(id) if owned is not None else None
+        found = self._owners.get(owner, _Owned()).items.get(id)
         return found.output[id] if found is not None else None
 
     def keep(self, response: StoredResponse, n_owners: int) -> None:
@@ -135,9 +136,9 @@ class ResponseStore:
 
     def drop(self, owner: int, id: str) -> bool:
         """Returns False if there is no such response."""
-        owned = self._owners.get(owner)
-        response = owned.responses.pop(id, None) if owned is not None else None
-        if owned is None or response is None:
+        owned = self._owners.get(owner, _Owned())
+        response = owned.responses.pop(id, None)
+        if response is None:
             return False
         for item in response.output:
             owned.items.pop(item, None)
@@ -157,3 +158,32 @@ class ResponseStore:
 
 
 STORE = web.AppKey("responses", ResponseStore)
+
+
+# --- from one daemon to the next --------------------------------------------------------------------------------------
+
+
+log = logging.getLogger("llmd.history")
+
+_decoder = msgspec.msgpack.Decoder(StoredResponse)
+
+
+def follow(store: ResponseStore, database: Database) -> None:
+    """Has every later change of the store written to the database."""
+
+    def on_change(owner: int, id: str) -> None:
+        database.changed((RESPONSE, owner, id, b""), partial(store.find, owner, id))
+
+    store.on_change = on_change
+
+
+def restore(store: ResponseStore, database: Database, n_owners: int) -> None:
+    """Fills the store with what the previous daemon wrote. Blocks. Raises sqlite3.Error."""
+    for (_, _, id, _), body in list(database.rows(RESPONSE)):
+        try:
+            response = _decoder.decode(body)
+            response.check()
+            store.keep(response, n_owners)
+        except msgspec.MsgspecError as error:
+            log.warning("ignored a stored response", extra=fields(id=id, reason=str(error)))
+    database.keep_only(RESPONSE, [(RESPONSE, one.owner, one.id, b"") for one in store.all()])

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ...core.errors import ApiError
+from ...core import limits
+from ...core.errors import ApiError, check_count, required
 from ...core.generation_request import Tool, ToolChoice
-from ...core.tools import check_choice, check_count, distinct, tool_of
+from ...core.tools import check_choice, distinct, tool_of
 from ...http.decode import decoded
 from ..conversation import only_server_tools
 from ..custom_tools import Grammar, OfferedFunction, custom_tool
@@ -57,7 +58,7 @@ def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
     if not found:
         _refuse_server_tools(lists)
-    check_count("tools", len(found))
+    check_count("tools", len(found), limits.TOOLS_MAX, "tools")
     names: dict[str, ToolName] = {}
     for tool, name in found:
         names.setdefault(tool.name, name)
@@ -120,6 +121,4 @@ def _chosen(path: str, tool: ChosenTool) -> str:
     if tool.type not in _CALLABLE:
         message = f"{path}.type: tools of type {tool.type} cannot be chosen; only functions and custom tools can."
         raise ApiError("unsupported_parameter", message, f"{path}.type")
-    if tool.name is None:
-        raise ApiError("missing_parameter", f"{path}.name is missing.", f"{path}.name")
-    return called_as(tool.name, tool.namespace)
+    return called_as(required(f"{path}.name", tool.name), tool.namespace)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -11,38 +13,20 @@ from ...core.errors import ApiError
 from ...core.parts import End, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
 from ...http import framing
 from ...http.context import State
-from .item_writers import (
-    CallItemWriter,
-    Event,
-    ItemWriter,
-    MessageItemWriter,
-    ReasoningItemWriter,
-    call_of,
-    chosen_tokens,
-    new_id,
-)
+from ...http.stream import Writer
+from ..probabilities import ChosenToken, chosen_tokens
+from .item_writers import CallItemWriter, Event, ItemWriter, MessageItemWriter, ReasoningItemWriter, call_of, new_id
 from .reader import ParsedRequest
-from .wire.answer import (
-    CachedInput,
-    Incompleteness,
-    ItemStatus,
-    OutputItem,
-    ReasonedOutput,
-    Response,
-    ResponseFailure,
-    ResponseUsage,
-    TextToken,
-)
+from .wire import answer as wire
 
+G = TypeVar("G", bound=ItemWriter)
 Keep = Callable[[str, bytes], None]
 """Takes the id and the body of a response that ended well."""
 _encode = msgspec.json.Encoder().encode
 
 
-class ResponseWriter:
+class ResponseWriter(Writer):
     """Writes one response. Its items follow one another: each closes the one before."""
-
-    framing = framing.EVENTS
 
     def __init__(self, state: State, *, parsed: ParsedRequest, keep: Keep | None) -> None:
         self._parsed = parsed
@@ -51,7 +35,7 @@ class ResponseWriter:
             parsed.response, id=new_id("resp"), created_at=int(time.time()), model=state.model_id
         )
         self._n_events = 0
-        self._done: list[OutputItem] = []
+        self._done: list[wire.OutputItem] = []
         self._open: ItemWriter | None = None
         self._call = -1
         """Number of the open call; -1: none."""
@@ -76,13 +60,10 @@ class ResponseWriter:
             return self._sent([(b"response.in_progress", self._with(self._response))])
         item = self._open
         if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(item, MessageItemWriter):  # nearly always
-            return self._framed(item.more(parts[0].text, []))
+            return self._sent(item.more(parts[0].text))
         return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in self._with_logprobs(parts)])
 
-    def ending(self) -> bytes:
-        return b""
-
-    def _with_logprobs(self, parts: Sequence[Part]) -> Iterator[tuple[Part, list[TextToken]]]:
+    def _with_logprobs(self, parts: Sequence[Part]) -> Iterator[tuple[Part, list[ChosenToken]]]:
         """Yields texts with their log probabilities. Those of other parts are dropped."""
         for n, part in enumerate(parts):
             before, after = parts[n - 1] if n > 0 else None, parts[n + 1] if n + 1 < len(parts) else None
@@ -94,7 +75,7 @@ class ResponseWriter:
             if isinstance(part, TextPart):
                 found = _spelling(part.text, self._unassigned, [after] if isinstance(after, LogProbabilities) else [])
             self._unassigned.clear()
-            yield part, [token for one in found for token in chosen_tokens(one.chosen, one.likely)]
+            yield part, chosen_tokens(found)
 
     def _sent(self, events: Sequence[Event]) -> bytes:
         return b"".join(map(self._framed, events))
@@ -107,20 +88,21 @@ class ResponseWriter:
             name, framing.OPENS, name, number, members, framing.CLOSES,
         )  # fmt: skip
 
-    def _with(self, response: Response) -> bytes:
+    def _with(self, response: wire.Response) -> bytes:
         return b'"response":' + _encode(response)
 
-    def _events(self, part: Part, logprobs: list[TextToken]) -> list[Event]:
+    def _events(self, part: Part, logprobs: list[ChosenToken]) -> list[Event]:
         if isinstance(part, TextPart):
-            begun, message = self._message()
-            return [*begun, message.more(part.text, logprobs)]
+            begun, message = self._at(MessageItemWriter, MessageItemWriter)
+            return [*begun, *message.more(part.text, logprobs)]
         if isinstance(part, ReasoningPart):
-            begun, reasoning = self._reasoning()
-            return [*begun, reasoning.more(part.text)]
+            parsed = self._parsed
+            make = partial(ReasoningItemWriter, is_summary=parsed.is_summary, is_enclosed=parsed.is_enclosed)
+            begun, reasoning = self._at(ReasoningItemWriter, make)
+            return [*begun, *reasoning.more(part.text)]
         if isinstance(part, ToolCallPiece):
             begun, call = self._called(part)
-            more = call.more(part.arguments) if part.arguments else None
-            return [*begun, *([more] if more is not None else [])]
+            return [*begun, *(call.more(part.arguments) if part.arguments else [])]
         if isinstance(part, End):
             return self._finished(part)
         if isinstance(part, Failed):
@@ -129,33 +111,21 @@ class ResponseWriter:
 
     # --- items -------------------------------------------------------------------------------------------------------
 
-    def _message(self) -> tuple[list[Event], MessageItemWriter]:
-        if isinstance(self._open, MessageItemWriter):
+    def _at(self, kind: type[G], make: Callable[[int], G], *, is_same: bool = True) -> tuple[list[Event], G]:
+        """Returns the open item if it is of this kind and `is_same`; else opens another one, with its events."""
+        if isinstance(self._open, kind) and is_same:
             return [], self._open
-        message = MessageItemWriter(len(self._done) + (self._open is not None))
-        return self._begun(message), message
-
-    def _reasoning(self) -> tuple[list[Event], ReasoningItemWriter]:
-        if isinstance(self._open, ReasoningItemWriter):
-            return [], self._open
-        index = len(self._done) + (self._open is not None)
-        reasoning = ReasoningItemWriter(index, is_summary=self._parsed.is_summary, is_enclosed=self._parsed.is_enclosed)
-        return self._begun(reasoning), reasoning
-
-    def _called(self, piece: ToolCallPiece) -> tuple[list[Event], CallItemWriter]:
-        if isinstance(self._open, CallItemWriter) and piece.call == self._call:
-            return [], self._open
-        self._call = piece.call
-        index = len(self._done) + (self._open is not None)
-        call = call_of(index, self._parsed.offered.name_of(piece.name or ""), piece)
-        return self._begun(call), call
-
-    def _begun(self, item: ItemWriter) -> list[Event]:
+        item = make(len(self._done) + (self._open is not None))
         events = [*self._closed("completed"), *item.opening()]
         self._open = item
-        return events
+        return events, item
 
-    def _closed(self, status: ItemStatus) -> list[Event]:
+    def _called(self, piece: ToolCallPiece) -> tuple[list[Event], CallItemWriter]:
+        is_same, self._call = piece.call == self._call, piece.call
+        name = self._parsed.offered.name_of(piece.name or "")
+        return self._at(CallItemWriter, lambda index: call_of(index, name, piece), is_same=is_same)
+
+    def _closed(self, status: wire.ItemStatus) -> list[Event]:
         item = self._open
         if item is None:
             return []
@@ -171,14 +141,14 @@ class ResponseWriter:
     def _finished(self, end: End) -> list[Event]:
         begun: list[Event] = []
         if self._open is None and not self._done:
-            begun, _ = self._message()
+            begun, _ = self._at(MessageItemWriter, MessageItemWriter)
         is_cut = end.reason == "length"
         events = [*begun, *self._closed("incomplete" if is_cut else "completed")]
         response = msgspec.structs.replace(
             self._response,
             completed_at=None if is_cut else int(time.time()),
             status="incomplete" if is_cut else "completed",
-            incomplete_details=Incompleteness("max_output_tokens") if is_cut else None,
+            incomplete_details=wire.Incompleteness("max_output_tokens") if is_cut else None,
             output=self._done,
             usage=usage_of(end.usage),
             session=end.session,
@@ -194,7 +164,7 @@ class ResponseWriter:
         members = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
         events = self._closed("incomplete")
         response = msgspec.structs.replace(
-            self._response, status="failed", error=ResponseFailure(error.code, error.message), output=self._done
+            self._response, status="failed", error=wire.ResponseFailure(error.code, error.message), output=self._done
         )
         return [*events, (b"error", members), (b"response.failed", self._with(response))]
 
@@ -213,11 +183,11 @@ def _spelling(text: str, before: list[LogProbabilities], own: list[LogProbabilit
     return own
 
 
-def usage_of(used: UsedTokens) -> ResponseUsage:
-    return ResponseUsage(
+def usage_of(used: UsedTokens) -> wire.ResponseUsage:
+    return wire.ResponseUsage(
         input_tokens=used.n_prompt,
-        input_tokens_details=CachedInput(used.n_cached),
+        input_tokens_details=wire.CachedInput(used.n_cached),
         output_tokens=used.n_generated,
-        output_tokens_details=ReasonedOutput(used.n_reasoning),
+        output_tokens_details=wire.ReasonedOutput(used.n_reasoning),
         total_tokens=used.n_prompt + used.n_generated,
     )

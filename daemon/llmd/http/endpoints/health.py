@@ -22,7 +22,7 @@ async def health(_: web.Request) -> web.Response:
 def readiness(state: State) -> Readiness:
     if state.loaded_model is None:
         return _loading(state)
-    seconds = state.heartbeat.stalled_for_s()
+    seconds = state.loaded_model.heartbeat.stalled_for_s()
     status: Literal["ready", "stalled", "stopping"] = "ready"
     if state.is_stopping:
         status = "stopping"

@@ -48,7 +48,7 @@ async def reset_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
     owner, name = resolve_target(request)
     existed = _existed(await state.engine.ask(Reset, owner, name))
-    found = current_session(state, owner, name) if existed else _empty(state, owner, name)
+    found = current_session(state, owner, name) if existed else _session(state, owner, name, [])
     return respond(SessionReset(session_id=name, existed=existed, **msgspec.structs.asdict(found)))
 
 
@@ -90,13 +90,12 @@ def may_see(caller: Caller, owner: int) -> bool:
 def find(request: web.Request) -> Session:
     """Returns the session of the path, if the caller may see it."""
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
-    if not session_key.is_valid(name):
-        raise session_key.invalid(name, "id")
+    session_key.required(name, "id")
     owner = owner_in_query(request)
     views = state.engine.page.sessions_named(name, owner)
     found = sessions_of(state, (view for view in views if may_see(caller, view.owner)))
     if not found:
-        raise ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
+        raise not_found(name)
     if len(found) > 1:
         owners = ", ".join(session.owner_name or str(session.owner) for session in found)
         raise ApiError(
@@ -115,7 +114,7 @@ def find_any(request: web.Request) -> Session:
     state, caller = request.app[STATE], request[FACTS].caller
     view = state.engine.page.session(int(match[1]))
     if view is None or view.name or not may_see(caller, view.owner):
-        raise ApiError("session_not_found", f"There is no session {quoted(match[0])}.", "id")
+        raise not_found(match[0])
     return sessions_of(state, [view])[0]
 
 
@@ -123,7 +122,7 @@ def current_session(state: State, owner: int, name: str) -> Session:
     """Returns the session as it is now, after a command."""
     found = sessions_of(state, state.engine.page.sessions_named(name, owner))
     if not found:
-        raise ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
+        raise not_found(name)
     return found[0]
 
 
@@ -143,6 +142,10 @@ def owner_in_query(request: web.Request) -> int | None:
     return owner
 
 
+def not_found(name: str) -> ApiError:
+    return ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
+
+
 def uint32_of(text: str) -> int | None:
     """Returns a client's number, if the engine can take it. Checks the length first, because int() refuses thousands of
     digits."""
@@ -155,7 +158,7 @@ def uint32_of(text: str) -> int | None:
 def check(name: str, reply: Reply) -> None:
     """Raises ApiError unless the command succeeded. NOT_FOUND means that the session was closed in the meantime."""
     if reply.status == Status.NOT_FOUND:
-        raise ApiError("session_not_found", f"There is no session {quoted(name)}.", "id")
+        raise not_found(name)
     if reply.status != Status.OK:
         raise failure(reply)
 
@@ -180,44 +183,37 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
     for group in groups.values():
         group.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)
     ordered = sorted(groups.items(), key=lambda group: group[1][0].used_ms, reverse=True)
-    return [_session(state, id, group) for (_, id), group in ordered]
+    return [_session(state, owner, id, group) for (owner, id), group in ordered]
 
 
-def _session(state: State, id: str, views: list[SessionView]) -> Session:
+_SUMS = (
+    "tokens", "visible_tokens", "waiting", "requests", "prefilled_tokens_total", "reused_tokens_total",
+    "generated_tokens_total",
+)  # fmt: skip
+"""Fields of a session that are the sums of its branches'."""
+
+
+def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Session:
+    """`views`: its branches, the one used last first; none: there is no such session, and it holds nothing."""
     branches = [_branch(state, id, view) for view in views]
-    latest = branches[0]
+    latest = branches[0] if branches else None
+    state_word = latest.state if latest is not None else "empty"
     return Session(
         id=id,
-        owner=views[0].owner,
-        owner_name=state.keys.name_of(views[0].owner),
-        client=state.turns.client(views[0].owner, id),
-        last_words=state.turns.last_words(views[0].owner, id),
-        slot=latest.slot,
-        state=next((one.state for one in branches if one.state in _RUNNING), latest.state),
+        owner=owner,
+        owner_name=state.keys.name_of(owner),
+        client=state.turns.client(owner, id),
+        last_words=state.turns.last_words(owner, id),
+        slot=latest.slot if latest is not None else -1,
+        state=next((one.state for one in branches if one.state in _RUNNING), state_word),
         pinned=any(view.is_pinned for view in views),
-        tokens=sum(one.tokens for one in branches),
-        visible_tokens=sum(one.visible_tokens for one in branches),
         context_tokens=state.engine.info.n_ctx,
-        waiting=sum(one.waiting for one in branches),
-        requests=sum(one.requests for one in branches),
-        prefilled_tokens_total=sum(one.prefilled_tokens_total for one in branches),
-        reused_tokens_total=sum(one.reused_tokens_total for one in branches),
-        generated_tokens_total=sum(one.generated_tokens_total for one in branches),
-        opened_ms=min(one.opened_ms for one in branches),
-        used_ms=latest.used_ms,
-        last=latest.last,
+        opened_ms=min((one.opened_ms for one in branches), default=0),
+        used_ms=latest.used_ms if latest is not None else 0,
+        last=latest.last if latest is not None else None,
         timelines=branches,
+        **{name: sum(getattr(one, name) for one in branches) for name in _SUMS},
     )
-
-
-def _empty(state: State, owner: int, name: str) -> Session:
-    """Describes a session that does not exist as one that holds nothing."""
-    return Session(
-        id=name, owner=owner, owner_name=state.keys.name_of(owner), client=None, last_words=None, slot=-1,
-        state="empty", pinned=False, tokens=0, visible_tokens=0, context_tokens=state.engine.info.n_ctx, waiting=0,
-        requests=0, prefilled_tokens_total=0, reused_tokens_total=0, generated_tokens_total=0, opened_ms=0, used_ms=0,
-        last=None, timelines=[],
-    )  # fmt: skip
 
 
 def _branch(state: State, id: str, view: SessionView) -> Timeline:

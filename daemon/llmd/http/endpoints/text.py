@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ...core import limits
 from ...core.context_limits import token_bytes, utf8_bytes
-from ...core.errors import ApiError
+from ...core.errors import ApiError, required
 from ...engine.engine import Engine
 from .. import body
 from ..body import in_time, respond
@@ -26,9 +26,7 @@ async def tokenize(request: web.Request) -> web.Response:
     async with in_time(request):
         parsed_body = await body.read(request, TokenizeRequest)
         name = "content" if parsed_body.content is not None else "prompt"
-        text = parsed_body.content if parsed_body.content is not None else parsed_body.prompt
-        if text is None:
-            raise ApiError("missing_parameter", "content is missing.", "content")
+        text = required("content", parsed_body.content if parsed_body.content is not None else parsed_body.prompt)
         _check(name, utf8_bytes(text), limits.TOKENIZE_BYTES_MAX, "bytes")
         tokens = await engine.tokenize(
             owner, text, add_special=bool(parsed_body.add_special), parse_special=bool(parsed_body.parse_special)

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ....core.parts import SessionReport
+from ...probabilities import ChosenToken
 from ...timings import Timings
-from ..probabilities import ChatLogprobs, CompletionLogprobs
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):
@@ -70,6 +70,21 @@ class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[CalledTool] | UnsetType = UNSET
     function_call: CalledFunction | UnsetType = UNSET
+
+
+class ChatLogprobs(msgspec.Struct, frozen=True):
+    content: list[ChosenToken]
+    refusal: None = None
+
+
+class CompletionLogprobs(msgspec.Struct, frozen=True):
+    """Lists with one member for each token."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]] | None
+    """Includes the chosen token, which need not be one of the most likely; null: not requested."""
+    text_offset: list[int]
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,13 +20,10 @@ class StreamOptions(msgspec.Struct, frozen=True):
     continuous_usage_stats: bool | None = None
 
 
-class ContentPart(msgspec.Struct, frozen=True):
+class ContentPart(members.InputContent, frozen=True):
     """One part of a message's content: text, under one of its names, or reasoning of the assistant."""
 
-    type: str
-    text: str | None = None
     thinking: str | None = None
-    refusal: str | None = None
     cache_control: Any = None
     """Not null: other prompts will differ after this part."""
 

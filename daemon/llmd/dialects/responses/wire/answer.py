@@ -8,26 +8,17 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ....core.parts import SessionReport
+from ...probabilities import ChosenToken
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
-
-
-class LikelyToken(msgspec.Struct, frozen=True, gc=False):
-    token: str
-    bytes: list[int]
-    logprob: float
-
-
-class TextToken(LikelyToken, frozen=True, gc=False):
-    top_logprobs: list[LikelyToken]
 
 
 class OutputText(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["output_text"] = "output_text"
     text: str
     annotations: list[Any] = []
-    logprobs: list[TextToken] = []
+    logprobs: list[ChosenToken] = []
 
 
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag="message"):

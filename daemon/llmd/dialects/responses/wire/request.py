@@ -10,7 +10,7 @@ from ....core import limits
 from ....http.parameters import UNBOUNDED, accepts, note, refuses
 from ... import members
 from ...custom_tools import AnyText, Grammar
-from ...members import NOT_SHOWN
+from ...members import NOT_SHOWN, InputContent
 from ...sampling import OF_RESPONSES, samples
 
 # --- items -----------------------------------------------------------------------------------------------------------
@@ -22,14 +22,6 @@ class InputKind(msgspec.Struct, frozen=True):
     type: str | None = None
     role: str | None = None
     id: str | None = None
-
-
-class InputContent(msgspec.Struct, frozen=True):
-    """One part of a message's content, or of a tool's output; only text reaches the model."""
-
-    type: str
-    text: str | None = None
-    refusal: str | None = None
 
 
 class InputMessage(msgspec.Struct, frozen=True):
