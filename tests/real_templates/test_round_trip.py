@@ -1,6 +1,6 @@
 """A call of the past, as the template writes it, is read back as the same call, whatever its arguments are.
 
-EXCEPT is what a template cannot say, with the reason; there the call must still be one or none, never half of one."""
+EXCEPT is what a template cannot say, with the reason; there at most one call is read, which may be incomplete."""
 
 from __future__ import annotations
 
@@ -90,10 +90,6 @@ EXCEPT: dict[str, dict[str, str]] = {
 }
 
 
-def arguments_of(case: str, mark: str) -> Json:
-    return {"text": f"a {mark} b"} if case == OWN_MARK else CASES[case]
-
-
 def past_answer(
     model: Model, template: Template, *calls: Json, content: str = "", tool: Json = TOOL
 ) -> tuple[str, str]:
@@ -113,8 +109,7 @@ def past_answer(
     text = text_of(call, *results)
     begin = ANSWER_BEGINS.get(template.name)
     turn = text[text.index(begin) + len(begin) :] if begin else text[len(common_prefix(before, text)) :]
-    marks = ANSWER_ENDS.get(template.name, (template.ends.eos, *template.ends.others))
-    ends = [at for mark in marks if (at := turn.find(mark, 1)) >= 0]
+    ends = [at for mark in answer_ends(template) if (at := turn.find(mark, 1)) >= 0]
     turn = turn[: min(ends, default=len(turn))]
     opening, reopening = syntax["opening"], syntax["reopening"]
     if turn.startswith(opening):
@@ -128,10 +123,17 @@ def past_answer(
     return asked.syntax, thoughts[0] + answer  # the past does not think, and the prompt has begun to
 
 
-def own_mark(syntax: str) -> str:
-    """What closes a call of the family."""
-    marks: list[str] = json.loads(json.loads(syntax)["parser"])["closing_marks"]
-    return marks[0] if marks else "}"
+def answer_ends(template: Template) -> tuple[str, ...]:
+    return ANSWER_ENDS.get(template.name, (template.ends.eos, *template.ends.others))
+
+
+def own_marks(syntax: str, answer_ends: tuple[str, ...]) -> list[str]:
+    """The marks around calls and their names. No template can write what ends an argument, or the answer, inside of an
+    argument."""
+    parser = json.loads(json.loads(syntax)["parser"])
+    ends = {mark.strip() for node in parser["parsers"] for mark in node.get("delimiters", ())}
+    marks = {mark.strip() for mark in [*parser["closing_marks"], *parser["opening_marks"]]}
+    return sorted(marks - ends - {""} - set(answer_ends))
 
 
 def common_prefix(one: str, other: str) -> str:
@@ -145,15 +147,15 @@ ROUNDS = [template for template in TEMPLATES if template.name not in NO_ROUND_TR
 @pytest.mark.parametrize("template", ROUNDS, ids=lambda template: template.name)
 def test_a_call_of_the_past_is_read_back(template: Template, opened: Open) -> None:
     model = opened(template)
-    mark = own_mark(model.render({"messages": [USER], "tools": [TOOL]}).syntax)
-    for case in [*CASES, OWN_MARK]:
-        arguments = arguments_of(case, mark)
+    marks = own_marks(model.render({"messages": [USER], "tools": [TOOL]}).syntax, answer_ends(template))
+    for case, arguments in [*CASES.items(), *((OWN_MARK, {"text": f"a {mark} b"}) for mark in marks)]:
         syntax, answer = past_answer(model, template, arguments)
         read = model.parse(syntax, answer)
         for size in (1, 2, 3):
             assert model.parse(syntax, answer, pieces=[size]) == read, (case, size)
         reason = EXCEPT.get(template.name, {}).get(case)
         assert (arguments_of_only_call(read) == arguments) == (reason is None), (case, reason, answer, read)
+        assert len(read.calls) <= 1, (case, read)
 
 
 def arguments_of_only_call(read: Answer) -> Any:

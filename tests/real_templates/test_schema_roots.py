@@ -36,17 +36,28 @@ ROOTS: dict[str, Any] = {
     },
     "type list": OBJECT | {"type": ["object", "null"]},
     "no type": {"properties": PATH, "required": ["path"]},
+    "additionalProperties only": {"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
+    "no properties": {"type": "object"},
 }
+# Roots that declare no parameter, so that no value of one is wrong.
+DECLARES_NOTHING = {"additionalProperties only", "no properties"}
+# `n` has the wrong type, which every other root forbids.
+WRONG: Json = {"path": "a/b c.txt", "n": "x"}
 
 
 # Templates that write calls of the past otherwise than they ask a model to call.
 NOT_AS_ASKED = {"apriel": "it writes an id behind the arguments"}
+# Templates whose calls have no other names than the tool declares.
+DECLARED_NAMES_ONLY = {"LFM2.5-8B-A1B": "arguments are those of a Python function"}
 # Templates that fail on such a schema, which they show to the model by themselves; requests with it are refused.
 REFUSES = {
     "seed-oss": {"properties beside $ref": "it looks for `required` beside `properties`"},
     "gigachat": {"type list": "it looks for a list of types in a list of types"},
 }
+# Templates whose calls are not held to the schema.
+NOT_HELD: dict[str, str] = {"gemma-4": "its objects have no grammar"}
 CALLED = [one for one in TEMPLATES if one.name not in NO_ROUND_TRIP and one.family not in NOT_AS_ASKED]
+HELD = [one for one in CALLED if one.family not in NOT_HELD]
 
 
 @pytest.mark.parametrize("root", ROOTS)
@@ -62,5 +73,24 @@ def test_valid_arguments_are_allowed_and_read(template: Template, root: str, ope
     said = model.walk(
         model.render({"messages": [{"role": "user", "content": "Hello"}], "tools": [tool]}).constraint, text=answer
     )
+    if root in DECLARES_NOTHING and template.name in DECLARED_NAMES_ONLY:
+        assert said.refused_at is not None
+        return
     assert said.refused_at is None, said.text
     assert arguments_of_only_call(model.parse(syntax, answer, pieces=[2])) == VALUES, answer
+
+
+@pytest.mark.parametrize("root", [root for root in ROOTS if root not in DECLARES_NOTHING])
+@pytest.mark.parametrize("template", HELD, ids=names)
+def test_a_value_of_the_wrong_type_is_not_allowed(template: Template, root: str, opened: Open) -> None:
+    if root in REFUSES.get(template.family, {}):
+        return
+    model = opened(template)
+    tool = {"type": "function", "function": {"name": "note", "description": "Notes.", "parameters": ROOTS[root]}}
+    _, answer = past_answer(model, template, WRONG, tool=tool)
+    messages = [{"role": "user", "content": "Hello"}]
+    prompt = model.render({"messages": messages, "tools": [tool], "tool_choice": {"mode": "required"}})
+    if prompt.thinking.get("is_open") and prompt.thinking["ends"][0] not in answer:
+        answer = prompt.thinking["ends"][0] + answer
+    refused_at = model.walk(prompt.constraint, text=answer).refused_at
+    assert refused_at is not None and refused_at > answer.encode().index(b"path"), answer
