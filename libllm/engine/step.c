@@ -235,7 +235,7 @@ void step_learn(step *t, uint64_t sampling_us)
 
 double step_expected_us(const step *t)
 {
-    return line_at(&t->pace.prefill_at, t->depth) * t->batch.n;
+    return linear_fit_at(&t->pace.prefill_at, t->depth) * t->batch.n;
 }
 
 float *step_logits(step *t, uint32_t index)

@@ -51,7 +51,7 @@ static uint32_t n_fitting(const schedule_input *in, double depth, double us, uin
 {
     double n = 0;
     for (int i = 0; i < FIT_TRIES; i++) {
-        const double fits = us / line_at(&in->pace.prefill_at, depth + n / 2);
+        const double fits = us / linear_fit_at(&in->pace.prefill_at, depth + n / 2);
         n = fits < 0 ? 0 : fits < n_max ? fits : n_max;
     }
     return (uint32_t)(n + ROUNDED);
@@ -59,7 +59,7 @@ static uint32_t n_fitting(const schedule_input *in, double depth, double us, uin
 
 static bool is_known(const schedule_input *in)
 {
-    return line_at(&in->pace.prefill_at, 0) > 0;
+    return linear_fit_at(&in->pace.prefill_at, 0) > 0;
 }
 
 static uint32_t in_blocks(uint32_t n)
@@ -78,7 +78,7 @@ typedef struct budget {
 
 static void spend(const schedule_input *in, uint32_t i, uint32_t n, budget *left, uint32_t *take)
 {
-    const double us = n * line_at(&in->pace.prefill_at, in->depth[i] + n / 2.0);
+    const double us = n * linear_fit_at(&in->pace.prefill_at, in->depth[i] + n / 2.0);
     take[i] = n;
     left->n -= n;
     left->us -= us;
@@ -265,7 +265,7 @@ void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint3
     /* A handful of tokens costs what any step costs: it says nothing about the price of a token. */
     if (rest_us > 0 && n_prefill >= (n_decode > 0 ? CHUNK_MIXED_MIN : CHUNK_MIN)) {
         average(&pace->prefill_token_us, rest_us / n_prefill);
-        line_learn(&pace->prefill_at, depth, rest_us / n_prefill);
+        linear_fit_learn(&pace->prefill_at, depth, rest_us / n_prefill);
     }
 }
 

@@ -6,14 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "policy/line.h"
+#include "policy/linear_fit.h"
 
-/* How long things have been taking, kept by the decode thread: moving averages, and a line. 0: not known yet. */
+/* How long things have been taking, kept by the decode thread: moving averages, and a linear fit. 0: not known yet. */
 typedef struct schedule_pace {
     double decode_us;        /* one step that only decodes */
     double prefill_token_us; /* one prompt token beside it, whatever is before it */
     double checkpoint_us;    /* a checkpoint of a session that decodes */
-    line prefill_at;         /* one prompt token, by how many are before it */
+    linear_fit prefill_at;   /* one prompt token, by how many are before it */
 } schedule_pace;
 
 typedef struct schedule_input {

@@ -195,7 +195,7 @@ static void test_a_cancelled_prompt_is_read_no_further(void)
 static void hook_dear(driver *d)
 {
     hook(d);
-    line_learn(&d->engine->decode.step.pace.prefill_at, 0, 1e9);
+    linear_fit_learn(&d->engine->decode.step.pace.prefill_at, 0, 1e9);
 }
 
 static void test_who_is_in_a_call_with_a_cancelled_prompt_does_not_wait_for_its_end(void)

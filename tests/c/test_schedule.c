@@ -9,9 +9,9 @@ enum { N_RUNS_MAX = 40 };
 /* A prompt token takes so long, `steep` more for each before it. 0: nothing is known. */
 static void prompts_take(schedule_pace *pace, double token_us, double steep)
 {
-    pace->prefill_at = (line){0};
+    pace->prefill_at = (linear_fit){0};
     for (int i = 0; i < 10 && token_us > 0; i++) {
-        line_learn(&pace->prefill_at, i * 1000, token_us + steep * i * 1000);
+        linear_fit_learn(&pace->prefill_at, i * 1000, token_us + steep * i * 1000);
     }
     pace->prefill_at.drift = 1;
 }
@@ -363,9 +363,9 @@ static void test_learning_ignores_tiny_prefills(void)
     CHECK(pace.decode_us == 1000);
     schedule_learn(&pace, 1, 0, 4, 1500);
     schedule_learn(&pace, 20, 0, 0, 1500);
-    CHECK(pace.prefill_token_us == 0 && line_at(&pace.prefill_at, 0) == 0);
+    CHECK(pace.prefill_token_us == 0 && linear_fit_at(&pace.prefill_at, 0) == 0);
     schedule_learn(&pace, 100, 0, 4, 11000);
-    CHECK(pace.prefill_token_us == 100 && line_at(&pace.prefill_at, 0) == 100);
+    CHECK(pace.prefill_token_us == 100 && linear_fit_at(&pace.prefill_at, 0) == 100);
 }
 
 /* A call beside four streams, as it was measured: reading what is before costs something, attending to it costs each token,
@@ -410,43 +410,43 @@ static void test_gaps_of_prompts_of_any_length(void)
 /* Others want the processors now, or do not any more: some calls later the gaps are as they should be. */
 static void test_the_pace_follows_the_machine(void)
 {
-    line l = {0};
+    linear_fit l = {0};
     for (int i = 0; i < 600; i++) {
         const double slower = i / 100 % 2 == 0 ? 1 : i < 300 ? 1.9 : 3.5, x = i % 25 * 80, y = slower * (1000 + x);
-        const double ratio = line_at(&l, x) / y;
+        const double ratio = linear_fit_at(&l, x) / y;
         CHECK(i < 2 || i % 100 < 20 || (ratio > 0.85 && ratio < 1.2));
-        line_learn(&l, x, y);
+        linear_fit_learn(&l, x, y);
     }
 }
 
-static void test_a_line_through_one_point_is_level(void)
+static void test_a_linear_fit_through_one_point_is_level(void)
 {
-    line l = {0};
-    CHECK(line_at(&l, 5) == 0);
+    linear_fit l = {0};
+    CHECK(linear_fit_at(&l, 5) == 0);
     for (int i = 0; i < 10; i++) {
-        line_learn(&l, 500, 80);
+        linear_fit_learn(&l, 500, 80);
     }
-    CHECK(fabs(line_at(&l, 0) - 80) < 1e-9 && fabs(line_at(&l, 9000) - 80) < 1e-9);
+    CHECK(fabs(linear_fit_at(&l, 0) - 80) < 1e-9 && fabs(linear_fit_at(&l, 9000) - 80) < 1e-9);
 }
 
 /* How steep it is cannot be told from what lies close together. */
 static void test_neighbours_make_no_slope(void)
 {
-    line l = {0};
+    linear_fit l = {0};
     for (int i = 0; i < 40; i++) {
-        line_learn(&l, 500 + i % 2 * 3, 80 + i % 2 * 40);
+        linear_fit_learn(&l, 500 + i % 2 * 3, 80 + i % 2 * 40);
     }
-    CHECK(line_at(&l, 9000) < 130 && line_at(&l, 0) > 70);
+    CHECK(linear_fit_at(&l, 9000) < 130 && linear_fit_at(&l, 0) > 70);
 }
 
 /* Whatever was measured, something is expected. */
-static void test_a_line_is_never_zero_once_known(void)
+static void test_a_linear_fit_is_never_zero_once_known(void)
 {
     random_source random = {.state = 21};
-    line l = {0};
+    linear_fit l = {0};
     for (int i = 0; i < 100000; i++) {
-        line_learn(&l, random_below(&random, 100000), 1 + random_below(&random, 10000));
-        const double at = line_at(&l, random_below(&random, 200000));
+        linear_fit_learn(&l, random_below(&random, 100000), 1 + random_below(&random, 10000));
+        const double at = linear_fit_at(&l, random_below(&random, 200000));
         CHECK(at > 0 && at < 1e7);
     }
 }
@@ -472,8 +472,8 @@ int main(void)
     RUN(test_learning_ignores_tiny_prefills);
     RUN(test_gaps_of_prompts_of_any_length);
     RUN(test_the_pace_follows_the_machine);
-    RUN(test_a_line_through_one_point_is_level);
+    RUN(test_a_linear_fit_through_one_point_is_level);
     RUN(test_neighbours_make_no_slope);
-    RUN(test_a_line_is_never_zero_once_known);
+    RUN(test_a_linear_fit_is_never_zero_once_known);
     return CHECK_RESULT();
 }

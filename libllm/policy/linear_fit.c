@@ -1,4 +1,4 @@
-#include "policy/line.h"
+#include "policy/linear_fit.h"
 
 static const double KEPT = 0.97; /* of a weight, at each measurement: some thirty of them count */
 static const double DRIFT_SHARE = 0.3, DRIFT_MIN = 0.25, DRIFT_MAX = 4;
@@ -10,7 +10,7 @@ static double within(double value, double least, double most)
     return value < least ? least : value > most ? most : value;
 }
 
-double line_at(const line *l, double x)
+double linear_fit_at(const linear_fit *l, double x)
 {
     if (l->weight <= 0) {
         return 0;
@@ -22,9 +22,9 @@ double line_at(const line *l, double x)
     return l->drift * (at > mean_y / 4 ? at : mean_y / 4);
 }
 
-void line_learn(line *l, double x, double y)
+void linear_fit_learn(linear_fit *l, double x, double y)
 {
-    const double expected = line_at(l, x);
+    const double expected = linear_fit_at(l, x);
     const double surprise = expected > 0 ? within(y / expected, SURPRISE_MIN, SURPRISE_MAX) : 1;
     l->drift = expected > 0 ? within(l->drift * (1 + DRIFT_SHARE * (surprise - 1)), DRIFT_MIN, DRIFT_MAX) : 1;
     l->weight = KEPT * l->weight + 1;
