@@ -1,6 +1,6 @@
 #include "policy/timeline.h"
 
-#include "policy/worth.h"
+#include "policy/copy_cost.h"
 
 bool timeline_continues(const timeline *t)
 {
@@ -39,7 +39,7 @@ static uint32_t best_of(const timeline *timelines, uint32_t n, bool (*is_such)(c
 
 static double value_of(const timeline *t, uint64_t now)
 {
-    return (double)t->n_worth / (1.0 + (double)(now - t->used));
+    return (double)t->n_lost / (1.0 + (double)(now - t->used));
 }
 
 static uint64_t latest_use(const timeline *timelines, uint32_t n)
@@ -105,7 +105,7 @@ static uint32_t best_far(const timeline *timelines, uint32_t n)
             best = i;
         }
     }
-    return best < n && behind_head(&timelines[best]) >= most_near + WORTH_TOKENS_MIN ? best : n;
+    return best < n && behind_head(&timelines[best]) >= most_near + COPY_COST_TOKENS_MIN ? best : n;
 }
 
 /* How another one gets its place. */
@@ -135,7 +135,7 @@ timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t 
     return take_place(timelines, n, n_max, has_room);
 }
 
-timeline_choice timeline_aside(const timeline *timelines, uint32_t n, uint32_t n_max, uint32_t index, uint32_t n_worth)
+timeline_choice timeline_aside(const timeline *timelines, uint32_t n, uint32_t n_max, uint32_t index, uint32_t n_lost)
 {
     const timeline_choice nowhere = {.verb = TIMELINE_CONTINUE, .index = index};
     if (n_max == 1) {
@@ -145,7 +145,7 @@ timeline_choice timeline_aside(const timeline *timelines, uint32_t n, uint32_t n
         return (timeline_choice){.verb = TIMELINE_OPEN};
     }
     const uint32_t idle = least_valuable(timelines, n);
-    if (idle == n || idle == index || value_of(&timelines[idle], latest_use(timelines, n)) >= (double)n_worth) {
+    if (idle == n || idle == index || value_of(&timelines[idle], latest_use(timelines, n)) >= (double)n_lost) {
         return nowhere;
     }
     return (timeline_choice){.verb = TIMELINE_REPLACE, .index = idle};

@@ -13,7 +13,7 @@ typedef struct timeline {
     uint32_t n_history; /* tokens of its last prompt; one answer follows them, which the client may request again */
     uint32_t n_common;  /* tokens of the common prefix of this timeline and the request's prompt */
     uint32_t n_head;    /* leading tokens of the prompt that many conversations share (llm_prompt) */
-    uint32_t n_worth;   /* tokens that are lost when it is replaced */
+    uint32_t n_lost;    /* tokens that are lost when it is replaced */
     bool is_busy;       /* a generation holds it or waits for it */
     bool is_far;        /* its state is on the disk, so that no other timeline can copy it */
     bool is_anchored;   /* it existed when its session was pinned: a request may continue it, but not replace it */
@@ -44,8 +44,8 @@ bool timeline_continues(const timeline *t);
  * ones is always allowed. has_room: a new timeline costs no other session its place; else it replaces one of this session. */
 timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t n_max, bool has_room);
 
-/* Where n_worth tokens that a truncation of timeline `index` would discard are kept: in a new timeline (TIMELINE_OPEN), in
+/* Where n_lost tokens that a truncation of timeline `index` would discard are kept: in a new timeline (TIMELINE_OPEN), in
  * place of one of less value (TIMELINE_REPLACE), or nowhere (TIMELINE_CONTINUE). */
-timeline_choice timeline_aside(const timeline *timelines, uint32_t n, uint32_t n_max, uint32_t index, uint32_t n_worth);
+timeline_choice timeline_aside(const timeline *timelines, uint32_t n, uint32_t n_max, uint32_t index, uint32_t n_lost);
 
 #endif

@@ -16,7 +16,7 @@ int places_open(places *p, const session_ground *ground, const places_options *o
         (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_places};
     p->ground.pace = &p->pace;
     p->ground.totals = &p->totals;
-    p->pace.token_us_first = worth_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
+    p->pace.token_us_first = copy_cost_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
     p->seating.patience_us = HUGE_VAL;
     atomic_init(&p->n_owners, options->n_owners);
     p->sessions = calloc(p->n_places, sizeof *p->sessions);
@@ -288,7 +288,7 @@ timeline places_timeline_of(const session *s, const session_prompt *prompt)
     const session_claim *c = s->running != NULL ? s->running : s->waiting;
     return (timeline){
         .n_history = c != NULL ? c->prompt.n_tokens : places_n_history(s),
-        .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
+        .n_lost = s->n_left > 0 ? s->n_left : session_n_tokens(s),
         .n_common = prompt != NULL ? n_common_of(s, prompt) : 0,
         .n_head = prompt != NULL ? prompt->n_head : 0,
         .is_far = s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING,

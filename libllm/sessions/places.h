@@ -44,7 +44,7 @@ struct places {
     session_ground ground;
     places_options options;
     store *store; /* NULL: no disk */
-    worth_pace pace;
+    copy_cost_pace pace;
     session_totals totals;
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_places: of one choice */

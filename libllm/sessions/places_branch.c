@@ -15,24 +15,24 @@ static int32_t free_seat(const places *p)
 }
 
 /* The tokens that are to be kept; 0: the cut may discard what it will. */
-static uint32_t worth_of(const places *p, const session *s, const session_prompt *prompt)
+static uint32_t n_tokens_to_keep(const places *p, const session *s, const session_prompt *prompt)
 {
     const uint32_t n = session_n_tokens(s);
     const size_t n_bytes = free_seat(p) != SESSION_NO_SEAT ? 0 : session_state_bytes(s, n);
-    const worth_cut cut = {
+    const copy_cost_divergence cut = {
         .n_tokens = n,
         .n_history = places_n_history(s),
         .n_common = resume_common_prefix(session_tokens(s), n, prompt->tokens, prompt->n_tokens),
         .n_prompt = prompt->n_tokens,
-        .n_cost = worth_tokens(&p->pace, n_bytes),
-        .copy_us = worth_copy_us(&p->pace, n_bytes),
+        .n_cost = copy_cost_tokens(&p->pace, n_bytes),
+        .copy_us = copy_cost_us(&p->pace, n_bytes),
         .patience_us = p->seating.patience_us,
     };
-    return n_bytes <= p->options.parked_bytes_max && worth_keeping(&cut) ? n - cut.n_common : 0;
+    return n_bytes <= p->options.parked_bytes_max && copy_cost_pays_off(&cut) ? n - cut.n_common : 0;
 }
 
-/* Where n_worth tokens beside s may stay. False: nowhere. *replaced: the timeline that goes for it; NULL: none has to. */
-static bool find_place(places *p, session *s, uint32_t n_worth, session **replaced)
+/* Where n_lost tokens beside s may stay. False: nowhere. *replaced: the timeline that goes for it; NULL: none has to. */
+static bool find_place(places *p, session *s, uint32_t n_lost, session **replaced)
 {
     timeline timelines[TIMELINES_LOOKED_AT];
     session *sessions[TIMELINES_LOOKED_AT];
@@ -44,7 +44,7 @@ static bool find_place(places *p, session *s, uint32_t n_worth, session **replac
         timelines[n] = places_timeline_of(t, NULL);
         sessions[n++] = t;
     }
-    const timeline_choice choice = timeline_aside(timelines, n, p->options.timelines_max, index, n_worth);
+    const timeline_choice choice = timeline_aside(timelines, n, p->options.timelines_max, index, n_lost);
     *replaced = choice.verb == TIMELINE_REPLACE ? sessions[choice.index] : NULL;
     return choice.verb == TIMELINE_REPLACE ||
            (choice.verb == TIMELINE_OPEN && places_may_open_branch(p, s->owner, replaced));
@@ -54,10 +54,10 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
 {
     const bool may_be_kept = session_is_named(s) && !s->is_held && p->options.policy == LLM_POLICY_PARK &&
                              s->record.state != LLM_STATE_TORN && session_n_tokens(s) > 0;
-    const uint32_t n_worth = may_be_kept ? worth_of(p, s, prompt) : 0;
+    const uint32_t n_lost = may_be_kept ? n_tokens_to_keep(p, s, prompt) : 0;
     session *replaced = NULL;
     session_copy copy;
-    if (n_worth == 0 || !find_place(p, s, n_worth, &replaced) || !session_copy_of(s, free_seat(p), &copy)) {
+    if (n_lost == 0 || !find_place(p, s, n_lost, &replaced) || !session_copy_of(s, free_seat(p), &copy)) {
         return false;
     }
     session *branch = replaced != NULL ? places_replace(p, replaced, s) : places_open_branch(p, s);
@@ -65,8 +65,8 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
     if (copy.seat != SESSION_NO_SEAT) {
         p->seating.seats[copy.seat] = branch;
     }
-    branch->n_left = n_worth;
-    p->seating.patience_us -= worth_copy_us(&p->pace, branch->parked.n_bytes);
+    branch->n_left = n_lost;
+    p->seating.patience_us -= copy_cost_us(&p->pace, branch->parked.n_bytes);
     places_used(p, s); /* the branch is the older one of the two */
     page_count(p->ground.page, LLM_COUNTER_BRANCHES_KEPT, 1);
     places_spill(p);

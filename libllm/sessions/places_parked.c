@@ -85,7 +85,7 @@ static void stall(places *p, uint64_t now_us)
 
 static uint64_t wait_until_us(const places *p, const session *s, uint64_t now_us)
 {
-    const uint64_t wait_us = (uint64_t)worth_waiting_us(&p->pace, s->parked.k);
+    const uint64_t wait_us = (uint64_t)copy_cost_wait_us_max(&p->pace, s->parked.k);
     return now_us + (wait_us > WAIT_LEAST_US || p->shelf.is_stalled ? wait_us : WAIT_LEAST_US);
 }
 
@@ -315,7 +315,7 @@ void places_read_back(places *p, store_job *job)
 {
     ledger_release(p->ground.ledger, job->n_bytes_max);
     if (job->status == LLM_OK && job->state.n_parts > 0) {
-        worth_learn_disk(&p->pace, state_file_bytes(&job->state), job->took_us);
+        copy_cost_learn_disk(&p->pace, state_file_bytes(&job->state), job->took_us);
     }
     session *s = session_of(p, job);
     if (s == NULL || s->parked.where != PARKED_READING || s->parked.reading != job->request) {

@@ -33,12 +33,12 @@ static bool can_give(const session *donor, const session *s)
 static resume_source parked_source(const model *m, const session *donor)
 {
     const uint32_t n = donor->parked.k;
-    const worth_pace *pace = donor->ground->pace;
+    const copy_cost_pace *pace = donor->ground->pace;
     return (resume_source){
         .tokens = session_tokens(donor),
         .n_tokens = n,
         .rewind_floor = m->info.memory == LLM_MEMORY_DENSE ? 1 : n,
-        .n_cost = worth_tokens(pace, donor->parked.n_bytes),
+        .n_cost = copy_cost_tokens(pace, donor->parked.n_bytes),
     };
 }
 
@@ -51,7 +51,7 @@ static resume_source donor_source(const model *m, const session *donor)
     }
     resume_source source = session_source(donor);
     if (!m->info.shares_cells) { /* saved, and loaded */
-        source.n_cost = worth_tokens(donor->ground->pace, 2 * session_state_bytes(donor, source.n_tokens));
+        source.n_cost = copy_cost_tokens(donor->ground->pace, 2 * session_state_bytes(donor, source.n_tokens));
     }
     const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
     if (is_narrowed && source.n_tokens > m->info.n_window) {
@@ -95,7 +95,7 @@ static void gather(places *p, const session *s, const int32_t *prompt, uint32_t 
         out->checkpoints[i] = (resume_checkpoint){.k = c->k,
                                                   .is_whole = c->is_whole,
                                                   .has_logits = c->logits != NULL,
-                                                  .n_cost = worth_tokens(&p->pace, c->n_state_bytes)};
+                                                  .n_cost = copy_cost_tokens(&p->pace, c->n_state_bytes)};
     }
 }
 
@@ -165,7 +165,7 @@ static double gain_us(const places *p, const session *other, uint32_t n, uint32_
         return 0;
     }
     const size_t n_bytes_before = is_coming ? 0 : p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT];
-    return worth_fetching_us(&p->pace, n_bytes, n_bytes_before, n - n_at_hand);
+    return copy_cost_fetch_saves_us(&p->pace, n_bytes, n_bytes_before, n - n_at_hand);
 }
 
 /* The fewest tokens, up to n_most, with which `other` gains more than `us`; 0: no number does. */
@@ -248,7 +248,8 @@ fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt)
     if (best.from == NULL || !begin_reading(p, &best)) {
         return (fetch){.reading = 0};
     }
-    return (fetch){.reading = best.from->parked.reading, .patience_us = worth_waiting_us(&p->pace, best.n - n_at_hand)};
+    return (fetch){.reading = best.from->parked.reading,
+                   .patience_us = copy_cost_wait_us_max(&p->pace, best.n - n_at_hand)};
 }
 
 /* ---- beginning ---- */

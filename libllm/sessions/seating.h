@@ -17,7 +17,7 @@
  * Example: `a` and `b` are idle and have the only two seats; the policy is park. A request of the parked `c` arrives: `a`, the
  * least recently used, is parked, `c` is loaded into its seat, and the request begins.
  *
- * A branch is a timeline that is kept when its session continues with a prompt that diverges from it (policy/worth.h decides):
+ * A branch is a timeline that is kept when its session continues with a prompt that diverges from it (policy/copy_cost.h decides):
  *
  *   the prompt                                   the session's tokens after the common prefix
  *   continues the session                        none are discarded

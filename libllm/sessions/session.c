@@ -271,7 +271,7 @@ static model_result load_parked(session *s, uint16_t to, const parked *from)
     const model_result result =
         m->ops->state_load(m, to, MODEL_STATE_FULL, from->k, from->state->bytes, from->state->n_bytes);
     if (result == MODEL_OK) {
-        worth_learn(s->ground->pace, from->state->n_bytes, (double)(session_clock_us() - begin_us));
+        copy_cost_learn(s->ground->pace, from->state->n_bytes, (double)(session_clock_us() - begin_us));
     }
     return result;
 }
@@ -488,7 +488,7 @@ static blob *save_state(const session *s, ledger_use use)
         state = NULL;
     }
     if (state != NULL) {
-        worth_learn(s->ground->pace, n_bytes, (double)(session_clock_us() - begin_us));
+        copy_cost_learn(s->ground->pace, n_bytes, (double)(session_clock_us() - begin_us));
     }
     return state;
 }

@@ -36,7 +36,7 @@
 #include "boundary/page.h"
 #include "boundary/session_name.h"
 #include "policy/resume.h"
-#include "policy/worth.h"
+#include "policy/copy_cost.h"
 #include "states/snapshot.h"
 
 enum { SESSION_NO_SEAT = -1 };
@@ -93,7 +93,7 @@ typedef struct session_ground {
     page *page;
     checkpoint_store *checkpoints;
     ledger *ledger;
-    worth_pace *pace; /* of reading tokens and of copying states */
+    copy_cost_pace *pace; /* of reading tokens and of copying states */
     session_totals *totals;
 } session_ground;
 

@@ -118,9 +118,9 @@ static void test_an_anchored_one_is_never_replaced(void)
 static void test_of_those_that_may_go_the_least_valuable_does(void)
 {
     timeline t[] = {
-        {.n_history = 100, .n_common = 1, .n_worth = 9000, .used = 1},
-        {.n_history = 100, .n_common = 9, .n_worth = 40, .used = 3},
-        {.n_history = 100, .n_common = 1, .n_worth = 9000, .used = 5},
+        {.n_history = 100, .n_common = 1, .n_lost = 9000, .used = 1},
+        {.n_history = 100, .n_common = 9, .n_lost = 40, .used = 3},
+        {.n_history = 100, .n_common = 1, .n_lost = 9000, .used = 5},
     };
     CHECK_INT(timeline_choose(t, 3, 3, true).verb, TIMELINE_REPLACE);
     CHECK_INT(timeline_choose(t, 3, 3, true).index, 1);
@@ -155,9 +155,9 @@ static void test_one_that_is_far_is_gone_on_with(void)
 static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
 {
     timeline t[] = {
-        {.n_worth = 3000, .used = 9, .is_busy = true},
-        {.n_worth = 500, .used = 8},
-        {.n_worth = 2000, .used = 7},
+        {.n_lost = 3000, .used = 9, .is_busy = true},
+        {.n_lost = 500, .used = 8},
+        {.n_lost = 2000, .used = 7},
     };
     CHECK_INT(timeline_aside(t, 3, 4, 0, 100).verb, TIMELINE_OPEN);
     CHECK_INT(timeline_aside(t, 1, 1, 0, 100).verb, TIMELINE_CONTINUE); /* everything goes on in the only one */
@@ -175,8 +175,8 @@ static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
 static void test_without_room_one_of_its_own_makes_way(void)
 {
     timeline t[] = {
-        {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 1},
-        {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 2},
+        {.n_history = 100, .n_common = 1, .n_lost = 100, .used = 1},
+        {.n_history = 100, .n_common = 1, .n_lost = 100, .used = 2},
     };
     CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
     const timeline_choice c = timeline_choose(t, 2, 3, false);
@@ -199,7 +199,7 @@ static timeline any_timeline(random_source *r, uint64_t used)
         .is_far = random_below(r, 3) == 0,
         .is_busy = random_below(r, 2) == 1,
         .is_anchored = random_below(r, 3) == 0,
-        .n_worth = random_below(r, 4),
+        .n_lost = random_below(r, 4),
         .used = used,
     };
 }
