@@ -59,13 +59,13 @@ static void open_cuts(request *r, const model *m, const wire_command *command)
     for (size_t i = 0; i < n; i++) {
         boundaries[i] = (uint32_t)wire_boundary(command, command->n_boundaries - n + i);
     }
-    cuts_open(&r->cuts, &(cuts_input){
-                            .n_prompt = (uint32_t)command->n_prompt,
-                            .n_head = command->n_head,
-                            .needs_boundaries = m->info.checkpoint != MODEL_CHECKPOINT_NONE,
-                            .boundaries = boundaries,
-                            .n_boundaries = (uint32_t)n,
-                        });
+    checkpoint_points_open(&r->points, &(checkpoint_points_input){
+                                           .n_prompt = (uint32_t)command->n_prompt,
+                                           .n_head = command->n_head,
+                                           .needs_boundaries = m->info.checkpoint != MODEL_CHECKPOINT_NONE,
+                                           .boundaries = boundaries,
+                                           .n_boundaries = (uint32_t)n,
+                                       });
 }
 
 static int fill(request *r, const model *m, const wire_command *command)
@@ -144,7 +144,7 @@ const float *request_begin(request *r, places *p, session *s)
     r->started_us = session_clock_us();
     const float *logits = NULL;
     r->plan = resuming_begin(p, s, &r->claim.prompt, r->is_cold, &logits);
-    cuts_begin(&r->cuts, &r->plan);
+    checkpoint_points_begin(&r->points, &r->plan);
     sampler_accept(r->sampler, r->prompt, r->claim.prompt.n_tokens);
     r->phase = REQUEST_RUNNING;
     outbox_start(&r->out, s->place, r->claim.prompt.n_tokens, &r->plan);

@@ -15,7 +15,7 @@
 #include "engine/outbox.h"
 #include "engine/sampling.h"
 #include "llm.h"
-#include "policy/cuts.h"
+#include "policy/checkpoint_points.h"
 #include "policy/stop.h"
 #include "sessions/places.h"
 #include "sessions/session.h"
@@ -37,19 +37,19 @@ typedef struct request {
     uint64_t fetched_by_us; /* it is waited for until then */
     uint32_t n_overtaken;   /* RUNNING without a seat: requests that have begun meanwhile */
 
-    int32_t *prompt;         /* the claim's; owned */
-    session *session;        /* that it holds or waits for; NULL: any scratch session, or it has ended */
-    cuts cuts;               /* where the prompt's checkpoints are taken */
-    resume_plan plan;        /* from request_begin on */
-    bool is_decoding;        /* the prompt is consumed */
-    int32_t next_token;      /* sampled and not yet consumed; -1: none */
-    uint32_t max_tokens;     /* > 0, clamped to the context */
-    uint32_t min_tokens;     /* stop strings are not looked for before */
-    uint32_t n_answer_stops; /* so many at the beginning are not looked for in thoughts */
-    stop stop;               /* owned */
-    sampler *sampler;        /* owned by the job, if there is one, else here */
-    sampling_job *job;       /* owned; NULL: never yet picked for by a thread (sampling.h) */
-    bool is_sampling;        /* a thread is at it: it is in no step */
+    int32_t *prompt;          /* the claim's; owned */
+    session *session;         /* that it holds or waits for; NULL: any scratch session, or it has ended */
+    checkpoint_points points; /* where the prompt's checkpoints are taken */
+    resume_plan plan;         /* from request_begin on */
+    bool is_decoding;         /* the prompt is consumed */
+    int32_t next_token;       /* sampled and not yet consumed; -1: none */
+    uint32_t max_tokens;      /* > 0, clamped to the context */
+    uint32_t min_tokens;      /* stop strings are not looked for before */
+    uint32_t n_answer_stops;  /* so many at the beginning are not looked for in thoughts */
+    stop stop;                /* owned */
+    sampler *sampler;         /* owned by the job, if there is one, else here */
+    sampling_job *job;        /* owned; NULL: never yet picked for by a thread (sampling.h) */
+    bool is_sampling;         /* a thread is at it: it is in no step */
 
     uint32_t n_generated; /* sampled tokens, the one that ended the turn included */
     uint64_t n_bytes;     /* of all pieces so far */

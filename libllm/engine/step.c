@@ -54,7 +54,7 @@ void step_add(step *t, request *r)
 /* Prompt tokens still to consume before the next checkpoint; 0 when the request decodes. */
 static uint32_t prefill_left(const request *r)
 {
-    return r->is_decoding ? 0 : cuts_next(&r->cuts) - session_n_tokens(r->session);
+    return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - session_n_tokens(r->session);
 }
 
 /* By how many tokens the checkpoint of a decoding request will be late after one more token; 0: none is due. */
@@ -62,7 +62,8 @@ static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
 {
     const session *s = r->session;
     const uint32_t n_tokens = session_n_tokens(s) + 1;
-    return r->is_decoding && session_takes_checkpoints(s) && cuts_is_due(n_tokens, s->checkpoint_at, checkpoint_every)
+    return r->is_decoding && session_takes_checkpoints(s) &&
+                   checkpoint_points_is_due(n_tokens, s->checkpoint_at, checkpoint_every)
                ? n_tokens - s->checkpoint_at - checkpoint_every + 1
                : 0;
 }
@@ -244,7 +245,7 @@ float *step_logits(step *t, uint32_t index)
     return t->is_called[index] && t->outputs[at] ? t->model->ops->logits(t->model, at) : NULL;
 }
 
-static void add_due(step *t, const request *r, cut reached)
+static void add_due(step *t, const request *r, checkpoint_due reached)
 {
     t->due[t->n_due++] =
         (step_due){.session = r->session, .n_tokens = session_n_tokens(r->session), .reached = reached};
@@ -252,10 +253,10 @@ static void add_due(step *t, const request *r, cut reached)
 
 /* Whether a checkpoint of the prompt is due here. The logits after the last token, not yet modified by a sampler, are kept
  * for it. */
-static cut reach_cut(request *r, const float *logits)
+static checkpoint_due reach_point(request *r, const float *logits)
 {
-    const cut reached = cuts_reached(&r->cuts, session_n_tokens(r->session));
-    if (reached != CUT_NONE && logits != NULL) {
+    const checkpoint_due reached = checkpoint_points_reached(&r->points, session_n_tokens(r->session));
+    if (reached != CHECKPOINT_NONE && logits != NULL) {
         session_keep_logits(r->session, logits);
     }
     return reached;
@@ -269,8 +270,8 @@ static void consume(step *t)
             continue;
         }
         session_consumed(r->session, t->tokens + t->output_at[i] + 1 - t->take[i], t->take[i]);
-        const cut reached = r->is_decoding ? CUT_NONE : reach_cut(r, step_logits(t, i));
-        if (reached != CUT_NONE || r == t->checkpoint) {
+        const checkpoint_due reached = r->is_decoding ? CHECKPOINT_NONE : reach_point(r, step_logits(t, i));
+        if (reached != CHECKPOINT_NONE || r == t->checkpoint) {
             add_due(t, r, reached);
         }
     }
@@ -286,7 +287,7 @@ static void take(const step_due *due)
 {
     session *s = due->session;
     if (is_as_it_was(due)) {
-        session_checkpoint(s, s->logits_at == due->n_tokens ? s->logits : NULL, due->reached == CUT_HEAD);
+        session_checkpoint(s, s->logits_at == due->n_tokens ? s->logits : NULL, due->reached == CHECKPOINT_HEAD);
     }
 }
 
@@ -295,7 +296,7 @@ void step_checkpoint(step *t)
     for (uint32_t i = 0; i < t->n_due; i++) {
         const uint64_t began_us = session_clock_us();
         take(&t->due[i]);
-        if (t->due[i].reached == CUT_NONE) {
+        if (t->due[i].reached == CHECKPOINT_NONE) {
             schedule_learn_checkpoint(&t->pace, (double)(session_clock_us() - began_us));
         }
     }

@@ -20,7 +20,7 @@ typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_
 typedef struct step_due {
     session *session;
     uint32_t n_tokens;
-    cut reached; /* by a prompt; CUT_NONE: the session decodes */
+    checkpoint_due reached; /* by a prompt; CHECKPOINT_NONE: the session decodes */
 } step_due;
 
 typedef struct step {

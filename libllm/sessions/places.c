@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/cuts.h"
+#include "policy/checkpoint_points.h"
 #include "policy/timeline.h"
 #include "states/durable.h"
 
@@ -348,7 +348,7 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
 /* What they share need not be copied, and where they part is seen. Where the head is not known, a few tokens say nothing. */
 static bool shares_more_than_head(const session *s, uint32_t owner, const session_prompt *prompt)
 {
-    const uint32_t n_head = prompt->n_head > CUTS_HEAD_TOKENS_MIN ? prompt->n_head : CUTS_HEAD_TOKENS_MIN;
+    const uint32_t n_head = prompt->n_head > CHECKPOINT_HEAD_TOKENS_MIN ? prompt->n_head : CHECKPOINT_HEAD_TOKENS_MIN;
     return s->owner == owner && s->record.state != LLM_STATE_TORN && places_timeline_of(s, prompt).n_common > n_head;
 }
 

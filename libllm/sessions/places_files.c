@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/cuts.h"
+#include "policy/checkpoint_points.h"
 #include "sessions/places.h"
 
 /* ---- describing ---- */
@@ -66,7 +66,7 @@ static void add_checkpoints(places *p, state_file *out, checkpoint *const *longe
     const checkpoint *written[MATCHING_MAX];
     for (uint32_t i = n; i-- > 0;) {
         const checkpoint *c = longest_first[i];
-        if (i == last_end || c->is_whole || c->k - last_k > CUTS_NEAR_TOKENS) {
+        if (i == last_end || c->is_whole || c->k - last_k > CHECKPOINT_NEAR_TOKENS) {
             last_k = c->k;
             written[n_written] = c;
             n_written += i != last_end;
