@@ -1,7 +1,7 @@
 /* llm.h: the whole API of libllm, with llm_wire.h and llm_page.h. Not in these headers, not API.
  *
- * libllm loads one language model and holds many independent sessions over it. A session is one timeline of
- * tokens: what it has consumed is known exactly, token by token, and state is reused only when the tokens prove
+ * libllm loads one language model and holds many independent sessions over it, each with one or more branches. A branch is one
+ * history of tokens: what it has consumed is known exactly, token by token, and state is reused only when the tokens prove
  * that it is the same state.
  *
  * llm_engine_open loads the model; llm_engine_start makes the decode thread, which owns the model and all sessions until
@@ -89,7 +89,7 @@ typedef struct llm_engine_options {
     uint64_t kv_bytes_max;          /* budget for the KV cache: what sessions use of it; 0: a fraction of free memory */
     uint32_t capacity_policy;       /* llm_policy */
     uint32_t n_parked_max;          /* places beyond the seats, for parked sessions (policy park); 0: 64 */
-    uint32_t timelines_max;         /* timelines of one session; 0: 3 */
+    uint32_t branches_max;          /* branches of one session; 0: 3 */
     uint64_t parked_bytes_max;      /* host memory for parked sessions; 0: a tenth of what is free */
     uint64_t parked_disk_bytes_max; /* disk for states of sessions in state_dir; 0: half of what is free at the start,
                                      * and what they take there already */

@@ -92,7 +92,7 @@ LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
 LLM_API int llm_counter_is_time(int counter); /* the segment holds microseconds, the name says seconds */
 
-/* Of one timeline. */
+/* Of one branch. */
 typedef enum llm_pin {
     LLM_PIN_NONE = 0,
     LLM_PIN_ANCHORED = 1, /* it was there when its session was pinned: never forgotten, expired or replaced */
@@ -125,7 +125,7 @@ typedef struct llm_session_view {
     uint32_t owner;
     uint32_t generation; /* of the token array: changes when tokens were cut or replaced */
     uint32_t n_tokens;   /* resident */
-    uint64_t id;         /* of this timeline, for good: names its files, and tells the next daemon which these are */
+    uint64_t id;         /* of this branch, for good: names its files, and tells the next daemon which these are */
     LLM_SESSION_RECORD_TABLE(LLM_SESSION_RECORD_MEMBER)
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_session_view;

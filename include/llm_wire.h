@@ -48,12 +48,12 @@ extern "C" {
  *   at          the fork begins with that many of the session's tokens, or as close below as its memory and checkpoints
  *               allow; UINT32_MAX: all
  *   replace     a session that has the new name already is closed for the fork; else it is LLM_EXISTS
- *   pinned      a pinned session is never forgotten or expired; it may be parked. Its timelines of that moment are kept:
- *               what continues none of them gets another timeline. Of all histories a quarter stays unpinned, and of the
+ *   pinned      a pinned session is never forgotten or expired; it may be parked. Its branches of that moment are kept:
+ *               what continues none of them gets another branch. Of all histories a quarter stays unpinned, and of the
  *               rest one owner has its share: beyond that LLM_PINS, and nothing is changed.
  *   label       the name of a saved session in the state directory
  *
- * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
+ * A session is a few branches (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
  * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces what a session of
  * that name holds, when it has read what was saved: the pin stays. PARK leaves out what is busy (LLM_BUSY).
  *

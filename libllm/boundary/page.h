@@ -35,7 +35,7 @@ const llm_page *page_reader(const page *p); /* valid until page_close */
 
 /* ---- places ---- */
 
-/* Opens a place with the record's identity; no tokens. `id`: of this timeline, for good. */
+/* Opens a place with the record's identity; no tokens. `id`: of this branch, for good. */
 void page_place_open(page *p, uint32_t place, uint32_t owner, const char *name, uint64_t id);
 void page_place_close(page *p, uint32_t place);
 void page_place_rename(page *p, uint32_t place, const char *name); /* its tokens stay; readers see either name */

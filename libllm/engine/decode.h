@@ -141,7 +141,7 @@ void decode_start_waiting(decode *d);
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s);
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const session *s);
-session *decode_latest(decode *d, session_name name);          /* the most recently used timeline */
+session *decode_latest(decode *d, session_name name);          /* the most recently used branch */
 int decode_fork(decode *d, session *from, session_name name);  /* with all its tokens */
 void decode_session_command(decode *d, const wire_command *c); /* all but GENERATE, CANCEL and PAUSE */
 void decode_take_stored(decode *d);                            /* results of the store */

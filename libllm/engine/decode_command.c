@@ -171,7 +171,7 @@ static bool may_be_busy(const decode *d, const wire_command *c)
     return may;
 }
 
-/* Behind the timeline it goes to, or a status that says why not. */
+/* Behind the branch it goes to, or a status that says why not. */
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
     session *s = NULL;

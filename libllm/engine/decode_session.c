@@ -28,7 +28,7 @@ static void end_requests(decode *d, session *s)
     decode_end_session_requests(d, s, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Every timeline of a name goes but `kept` (NULL: that one, too), whatever it is doing, and its files without a place. */
+/* Every branch of a name goes but `kept` (NULL: that one, too), whatever it is doing, and its files without a place. */
 static void close_all(decode *d, session_name name, const session *kept)
 {
     session *after = NULL;
@@ -83,7 +83,7 @@ static void end_removal(decode *d, const wire_command *c, const session *kept)
     reply_unless_due(d, c, places_removing_end(d->places, c->session, c->request), LLM_OK, kept);
 }
 
-/* The timeline used last stays; or a new one has the name and pin of what waits on the disk for a place. */
+/* The branch used last stays; or a new one has the name and pin of what waits on the disk for a place. */
 static void reset_session(decode *d, const wire_command *c)
 {
     session *kept = latest_of(d, c);

@@ -19,7 +19,7 @@ enum {
     COMMAND_BYTES_OTHER = 65536, /* of a GENERATE beside its prompt: stops, biases, name */
     ARRAY32_BYTES = 5,
     N_PARKED_DEFAULT = 64,
-    TIMELINES_DEFAULT = 3,
+    BRANCHES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
     DEAD_SEGMENTS_MAX = 4,
     IN_FLIGHT_BYTES_MIN = 1 << 28, /* on their way to the disk or from it: where little may be parked, beside that */
@@ -119,7 +119,7 @@ static places_options options_of(const llm_engine_options *o)
         .n_parked_max = parks ? n_parked : 0,
         .n_parked_places = parks ? n_parked : 0,
         .n_owners = o->n_owners,
-        .timelines_max = o->timelines_max != 0 ? o->timelines_max : TIMELINES_DEFAULT,
+        .branches_max = o->branches_max != 0 ? o->branches_max : BRANCHES_DEFAULT,
         .parked_bytes_max = o->parked_bytes_max != 0 ? o->parked_bytes_max : memory_share(),
         .parked_disk_bytes_max = o->parked_disk_bytes_max,
     };

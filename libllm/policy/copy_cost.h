@@ -45,7 +45,7 @@ double copy_cost_wait_us_max(const copy_cost_pace *pace, uint32_t n_tokens);
  * first, and which are copied then; 0: it is not worth it. */
 double copy_cost_fetch_saves_us(const copy_cost_pace *pace, size_t n_bytes, size_t n_bytes_before, uint32_t n_tokens);
 
-/* A timeline that is to go on with a prompt which parts from what it holds. */
+/* A branch that is to go on with a prompt which parts from what it holds. */
 typedef struct copy_cost_divergence {
     uint32_t n_tokens;  /* it holds */
     uint32_t n_history; /* of them, its last prompt's: what came after is one answer */

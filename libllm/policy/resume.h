@@ -11,7 +11,7 @@
 
 #include "llm.h"
 
-/* Live state of one timeline: it can become the state after its first k tokens iff k == n_tokens or
+/* Live state of one branch: it can become the state after its first k tokens iff k == n_tokens or
  * k >= rewind_floor (model.h). */
 typedef struct resume_source {
     const int32_t *tokens;
@@ -31,13 +31,13 @@ typedef struct resume_checkpoint {
 typedef struct resume_input {
     const int32_t *prompt;
     uint32_t n_prompt;           /* > 0 */
-    resume_source own;           /* the timeline the request goes to */
+    resume_source own;           /* the branch the request goes to */
     uint32_t own_logits_at;      /* the logits after that many of its tokens are kept; 0: none */
     bool torn;                   /* own is not trusted */
     bool cold;                   /* reuse nothing */
     bool may_keep_all;           /* a state of the whole prompt will do: no logits are wanted (fork) */
     bool was_parked;             /* own came back from a snapshot since it was last used */
-    const resume_source *donors; /* other timelines that may be copied */
+    const resume_source *donors; /* other branches that may be copied */
     uint32_t n_donors;
     const resume_checkpoint *checkpoints;
     uint32_t n_checkpoints;

@@ -63,7 +63,7 @@ static candidate *find(const adoption *a, uint64_t id)
     return NULL;
 }
 
-/* The timeline as it was when its daemon was killed, which its file, if it has one, is older than. But of tokens that only
+/* The branch as it was when its daemon was killed, which its file, if it has one, is older than. But of tokens that only
  * begin the file's, because they were being read once more, the file has more. False: memory is short. */
 static bool learn(candidate *c, const llm_session_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
@@ -320,6 +320,6 @@ void adoption_open(adoption *a, places *p)
     if (a->n_other_geometry > 0) {
         complain_of_layout(a, p);
     }
-    places_pin_later_timelines(p);
+    places_pin_later_branches(p);
     places_limit_disk(p);
 }

@@ -1,7 +1,7 @@
 /* adoption.h: a start: the sessions that an earlier daemon left, in files and, if it was killed, in its segment. Used by the
  * opener, before the decode thread exists.
  *
- *   gather   reads all files, and the dead segment. A timeline is the same in both if its id is: then the segment wins,
+ *   gather   reads all files, and the dead segment. A branch is the same in both if its id is: then the segment wins,
  *            which is the newer one. Nothing is written.
  *   open     gives each a place, parked, in the order of their last use.
  *

@@ -2,15 +2,15 @@
  * thread.
  *
  *   command         in memory, at once           on the disk before the reply         if the disk fails
- *   PIN, RENAME     changed                      session files of timelines that      the change is undone; LLM_IO
+ *   PIN, RENAME     changed                      session files of branches that       the change is undone; LLM_IO
  *                                                have one or are pinned are written
  *   RESET           empty                        the files are removed; a pinned      LLM_IO; the next reset, close or stop
  *                                                session keeps an empty one           tries again
  *   CLOSE           closed                       the files are removed                LLM_IO; the file is loose, and the
  *                                                                                     next close or stop tries again
  *
- * Example: PIN `a` marks its timelines as anchored and changing, and pushes one job that writes their files. A second PIN or
- * RENAME of `a` waits for the result. If the write fails, the timelines get their former pins, and their files are written
+ * Example: PIN `a` marks its branches as anchored and changing, and pushes one job that writes their files. A second PIN or
+ * RENAME of `a` waits for the result. If the write fails, the branches get their former pins, and their files are written
  * once more, as some of them may have been written with the new ones.
  *
  * A loose file belongs to a session that is not open: the session was closed and the disk failed to remove its file, or the
@@ -48,30 +48,30 @@ typedef struct places_naming {
 
 /* ---- pins ---- */
 
-/* Pins or unpins all timelines of a name. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
+/* Pins or unpins all branches of a name. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
 int places_pin(places *p, session_name name, bool pinned);
 
-/* Some timeline of that name, open or waiting, existed when it was pinned. */
+/* Some branch of that name, open or waiting, existed when it was pinned. */
 bool places_is_pinned(places *p, session_name name);
 
-/* Pins a new timeline of a pinned session, if the limit on pins allows it. */
+/* Pins a new branch of a pinned session, if the limit on pins allows it. */
 void places_pin_with_others(places *p, session *s);
 
-/* Pins or unpins the later timelines of a session whose pin was undone. */
+/* Pins or unpins the later branches of a session whose pin was undone. */
 void places_pin_follow(places *p, uint32_t owner, const char *name);
 
-/* Pins the later timelines of pinned sessions after an adoption, which restores anchored pins only. */
-void places_pin_later_timelines(places *p);
+/* Pins the later branches of pinned sessions after an adoption, which restores anchored pins only. */
+void places_pin_later_branches(places *p);
 
-/* Limit on pinned timelines of all owners together. */
+/* Limit on pinned branches of all owners together. */
 uint32_t places_pins_max(const places *p);
-uint32_t places_pins_max_of(uint32_t n_names); /* if n_names timelines may be open */
+uint32_t places_pins_max_of(uint32_t n_names); /* if n_names branches may be open */
 
 /* ---- what a command waits for: places_change.c ---- */
 
-/* A change of name or pin. Between begin and end the caller changes the name's timelines; `end` makes the store write their
+/* A change of name or pin. Between begin and end the caller changes the name's branches; `end` makes the store write their
  * files. True: the result comes through places_take_stored; after a failure places_change_undo restores the former names and
- * pins. Until then the timelines are changing, and a second change waits: its undo could not know which names and pins are on
+ * pins. Until then the branches are changing, and a second change waits: its undo could not know which names and pins are on
  * the disk. False: *status is the reply, and a failure has been undone. */
 store_job *places_change_begin(places *p, session_name name); /* NULL: no memory */
 bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *status);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/branch_choice.h"
 #include "policy/checkpoint_points.h"
-#include "policy/timeline.h"
 #include "states/durable.h"
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
@@ -240,13 +240,13 @@ session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t
     return s;
 }
 
-bool places_may_open_branch(places *p, uint32_t owner, session **replaced)
+bool places_may_open_kept(places *p, uint32_t owner, session **replaced)
 {
     *replaced = p->totals.n_named >= places_names_max(p) ? dispensable(p, owner) : NULL;
     return p->totals.n_named < places_names_max(p) || (*replaced != NULL && (*replaced)->n_left > 0);
 }
 
-session *places_open_branch(places *p, const session *s)
+session *places_open_kept(places *p, const session *s)
 {
     return open_new(p, session_name_of(s));
 }
@@ -260,7 +260,7 @@ session *places_replace(places *p, session *old, const session *like)
     return open_new(p, session_name_from(owner, name));
 }
 
-/* For another branch of a session that has some. Under park it is opened as any session is: the least recently used one
+/* For a further branch of a session that has some. Under park it is opened as any session is: the least recently used one
  * makes way for it, which may be another session's. Otherwise only where it costs nobody a place. */
 static bool has_room_for_another(const places *p, uint32_t owner)
 {
@@ -283,10 +283,10 @@ static uint32_t n_common_of(const session *s, const session_prompt *prompt)
                  : resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
 }
 
-timeline places_timeline_of(const session *s, const session_prompt *prompt)
+branch_candidate places_candidate_of(const session *s, const session_prompt *prompt)
 {
     const session_claim *c = s->running != NULL ? s->running : s->waiting;
-    return (timeline){
+    return (branch_candidate){
         .n_history = c != NULL ? c->prompt.n_tokens : places_n_history(s),
         .n_lost = s->n_left > 0 ? s->n_left : session_n_tokens(s),
         .n_common = prompt != NULL ? n_common_of(s, prompt) : 0,
@@ -300,21 +300,21 @@ timeline places_timeline_of(const session *s, const session_prompt *prompt)
 
 int places_admit(places *p, session_name name, const session_prompt *prompt, session **out)
 {
-    timeline timelines[TIMELINES_LOOKED_AT];
-    session *sessions[TIMELINES_LOOKED_AT];
+    branch_candidate candidates[BRANCHES_COMPARED_MAX];
+    session *sessions[BRANCHES_COMPARED_MAX];
     session *s = NULL;
     uint32_t n = 0;
-    while (n < TIMELINES_LOOKED_AT && (s = places_next(p, name, s)) != NULL) {
-        timelines[n] = places_timeline_of(s, prompt);
+    while (n < BRANCHES_COMPARED_MAX && (s = places_next(p, name, s)) != NULL) {
+        candidates[n] = places_candidate_of(s, prompt);
         sessions[n++] = s;
     }
-    const timeline_choice choice =
-        timeline_choose(timelines, n, p->options.timelines_max, has_room_for_another(p, name.owner));
-    if (choice.verb == TIMELINE_CONTINUE) {
+    const branch_choice choice =
+        branch_choose(candidates, n, p->options.branches_max, has_room_for_another(p, name.owner));
+    if (choice.verb == BRANCH_CONTINUE) {
         *out = sessions[choice.index];
         return LLM_OK;
     }
-    const bool leaves_place = choice.verb == TIMELINE_REPLACE;
+    const bool leaves_place = choice.verb == BRANCH_REPLACE;
     if (!places_may_be_busy(p, name.owner) || !is_within_share(p, name.owner, leaves_place)) {
         return LLM_CAPACITY; /* before anything gives way to it */
     }
@@ -336,8 +336,8 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
         if (!session_is_idle(s) || session_is_named(s) || s->owner != owner) {
             continue;
         }
-        const timeline t = places_timeline_of(s, prompt);
-        if (timeline_continues(&t) && t.n_common > best_common) {
+        const branch_candidate t = places_candidate_of(s, prompt);
+        if (branch_is_continued(&t) && t.n_common > best_common) {
             best = s;
             best_common = t.n_common;
         }
@@ -349,7 +349,7 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
 static bool shares_more_than_head(const session *s, uint32_t owner, const session_prompt *prompt)
 {
     const uint32_t n_head = prompt->n_head > CHECKPOINT_HEAD_TOKENS_MIN ? prompt->n_head : CHECKPOINT_HEAD_TOKENS_MIN;
-    return s->owner == owner && s->record.state != LLM_STATE_TORN && places_timeline_of(s, prompt).n_common > n_head;
+    return s->owner == owner && s->record.state != LLM_STATE_TORN && places_candidate_of(s, prompt).n_common > n_head;
 }
 
 /* Such as one that was opened for a prompt that still waits. */

@@ -1,7 +1,7 @@
 /* places.h: the open sessions of an engine, in three parts. Each part has its interface, and its members, which only its own files
  * touch (tests/test_structure.py):
  *
- *   seating.h  who has a place and who a seat          places.c, places_branch, _expected, _fork, _publish
+ *   seating.h  who has a place and who a seat          places.c, places_keep, _expected, _fork, _publish
  *   shelf.h    states in memory and on the disk        places_parked, _disk, _files, _saved, _stored, _stop
  *   naming.h   names, pins, and files that go          places_pin, _change, _removal
  *
@@ -27,7 +27,7 @@ typedef struct places_options {
     uint32_t n_scratch;       /* seats */
     uint32_t n_parked_max;    /* sessions beyond the named seats that may be opened; 0 unless the policy is park */
     uint32_t n_parked_places; /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
-    uint32_t timelines_max;   /* of one name */
+    uint32_t branches_max;    /* of one name */
     uint32_t n_owners;        /* at the start */
     size_t parked_bytes_max;  /* of parked states in memory, with those on their way to the store or from it, for which
                                      at least 256 MiB, or one state, may be added (engine.c, ledger.h) */
@@ -38,7 +38,7 @@ enum {
     PLACES_DISK_SHARE = 2,
     PLACES_MOVING_SHARE = 4 /* of parked_bytes_max, one byte in so many is for states on their way */
 };
-enum { REFUSED_REMOVALS_MAX = 1024, TIMELINES_LOOKED_AT = 64 };
+enum { REFUSED_REMOVALS_MAX = 1024, BRANCHES_COMPARED_MAX = 64 };
 
 struct places {
     session_ground ground;

@@ -149,7 +149,7 @@ void places_change_undo(places *p, const store_job *job)
     for (uint32_t i = 0; i < job->n_changes; i++) {
         undo(p, &job->changes[i]);
     }
-    if (job->is_label) { /* timelines that came meanwhile */
+    if (job->is_label) { /* branches that came meanwhile */
         places_pin_follow(p, job->owner, job->changes[0].was.name);
         places_pin_follow(p, job->owner, job->name);
     }

@@ -33,17 +33,17 @@ static bool may_pin(places *p, uint32_t owner, uint32_t n_more)
 
 int places_pin(places *p, session_name name, bool pinned)
 {
-    uint32_t n_timelines = 0;
+    uint32_t n_branches = 0;
     uint32_t n_more = 0;
     session *s = NULL;
     while ((s = places_next(p, name, s)) != NULL) {
-        n_timelines++;
+        n_branches++;
         n_more += s->record.is_pinned == LLM_PIN_NONE;
     }
-    if (n_timelines == 0) {
+    if (n_branches == 0) {
         return LLM_NOT_FOUND;
     }
-    if (pinned && ((n_more > 0 && !may_pin(p, name.owner, n_more)) || n_timelines == TIMELINES_LOOKED_AT)) {
+    if (pinned && ((n_more > 0 && !may_pin(p, name.owner, n_more)) || n_branches == BRANCHES_COMPARED_MAX)) {
         return LLM_PINS;
     }
     while ((s = places_next(p, name, s)) != NULL) {
@@ -92,7 +92,7 @@ void places_pin_follow(places *p, uint32_t owner, const char *name)
     }
 }
 
-void places_pin_later_timelines(places *p)
+void places_pin_later_branches(places *p)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
         if (p->sessions[i].is_open && p->sessions[i].name[0] != '\0') {

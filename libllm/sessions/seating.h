@@ -17,22 +17,22 @@
  * Example: `a` and `b` are idle and have the only two seats; the policy is park. A request of the parked `c` arrives: `a`, the
  * least recently used, is parked, `c` is loaded into its seat, and the request begins.
  *
- * A branch is a timeline that is kept when its session continues with a prompt that diverges from it (policy/copy_cost.h decides):
+ * A branch whose session continues with a prompt that diverges from it may be kept as a copy (policy/copy_cost.h decides):
  *
  *   the prompt                                   the session's tokens after the common prefix
  *   continues the session                        none are discarded
  *   has another answer in place of the last one  are discarded: the client replaced them
  *   diverges earlier, prefilling is cheaper      are discarded, and prefilled again if a request needs them
- *   diverges earlier, a copy is cheaper          stay as a branch, unless its place would cost another session its own
+ *   diverges earlier, a copy is cheaper          stay in a kept branch, unless its place would cost another session its own
  *
- * Example: the client edits a message at token 4,000 of 20,000. The session is copied to a branch and truncated to 4,000. When
- * the client goes back to the first version, the request continues the branch and prefills nothing. The copy is made before
- * anything is given up for it; then it takes a free place, or that of the least valuable branch. */
+ * Example: the client edits a message at token 4,000 of 20,000. The branch is copied to a kept branch and truncated to 4,000. When
+ * the client goes back to the first version, the request continues the kept branch and prefills nothing. The copy is made before
+ * anything is given up for it; then it takes a free place, or that of the least valuable kept branch. */
 #ifndef LLM_SEATING_H
 #define LLM_SEATING_H
 
 #include "sessions/session.h"
-#include "policy/timeline.h"
+#include "policy/branch_choice.h"
 #include "states/store.h"
 
 typedef struct places places; /* places.h */
@@ -49,23 +49,23 @@ typedef struct places_seating {
 
 /* ---- finding ---- */
 
-/* The next open timeline of a name after `after` (NULL: the first). NULL: no more. */
+/* The next open branch of a name after `after` (NULL: the first). NULL: no more. */
 session *places_next(places *p, session_name name, const session *after);
 
-/* Some timeline of that name is open, or waits on the disk for a place. */
+/* Some branch of that name is open, or waits on the disk for a place. */
 bool places_knows(places *p, session_name name);
 
-/* The timeline that a request of this name continues (timeline.h), opened now if need be, not necessarily seated.
+/* The branch that a request of this name continues (branch_choice.h), opened now if need be, not necessarily seated.
  * LLM_CAPACITY: none can be opened, or the owner has as many busy ones as it may. */
 int places_admit(places *p, session_name name, const session_prompt *prompt, session **out);
 
-/* A new timeline of this name, without looking at the others. LLM_CAPACITY: nothing has changed. */
+/* A new branch of this name, without looking at the others. LLM_CAPACITY: nothing has changed. */
 int places_open_named(places *p, session_name name, session **out);
 
-/* A new timeline of the session of `like`, in the place of `old`, which is idle and is forgotten. */
+/* A new branch of the session of `like`, in the place of `old`, which is idle and is forgotten. */
 session *places_replace(places *p, session *old, const session *like);
 
-/* Opens a timeline that has this id already, in a free place. */
+/* Opens a branch that has this id already, in a free place. */
 session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id);
 
 /* An idle scratch session for this prompt: the one of the same owner that the prompt continues, else a free one, else the
@@ -77,18 +77,18 @@ session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
  * then it gets all tokens of the state, for the caller to truncate. (places_fork.c) */
 void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut);
 
-/* Before the seated `s` continues with this prompt: copies `s` to a branch if the prompt discards tokens that cost more to
- * prefill again than to copy, and if a place for it costs no other session its own. False: no branch is made.
- * (places_branch.c) */
+/* Before the seated `s` continues with this prompt: copies `s` to a kept branch if the prompt discards tokens that cost more to
+ * prefill again than to copy, and if a place for it costs no other session its own. False: no copy is made.
+ * (places_keep.c) */
 bool places_keep_branch(places *p, session *s, const session_prompt *prompt);
 
-/* There is a place for another branch of this owner: a free one (*replaced is NULL) for places_open_branch, or that of
- * another branch. */
-bool places_may_open_branch(places *p, uint32_t owner, session **replaced);
-session *places_open_branch(places *p, const session *s);
+/* There is a place for another kept branch of this owner: a free one (*replaced is NULL) for places_open_kept, or that of
+ * another kept branch. */
+bool places_may_open_kept(places *p, uint32_t owner, session **replaced);
+session *places_open_kept(places *p, const session *s);
 
-/* What timeline_choose compares, for a prompt; what timeline_aside compares, for NULL. */
-timeline places_timeline_of(const session *s, const session_prompt *prompt);
+/* What branch_choose compares, for a prompt; what branch_choose_for_discarded compares, for NULL. */
+branch_candidate places_candidate_of(const session *s, const session_prompt *prompt);
 
 /* Resident tokens of the last prompt. */
 uint32_t places_n_history(const session *s);
@@ -146,8 +146,8 @@ bool places_may_fit(const places *p, const session *s);
 
 /* ---- ids ---- */
 
-session *places_find_id(places *p, uint64_t id); /* the open timeline, or NULL */
-uint32_t places_names_max(const places *p);      /* limit on open named timelines */
+session *places_find_id(places *p, uint64_t id); /* the open branch, or NULL */
+uint32_t places_names_max(const places *p);      /* limit on open named branches */
 
 uint64_t places_new_number(places *p); /* larger than all before: of a use, or of a read */
 
@@ -155,7 +155,7 @@ uint64_t places_new_number(places *p); /* larger than all before: of a use, or o
 void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t owner, const char *name),
                            void *context);
 
-/* Counts a timeline that was given up unasked, and reports the name if it was the last one. */
+/* Counts a branch that was given up unasked, and reports the name if it was the last one. */
 void places_report_forgotten(places *p, uint32_t owner, const char *name, llm_counter counter);
 
 /* Forgets unpinned idle sessions not used since `before_ms` (CLOCK_REALTIME), at most 64 at a time, so that decoding sessions do

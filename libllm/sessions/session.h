@@ -1,4 +1,4 @@
-/* session.h: one isolated timeline of tokens with its own state. Owned by the decode thread.
+/* session.h: one isolated branch of tokens with its own state. Owned by the decode thread.
  *
  *                 open                 prefill begins            last prompt token
  *      (closed) -------> EMPTY ----------------------> PREFILL -------------------> DECODE
@@ -45,7 +45,7 @@ enum { SESSION_NO_SEAT = -1 };
 typedef struct session_prompt {
     const int32_t *tokens;
     uint32_t n_tokens;
-    uint32_t n_head; /* timeline.h */
+    uint32_t n_head; /* branch_choice.h */
 } session_prompt;
 
 /* A generation that holds a session or waits for it, as far as the session need know it. */
@@ -105,7 +105,7 @@ typedef struct session {
     bool is_held; /* while it is copied: never idle */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
-    uint64_t id;                               /* of this timeline, for good: names its files */
+    uint64_t id;                               /* of this branch, for good: names its files */
     bool has_file;                             /* its session file is in the store, or on its way */
     size_t n_file_bytes;                       /* of its state file; it may be older than what the session holds */
     bool is_changing;                          /* a command waits until its name and pin are on the disk */
@@ -117,8 +117,8 @@ typedef struct session {
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
-    uint32_t n_left; /* tokens that a cut of another timeline would have discarded, which are here; 0: it is no such
-                             * branch, or one that was come back to */
+    uint32_t n_left; /* tokens that a cut of another branch would have discarded, which are here; 0: it is no such
+                             * kept branch, or one that was come back to */
 
     session_claim *running; /* the generation that holds the session, or NULL */
     session_claim *waiting; /* first in the queue behind it */

@@ -11,7 +11,7 @@ typedef struct dead_session {
     uint32_t n_tokens;
     uint64_t used_ms;
     bool is_pinned;
-    uint64_t id; /* of the timeline that it is; 0: of one that has no file */
+    uint64_t id; /* of the branch that it is; 0: of one that has no file */
 } dead_session;
 
 const char *dead_segment_name(void); /* of this process's one */

@@ -6,7 +6,7 @@
 
 #include "llm.h"
 
-/* The n_vocab logits after the first n_tokens tokens of a session of owner 0, which has one timeline; NULL: none are kept.
+/* The n_vocab logits after the first n_tokens tokens of a session of owner 0, which has one branch; NULL: none are kept.
  * Only while the engine has nothing to do; they are the engine's, until its next command. */
 LLM_API const float *probe_logits(const llm_engine *engine, const char *session, uint32_t n_tokens);
 

@@ -20,7 +20,7 @@ enum {
     N_ROUNDS = 40,
     N_CLASSES = 4,
     ANSWER_MAX = 60,
-    TIMELINES = 5,
+    BRANCHES = 5,
 };
 
 /* Instead of the library's: each look at the clock takes a microsecond, and nothing else does. What a copy is worth, and how
@@ -241,7 +241,7 @@ static void run_party(const setting *with)
         .n_sessions = with->n_sessions,
         .n_ctx = N_CTX,
         .capacity_policy = LLM_POLICY_PARK,
-        .timelines_max = TIMELINES,
+        .branches_max = BRANCHES,
         .parked_bytes_max = with->parked_bytes_max,
         .exact = with->exact,
         .state_dir = with->has_disk ? directory : NULL,
@@ -333,7 +333,7 @@ static void a_copy_that_others_would_wait_for(void)
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,ctx=524288",
                                                   .n_ctx = N_CTX_LARGE,
                                                   .capacity_policy = LLM_POLICY_PARK,
-                                                  .timelines_max = TIMELINES,
+                                                  .branches_max = BRANCHES,
                                                   .gap_ms_target = 1,
                                                   .exact = true});
     int32_t *prompt = malloc(N_LARGE * sizeof *prompt);

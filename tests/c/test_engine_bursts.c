@@ -148,7 +148,7 @@ static driver *open_counted(uint32_t n_sessions)
     return driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=64,ctx=65536,step_us=1000",
                                                   .n_ctx = 65536,
                                                   .n_sessions = n_sessions,
-                                                  .timelines_max = N_BRANCHES,
+                                                  .branches_max = N_BRANCHES,
                                                   .n_parked_max = 2 * N_BURST,
                                                   .capacity_policy = LLM_POLICY_PARK,
                                                   .gap_ms_target = GAP_MS,

@@ -157,7 +157,7 @@ static void test_a_pin_outlives_a_reset_and_a_kill(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Of a pinned session, a timeline that came after the pin is the one that stays. */
+/* Of a pinned session, a branch that came after the pin is the one that stays. */
 static void test_a_reset_keeps_the_pin_of_the_session(void)
 {
     driver *d = open_usual(2);
@@ -333,8 +333,8 @@ static void test_a_second_change_waits_for_the_first(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A timeline that came while the pin was on its way is not pinned either. */
-static void test_a_pin_that_failed_is_none_of_a_later_timeline(void)
+/* A branch that came while the pin was on its way is not pinned either. */
+static void test_a_pin_that_failed_is_none_of_a_later_branch(void)
 {
     char path[FILES_PATH_BYTES];
     int32_t tokens[LONG];
@@ -755,7 +755,7 @@ int main(void)
     RUN_FILES(test_a_pin_that_cannot_be_written_is_none);
     RUN_FILES(test_a_close_that_cannot_be_written_is_told);
     RUN_FILES(test_a_second_change_waits_for_the_first);
-    RUN_FILES(test_a_pin_that_failed_is_none_of_a_later_timeline);
+    RUN_FILES(test_a_pin_that_failed_is_none_of_a_later_branch);
     RUN_FILES(test_a_removal_that_was_refused_is_tried_again);
     RUN_FILES(test_a_reset_that_was_refused_is_tried_again);
     RUN_FILES(test_answers_come_when_the_files_are_there_or_gone);

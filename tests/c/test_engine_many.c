@@ -99,7 +99,7 @@ static uint32_t n_reused(uint32_t n_sessions, const char *name, uint64_t seed)
     return n;
 }
 
-static uint32_t n_timelines(const driver *d, const char *name, uint32_t pin)
+static uint32_t n_branches(const driver *d, const char *name, uint32_t pin)
 {
     uint32_t n = 0;
     llm_page_view page_view;
@@ -114,7 +114,7 @@ static uint32_t n_timelines(const driver *d, const char *name, uint32_t pin)
 
 static uint32_t n_pinned(const driver *d, const char *name)
 {
-    return n_timelines(d, name, LLM_PIN_ANCHORED);
+    return n_branches(d, name, LLM_PIN_ANCHORED);
 }
 
 static uint32_t count_files(const char *ending)
@@ -296,15 +296,15 @@ static void test_a_history_makes_way_only_for_one_that_is_served(void)
     d = driver_open(&(llm_engine_options){.model = DENSE,
                                           .n_sessions = 2,
                                           .n_parked_max = 1,
-                                          .timelines_max = 2,
+                                          .branches_max = 2,
                                           .capacity_policy = LLM_POLICY_EVICT,
                                           .state_dir = directory});
     const uint64_t busy = ask_for(d, "a", 1, 0);
     driver_wait_text(d, busy);
     CHECK_INT(say(d, "a", 7)->status, LLM_OK);
-    CHECK_INT(n_timelines(d, "a", LLM_PIN_NONE), 2);
+    CHECK_INT(n_branches(d, "a", LLM_PIN_NONE), 2);
     CHECK_INT(say(d, "new", 8)->status, LLM_OK); /* in the place of the idle one */
-    CHECK_INT(n_timelines(d, "a", LLM_PIN_NONE), 1);
+    CHECK_INT(n_branches(d, "a", LLM_PIN_NONE), 1);
     CHECK_INT(say(d, "another", 9)->status, LLM_OK);
     driver_cancel(d, busy);
     driver_wait_all(d);
@@ -313,7 +313,7 @@ static void test_a_history_makes_way_only_for_one_that_is_served(void)
 
 /* ---- sessions of several histories ---- */
 
-/* Two timelines of a, then others. */
+/* Two branches of a, then others. */
 static void leave_two_of_a(llm_policy policy)
 {
     driver *d = open_with(DENSE, 8, policy);
@@ -350,7 +350,7 @@ static void test_the_limit_of_histories_holds(void)
     CHECK_INT(driver_close(d), 0);
     d = open_with(DENSE, 1, LLM_POLICY_PARK);
     CHECK_INT(say(d, "a", TITLE)->n_reused, 0);
-    CHECK_INT(n_timelines(d, "a", LLM_PIN_NONE), 3);
+    CHECK_INT(n_branches(d, "a", LLM_PIN_NONE), 3);
     CHECK_INT(d->n_forgotten, 0);
     CHECK(say(d, "a", 2)->n_reused >= LONG - 1);
     CHECK(say(d, "a", 3)->n_reused >= LONG - 1);
@@ -366,7 +366,7 @@ static void test_with_one_history_no_other_is_opened(void)
     leave_two_of_a(LLM_POLICY_EVICT);
     driver *d = driver_open(&(llm_engine_options){.model = DENSE,
                                                   .n_sessions = 3,
-                                                  .timelines_max = 1,
+                                                  .branches_max = 1,
                                                   .capacity_policy = LLM_POLICY_EVICT,
                                                   .state_dir = directory});
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPENED), 4);
@@ -402,7 +402,7 @@ static void test_a_head_continues_nobody(void)
         CHECK_INT(driver_close(d), 0);
         d = open_with(DENSE, 3, LLM_POLICY_PARK);
         say_behind(d, "a", heads[i], TITLE);
-        CHECK_INT(n_timelines(d, "a", LLM_PIN_NONE), 2);
+        CHECK_INT(n_branches(d, "a", LLM_PIN_NONE), 2);
         CHECK(say_behind(d, "a", heads[i], 1)->n_reused >= LONG - 1);
         CHECK_INT(driver_close(d), 0);
         start_anew();
@@ -417,7 +417,7 @@ static void test_a_session_is_renamed_with_all_of_it(void)
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "a"))->status, LLM_NOT_FOUND);
     CHECK_INT(driver_close(d), 0);
     d = open_with(DENSE, 4, LLM_POLICY_PARK);
-    CHECK_INT(n_timelines(d, "other", LLM_PIN_NONE), 2);
+    CHECK_INT(n_branches(d, "other", LLM_PIN_NONE), 2);
     CHECK(say(d, "other", 1)->n_reused >= LONG - 1);
     CHECK(say(d, "other", TITLE)->n_reused >= LONG - 1);
     CHECK_INT(driver_close(d), 0);
@@ -429,7 +429,7 @@ static void test_a_name_is_forgotten_with_the_last_of_it(void)
     leave_two_of_a(LLM_POLICY_PARK); /* a, a, b, c */
     driver *d = open_with(DENSE, 1, LLM_POLICY_PARK);
     CHECK_INT(say(d, "e", 5)->status, LLM_OK);
-    CHECK_INT(d->n_forgotten, 0); /* the other timeline of a is there */
+    CHECK_INT(d->n_forgotten, 0); /* the other branch of a is there */
     CHECK_INT(say(d, "f", 6)->status, LLM_OK);
     CHECK_INT(d->n_forgotten, 1);
     CHECK_STR(d->forgotten, "a");
@@ -508,7 +508,7 @@ static void test_a_pinned_session_that_is_reset_stays_pinned(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The timeline used last stays, and it is not the one that was pinned. */
+/* The branch used last stays, and it is not the one that was pinned. */
 static void test_a_reset_keeps_the_pin_of_the_session(void)
 {
     driver *d = open_sim(4);

@@ -51,10 +51,10 @@ static void test_a_pinned_history_outlives_other_prompts(void)
 {
     static const llm_policy policies[] = {LLM_POLICY_REFUSE, LLM_POLICY_EVICT, LLM_POLICY_PARK};
     for (size_t i = 0; i < 3; i++) {
-        for (uint32_t timelines_max = 1; timelines_max <= 3; timelines_max++) {
+        for (uint32_t branches_max = 1; branches_max <= 3; branches_max++) {
             driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
                                                           .n_sessions = 5,
-                                                          .timelines_max = timelines_max,
+                                                          .branches_max = branches_max,
                                                           .capacity_policy = policies[i]});
             generate_call first = *call_of(OWN, "a", 1);
             first.n_prompt = LONG - 50;
@@ -70,11 +70,11 @@ static void test_a_pinned_history_outlives_other_prompts(void)
     }
 }
 
-/* A timeline opened later is pinned with its session, makes way for the next one, and is free again with the others. */
-static void test_later_timelines_are_pinned_with_their_session(void)
+/* A branch opened later is pinned with its session, makes way for the next one, and is free again with the others. */
+static void test_later_branches_are_pinned_with_their_session(void)
 {
     driver *d = driver_open(&(llm_engine_options){
-        .model = "sim:dense,length=0", .n_sessions = 5, .timelines_max = 2, .capacity_policy = LLM_POLICY_EVICT});
+        .model = "sim:dense,length=0", .n_sessions = 5, .branches_max = 2, .capacity_policy = LLM_POLICY_EVICT});
     llm_session_view view;
     CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
     CHECK_INT(pin(d, OWN, "a", true), LLM_OK);
@@ -266,7 +266,7 @@ static void test_places_that_nobody_gives_up_are_not_all_for_one(void)
     for (uint32_t i = 0; i < 4; i++) {
         CHECK_INT(say(d, OWN, names[i], i)->status, i < 3 ? LLM_OK : LLM_CAPACITY);
     }
-    CHECK_INT(say(d, OWN, "a", 9)->status, LLM_OK); /* in its only timeline */
+    CHECK_INT(say(d, OWN, "a", 9)->status, LLM_OK); /* in its only branch */
     CHECK_INT(say(d, OTHER, "a", 1)->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
 }
@@ -317,10 +317,10 @@ static void test_a_session_that_is_evicted_is_told(void)
     driver *d =
         driver_open(&(llm_engine_options){.model = "sim:dense", .n_sessions = 3, .capacity_policy = LLM_POLICY_EVICT});
     CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
-    CHECK_INT(say(d, OWN, "a", 2)->status, LLM_OK); /* another timeline */
+    CHECK_INT(say(d, OWN, "a", 2)->status, LLM_OK); /* another branch */
     CHECK_INT(say(d, OTHER, "b", 3)->status, LLM_OK);
     CHECK_INT(say(d, OTHER, "c", 4)->status, LLM_OK);
-    CHECK_INT(d->n_forgotten, 0); /* a timeline has gone, not the session */
+    CHECK_INT(d->n_forgotten, 0); /* a branch has gone, not the session */
     CHECK_INT(say(d, OTHER, "d", 5)->status, LLM_OK);
     CHECK_INT(d->n_forgotten, 1);
     CHECK(d->forgotten_owner == OWN && strcmp(d->forgotten, "a") == 0);
@@ -384,7 +384,7 @@ static void rage(const char *class, llm_policy policy, uint64_t seed, const char
                                                   .n_scratch = 1,
                                                   .n_owners = 3,
                                                   .n_parked_max = 3,
-                                                  .timelines_max = 2,
+                                                  .branches_max = 2,
                                                   .parked_bytes_max = 1 << 13,
                                                   .capacity_policy = policy,
                                                   .state_dir = directory});
@@ -437,7 +437,7 @@ static void test_everything_ends(void)
 int main(void)
 {
     RUN(test_a_pinned_history_outlives_other_prompts);
-    RUN(test_later_timelines_are_pinned_with_their_session);
+    RUN(test_later_branches_are_pinned_with_their_session);
     RUN(test_pins_leave_room);
     RUN(test_a_parked_session_that_can_never_come_back_fails);
     RUN(test_a_parked_session_waits_for_who_runs);

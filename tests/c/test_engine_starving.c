@@ -238,7 +238,7 @@ static void a_share_that_grows_wakes_who_waits_for_it(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-static uint32_t n_timelines(driver *d, const char *name)
+static uint32_t n_branches(driver *d, const char *name)
 {
     uint32_t n = 0;
     for (session *s = NULL; (s = places_next(&d->engine->places, session_name_from(OWN, name), s)) != NULL;) {
@@ -247,7 +247,7 @@ static uint32_t n_timelines(driver *d, const char *name)
     return n;
 }
 
-static void who_is_refused_has_cost_nobody_a_timeline(void)
+static void who_is_refused_has_cost_nobody_a_branch(void)
 {
     driver *d = driver_open(
         &(llm_engine_options){.model = "sim:dense,length=0", .n_sessions = 8, .capacity_policy = LLM_POLICY_REFUSE});
@@ -258,11 +258,11 @@ static void who_is_refused_has_cost_nobody_a_timeline(void)
         const char name[] = {(char)('a' + seed), 0};
         say(d, OWN, name, seed);
     }
-    const uint32_t n = n_timelines(d, "several");
+    const uint32_t n = n_branches(d, "several");
     CHECK(n > 1);
     llm_engine_set_owners(d->engine, 4);
     CHECK_INT(driver_wait(d, begin(d, OWN, "several", LONG, 20, 5))->status, LLM_CAPACITY);
-    CHECK_INT(n_timelines(d, "several"), n);
+    CHECK_INT(n_branches(d, "several"), n);
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -360,7 +360,7 @@ int main(void)
     RUN(who_holds_the_cells_does_not_wait_for_who_needs_them);
     RUN(a_scratch_session_needs_no_more_than_a_new_one);
     RUN(a_share_that_grows_wakes_who_waits_for_it);
-    RUN(who_is_refused_has_cost_nobody_a_timeline);
+    RUN(who_is_refused_has_cost_nobody_a_branch);
     RUN(commands_for_all_that_are_parked_cost_nobody_anything);
     RUN(two_that_come_back_together_both_have_their_states);
     return CHECK_RESULT();

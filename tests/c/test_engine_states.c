@@ -123,7 +123,7 @@ static void from_waiting(void)
         driver *d = open_slow("hybrid");
         uint64_t first = stand_still_in(d, LLM_STATE_PREFILL, "it");
         CHECK(first != 0);
-        generate_call call = call_of("it", LONG, 1); /* continues the busy timeline: waits */
+        generate_call call = call_of("it", LONG, 1); /* continues the busy branch: waits */
         uint64_t second = driver_generate(d, &call), third = driver_generate(d, &call);
         driver_fence(d);
         CHECK(driver_answer(d, second)->is_admitted && !driver_answer(d, second)->is_started);

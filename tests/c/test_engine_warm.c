@@ -31,7 +31,7 @@ typedef struct talk {
 
 typedef struct party {
     driver *warm, *cold;
-    bool one_timeline; /* each name has one place for good, so what it reuses is known beforehand */
+    bool one_branch; /* each name has one place for good, so what it reuses is known beforehand */
     place places[N_PLACES];
     talk talks[N_TALKS];
     random_source random;
@@ -190,7 +190,7 @@ static void check_answer(party *p, talk *t)
         return;
     }
     promise want = promise_of(p, at, t);
-    bool kept = !p->one_timeline || is_kept(&want, a);
+    bool kept = !p->one_branch || is_kept(&want, a);
     if (!kept) {
         printf("%s: %s reusing %u at %d, not %s reusing %u at %d\n", p->warm->info.name,
                llm_word(LLM_REASONS, (int)a->reason), a->n_reused, a->diverged_at,
@@ -240,7 +240,7 @@ static void run_round(party *p)
 static void run_party(const char *name, llm_policy policy, uint32_t n_sessions, uint32_t n_rounds, uint64_t seed)
 {
     party *p = calloc(1, sizeof *p);
-    p->one_timeline = policy == LLM_POLICY_REFUSE && n_sessions == N_TALKS;
+    p->one_branch = policy == LLM_POLICY_REFUSE && n_sessions == N_TALKS;
     p->warm = driver_open(&(llm_engine_options){
         .model = name, .n_sessions = n_sessions, .n_ctx = N_CTX, .capacity_policy = policy, .n_parked_max = 16});
     p->cold = driver_open(&(llm_engine_options){.model = name, .n_ctx = N_CTX});
@@ -290,7 +290,7 @@ static void warm_equals_cold_on_hybrid(void)
     run_party(models[3], LLM_POLICY_REFUSE, N_TALKS, 80, 4);
 }
 
-/* More conversations than places: they come and go, and each has several timelines. */
+/* More conversations than places: they come and go, and each has several branches. */
 static void warm_equals_cold_when_parked(void)
 {
     for (int i = 0; i < N_CLASSES && check_failures == 0; i++) {
@@ -315,7 +315,7 @@ static void warm_logits_equal_cold_ones(void)
 {
     enum { LONGEST = 400, LENGTH_MAX = 4 };
     for (int i = 0; i < N_CLASSES; i++) {
-        const llm_engine_options options = {.model = models[i], .timelines_max = 1};
+        const llm_engine_options options = {.model = models[i], .branches_max = 1};
         driver *warm = driver_open(&options), *cold = driver_open(&options);
         random_source random = {9};
         int32_t prompt[LONGEST];
@@ -349,7 +349,7 @@ static void what_parted_once_is_reused_the_next_time(void)
 {
     enum { SHARED = 60, PROMPT = 150, LENGTH = 40, EVERY = 16 };
     driver *d = driver_open(
-        &(llm_engine_options){.model = "sim:hybrid", .n_sessions = 1, .timelines_max = 1, .checkpoint_every = EVERY});
+        &(llm_engine_options){.model = "sim:hybrid", .n_sessions = 1, .branches_max = 1, .checkpoint_every = EVERY});
     int32_t prompt[PROMPT + LENGTH];
     generate_call call = {.session = "it", .prompt = prompt, .n_prompt = PROMPT, .max_tokens = 1};
     make_prompt(prompt, PROMPT, 1);

@@ -598,7 +598,7 @@ static void test_what_waits_after_a_kill_is_as_new_as_the_segment(void)
 }
 
 /* Killed while a new conversation under the name of a pinned one was read: it begins with the same tokens, and is newer. */
-static void test_a_kill_takes_no_pin_from_another_timeline(void)
+static void test_a_kill_takes_no_pin_from_another_branch(void)
 {
     const char *directory = new_directory();
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
@@ -766,7 +766,7 @@ int main(void)
     RUN(test_a_kill_forgets_neither_use_nor_pin);
     RUN(test_a_restart_keeps_when_a_session_was_opened);
     RUN(test_what_waits_after_a_kill_is_as_new_as_the_segment);
-    RUN(test_a_kill_takes_no_pin_from_another_timeline);
+    RUN(test_a_kill_takes_no_pin_from_another_branch);
     RUN(test_all_of_too_many_files_come_back);
     RUN(test_the_order_of_last_use_outlives_a_restart);
     RUN(test_files_and_segment_are_one_order);

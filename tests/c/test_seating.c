@@ -191,7 +191,7 @@ static void test_a_fork_of_nothing_is_empty(void)
 }
 
 /* The owner may not be busy in one more place: what is refused costs it none of its histories. */
-static void test_a_refused_request_forgets_no_timeline(void)
+static void test_a_refused_request_forgets_no_branch(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=10000",
                                                   .n_sessions = 4,
@@ -688,7 +688,7 @@ int main(void)
     RUN(test_a_fork_in_a_full_cache_has_the_tokens);
     RUN(test_a_fork_in_a_full_cache_forgets_no_parent);
     RUN(test_a_fork_of_nothing_is_empty);
-    RUN(test_a_refused_request_forgets_no_timeline);
+    RUN(test_a_refused_request_forgets_no_branch);
     RUN(test_who_lost_its_seat_is_not_overtaken_for_ever);
     RUN(test_nobody_waits_for_what_would_not_fit_then_either);
     RUN(test_a_full_cache_costs_nobody_its_history);

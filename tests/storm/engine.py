@@ -102,7 +102,7 @@ def open_engine(model: str, places: Places) -> Any:
     options.capacity_policy, options.n_ctx = places.policy, places.n_ctx
     options.n_parked_max, options.parked_bytes_max = places.parked_max, places.parked_bytes
     options.checkpoint_bytes_max, options.checkpoint_every = places.checkpoint_bytes, places.checkpoint_every
-    options.timelines_max, options.exact, options.n_threads = places.timelines, places.exact, places.threads
+    options.branches_max, options.exact, options.n_threads = places.timelines, places.exact, places.threads
     options.n_gpu_layers = -1 if DEVICE and not places.exact else 0
     for name, number in places.extra.items():
         setattr(options, name, number)

@@ -112,7 +112,7 @@ def engine_options(config: Config) -> EngineOptions:
         kv_bytes_max=config.kv_memory,
         capacity_policy=config.capacity_policy,
         n_parked_max=config.max_parked,
-        timelines_max=config.session_timelines,
+        branches_max=config.session_timelines,
         parked_bytes_max=config.park_memory,
         parked_disk_bytes_max=config.park_disk,
         checkpoint_bytes_max=config.checkpoint_memory,

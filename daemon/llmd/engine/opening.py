@@ -48,7 +48,7 @@ class EngineOptions:
     kv_bytes_max: int = 0
     capacity_policy: str = "park"
     n_parked_max: int = 0
-    timelines_max: int = 0
+    branches_max: int = 0
     parked_bytes_max: int = 0
     parked_disk_bytes_max: int = 0
     checkpoint_bytes_max: int = 0

@@ -1,18 +1,18 @@
 #include "check.h"
 #include "random.h"
-#include "policy/timeline.h"
+#include "policy/branch_choice.h"
 
 enum { N_MAX = 6 };
 
 static void test_the_first_request_opens(void)
 {
-    CHECK_INT(timeline_choose(NULL, 0, 3, true).verb, TIMELINE_OPEN);
-    CHECK_INT(timeline_choose(NULL, 0, 1, true).verb, TIMELINE_OPEN);
+    CHECK_INT(branch_choose(NULL, 0, 3, true).verb, BRANCH_OPEN);
+    CHECK_INT(branch_choose(NULL, 0, 1, true).verb, BRANCH_OPEN);
 }
 
 static bool continues(uint32_t n_common, uint32_t n_history, uint32_t n_head)
 {
-    return timeline_continues(&(timeline){.n_history = n_history, .n_common = n_common, .n_head = n_head});
+    return branch_is_continued(&(branch_candidate){.n_history = n_history, .n_common = n_common, .n_head = n_head});
 }
 
 static void test_more_than_half_of_a_history_continues_it(void)
@@ -32,8 +32,8 @@ static void test_a_shared_head_is_no_common_history(void)
     CHECK(!continues(3250, 3500, 3000));
     CHECK(continues(3251, 3500, 3000));
     CHECK(continues(3500, 3500, 3000));
-    const timeline other = {.n_history = 3500, .n_common = 3003, .n_head = 3000, .used = 1};
-    CHECK_INT(timeline_choose(&other, 1, 3, true).verb, TIMELINE_OPEN);
+    const branch_candidate other = {.n_history = 3500, .n_common = 3003, .n_head = 3000, .used = 1};
+    CHECK_INT(branch_choose(&other, 1, 3, true).verb, BRANCH_OPEN);
 }
 
 /* Of a history within the head there is nothing behind it to compare. */
@@ -48,151 +48,152 @@ static void test_a_history_within_the_head(void)
 /* A title request under the id of a long conversation: it shares the system prompt and little else. */
 static void test_an_early_divergence_opens_another(void)
 {
-    const timeline main_one = {.n_history = 1000, .n_common = 200, .is_busy = true, .used = 1};
-    CHECK_INT(timeline_choose(&main_one, 1, 3, true).verb, TIMELINE_OPEN);
-    CHECK_INT(timeline_choose(&main_one, 1, 1, true).verb, TIMELINE_CONTINUE);
+    const branch_candidate main_one = {.n_history = 1000, .n_common = 200, .is_busy = true, .used = 1};
+    CHECK_INT(branch_choose(&main_one, 1, 3, true).verb, BRANCH_OPEN);
+    CHECK_INT(branch_choose(&main_one, 1, 1, true).verb, BRANCH_CONTINUE);
 }
 
 static void test_the_longest_common_prefix_wins(void)
 {
-    const timeline t[] = {
+    const branch_candidate t[] = {
         {.n_history = 100, .n_common = 90, .used = 9},
         {.n_history = 120, .n_common = 110, .used = 1, .is_busy = true},
         {.n_history = 100, .n_common = 90, .used = 5},
     };
-    const timeline_choice c = timeline_choose(t, 3, 3, true);
-    CHECK_INT(c.verb, TIMELINE_CONTINUE);
+    const branch_choice c = branch_choose(t, 3, 3, true);
+    CHECK_INT(c.verb, BRANCH_CONTINUE);
     CHECK_INT(c.index, 1);
 }
 
 static void test_of_equals_the_free_one_then_the_recent_one(void)
 {
-    timeline t[] = {
+    branch_candidate t[] = {
         {.n_history = 100, .n_common = 90, .used = 9, .is_busy = true},
         {.n_history = 100, .n_common = 90, .used = 3},
         {.n_history = 100, .n_common = 90, .used = 5},
     };
-    CHECK_INT(timeline_choose(t, 3, 3, true).index, 2);
+    CHECK_INT(branch_choose(t, 3, 3, true).index, 2);
     t[1].is_busy = t[2].is_busy = true;
-    CHECK_INT(timeline_choose(t, 3, 3, true).index, 0);
+    CHECK_INT(branch_choose(t, 3, 3, true).index, 0);
 }
 
 static void test_the_oldest_idle_one_makes_way(void)
 {
-    timeline t[] = {
+    branch_candidate t[] = {
         {.n_history = 100, .n_common = 1, .used = 1, .is_busy = true},
         {.n_history = 100, .n_common = 9, .used = 3},
         {.n_history = 100, .n_common = 1, .used = 2},
     };
-    const timeline_choice c = timeline_choose(t, 3, 3, true);
-    CHECK_INT(c.verb, TIMELINE_REPLACE);
+    const branch_choice c = branch_choose(t, 3, 3, true);
+    CHECK_INT(c.verb, BRANCH_REPLACE);
     CHECK_INT(c.index, 2);
     t[1].is_busy = t[2].is_busy = true;
-    const timeline_choice waits = timeline_choose(t, 3, 3, true);
-    CHECK_INT(waits.verb, TIMELINE_CONTINUE);
+    const branch_choice waits = branch_choose(t, 3, 3, true);
+    CHECK_INT(waits.verb, BRANCH_CONTINUE);
     CHECK_INT(waits.index, 1);
 }
 
 static void test_an_anchored_one_is_never_replaced(void)
 {
-    timeline t[] = {
+    branch_candidate t[] = {
         {.n_history = 100, .n_common = 1, .used = 1, .is_anchored = true},
         {.n_history = 100, .n_common = 2, .used = 2, .is_anchored = true},
         {.n_history = 100, .n_common = 1, .used = 3},
     };
-    CHECK_INT(timeline_choose(t, 2, 2, true).verb, TIMELINE_OPEN); /* one beside them */
-    CHECK_INT(timeline_choose(t, 1, 1, true).verb, TIMELINE_OPEN);
+    CHECK_INT(branch_choose(t, 2, 2, true).verb, BRANCH_OPEN); /* one beside them */
+    CHECK_INT(branch_choose(t, 1, 1, true).verb, BRANCH_OPEN);
     for (uint32_t n_max = 1; n_max <= 3; n_max++) {
-        const timeline_choice c = timeline_choose(t, 3, n_max, true);
-        CHECK_INT(c.verb, TIMELINE_REPLACE);
+        const branch_choice c = branch_choose(t, 3, n_max, true);
+        CHECK_INT(c.verb, BRANCH_REPLACE);
         CHECK_INT(c.index, 2);
     }
     t[2].is_busy = true; /* then it waits there, and does not write over the others */
-    CHECK_INT(timeline_choose(t, 3, 2, true).verb, TIMELINE_CONTINUE);
-    CHECK_INT(timeline_choose(t, 3, 2, true).index, 2);
+    CHECK_INT(branch_choose(t, 3, 2, true).verb, BRANCH_CONTINUE);
+    CHECK_INT(branch_choose(t, 3, 2, true).index, 2);
     t[1].n_common = 80;
-    CHECK_INT(timeline_choose(t, 3, 2, true).index, 1);
+    CHECK_INT(branch_choose(t, 3, 2, true).index, 1);
 }
 
 /* Few tokens that were used a little later are worth less than many. */
 static void test_of_those_that_may_go_the_least_valuable_does(void)
 {
-    timeline t[] = {
+    branch_candidate t[] = {
         {.n_history = 100, .n_common = 1, .n_lost = 9000, .used = 1},
         {.n_history = 100, .n_common = 9, .n_lost = 40, .used = 3},
         {.n_history = 100, .n_common = 1, .n_lost = 9000, .used = 5},
     };
-    CHECK_INT(timeline_choose(t, 3, 3, true).verb, TIMELINE_REPLACE);
-    CHECK_INT(timeline_choose(t, 3, 3, true).index, 1);
+    CHECK_INT(branch_choose(t, 3, 3, true).verb, BRANCH_REPLACE);
+    CHECK_INT(branch_choose(t, 3, 3, true).index, 1);
     t[1].used = t[2].used = 1000; /* but not for ever */
-    CHECK_INT(timeline_choose(t, 3, 3, true).index, 0);
+    CHECK_INT(branch_choose(t, 3, 3, true).index, 0);
     t[0].is_busy = true;
-    CHECK_INT(timeline_choose(t, 3, 3, true).index, 1);
+    CHECK_INT(branch_choose(t, 3, 3, true).index, 1);
 }
 
-/* A branch from early in a history: where that can be copied it becomes another timeline, else it is begun there. */
+/* A branch from early in a history: where that can be copied it becomes another branch, else it begins there. */
 static void test_one_that_is_far_is_gone_on_with(void)
 {
-    timeline t[] = {
+    branch_candidate t[] = {
         {.n_history = 1000, .n_common = 400, .n_head = 100, .used = 1, .is_far = true},
         {.n_history = 1000, .n_common = 100, .n_head = 100, .used = 2},
     };
-    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_CONTINUE);
-    CHECK_INT(timeline_choose(t, 2, 3, true).index, 0);
+    CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_CONTINUE);
+    CHECK_INT(branch_choose(t, 2, 3, true).index, 0);
     t[1].n_common = 390; /* as good a copy is at hand */
-    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
+    CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
     t[1].n_common = 100;
     t[0].n_common = 110; /* a title for the conversation: no more than its head */
-    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
+    CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
     t[0].n_common = 400;
     t[0].is_anchored = true; /* nothing may be cut there */
-    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
+    CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
     t[0].is_anchored = false;
     t[0].is_busy = true;
-    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
+    CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
 }
 
 static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
 {
-    timeline t[] = {
+    branch_candidate t[] = {
         {.n_lost = 3000, .used = 9, .is_busy = true},
         {.n_lost = 500, .used = 8},
         {.n_lost = 2000, .used = 7},
     };
-    CHECK_INT(timeline_aside(t, 3, 4, 0, 100).verb, TIMELINE_OPEN);
-    CHECK_INT(timeline_aside(t, 1, 1, 0, 100).verb, TIMELINE_CONTINUE); /* everything goes on in the only one */
-    const timeline_choice c = timeline_aside(t, 3, 3, 0, 300);
-    CHECK_INT(c.verb, TIMELINE_REPLACE);
+    CHECK_INT(branch_choose_for_discarded(t, 3, 4, 0, 100).verb, BRANCH_OPEN);
+    CHECK_INT(branch_choose_for_discarded(t, 1, 1, 0, 100).verb,
+              BRANCH_CONTINUE); /* everything goes on in the only one */
+    const branch_choice c = branch_choose_for_discarded(t, 3, 3, 0, 300);
+    CHECK_INT(c.verb, BRANCH_REPLACE);
     CHECK_INT(c.index, 1);
-    CHECK_INT(timeline_aside(t, 3, 3, 0, 250).verb, TIMELINE_CONTINUE); /* 500 at the age of one */
+    CHECK_INT(branch_choose_for_discarded(t, 3, 3, 0, 250).verb, BRANCH_CONTINUE); /* 500 at the age of one */
     t[1].is_anchored = true;
-    CHECK_INT(timeline_aside(t, 3, 3, 0, 700).index, 2);
+    CHECK_INT(branch_choose_for_discarded(t, 3, 3, 0, 700).index, 2);
     t[2].is_busy = true;
-    CHECK_INT(timeline_aside(t, 3, 3, 0, 700).verb, TIMELINE_CONTINUE);
+    CHECK_INT(branch_choose_for_discarded(t, 3, 3, 0, 700).verb, BRANCH_CONTINUE);
 }
 
 /* Where a place would cost another session its own, one of this session's makes way; the only one is gone on with. */
 static void test_without_room_one_of_its_own_makes_way(void)
 {
-    timeline t[] = {
+    branch_candidate t[] = {
         {.n_history = 100, .n_common = 1, .n_lost = 100, .used = 1},
         {.n_history = 100, .n_common = 1, .n_lost = 100, .used = 2},
     };
-    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
-    const timeline_choice c = timeline_choose(t, 2, 3, false);
-    CHECK_INT(c.verb, TIMELINE_REPLACE);
+    CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
+    const branch_choice c = branch_choose(t, 2, 3, false);
+    CHECK_INT(c.verb, BRANCH_REPLACE);
     CHECK_INT(c.index, 0);
-    CHECK_INT(timeline_choose(t, 1, 3, false).verb, TIMELINE_CONTINUE);
+    CHECK_INT(branch_choose(t, 1, 3, false).verb, BRANCH_CONTINUE);
     t[0].is_busy = t[1].is_busy = true;
-    CHECK_INT(timeline_choose(t, 2, 3, false).verb, TIMELINE_CONTINUE);
+    CHECK_INT(branch_choose(t, 2, 3, false).verb, BRANCH_CONTINUE);
     t[0].is_anchored = t[1].is_anchored = true; /* then it asks for a place all the same */
-    CHECK_INT(timeline_choose(t, 2, 3, false).verb, TIMELINE_OPEN);
+    CHECK_INT(branch_choose(t, 2, 3, false).verb, BRANCH_OPEN);
 }
 
-static timeline any_timeline(random_source *r, uint64_t used)
+static branch_candidate any_candidate(random_source *r, uint64_t used)
 {
     const uint32_t n_history = random_below(r, 8);
-    return (timeline){
+    return (branch_candidate){
         .n_history = n_history,
         .n_common = random_below(r, n_history + 3),
         .n_head = random_below(r, 6),
@@ -204,13 +205,13 @@ static timeline any_timeline(random_source *r, uint64_t used)
     };
 }
 
-static void check_aside(random_source *r, const timeline *t, uint32_t n, uint32_t n_max)
+static void check_aside(random_source *r, const branch_candidate *t, uint32_t n, uint32_t n_max)
 {
     const uint32_t index = random_below(r, n);
-    const timeline_choice c = timeline_aside(t, n, n_max, index, random_below(r, 4));
-    CHECK(c.verb != TIMELINE_OPEN || n_max > 1);
-    CHECK(c.verb != TIMELINE_CONTINUE || c.index == index);
-    if (c.verb == TIMELINE_REPLACE) {
+    const branch_choice c = branch_choose_for_discarded(t, n, n_max, index, random_below(r, 4));
+    CHECK(c.verb != BRANCH_OPEN || n_max > 1);
+    CHECK(c.verb != BRANCH_CONTINUE || c.index == index);
+    if (c.verb == BRANCH_REPLACE) {
         CHECK(c.index < n && c.index != index && !t[c.index].is_busy && !t[c.index].is_anchored);
     }
 }
@@ -219,58 +220,58 @@ typedef struct counts {
     uint32_t continued, idle, anchored;
 } counts;
 
-static counts count(const timeline *t, uint32_t n)
+static counts count(const branch_candidate *t, uint32_t n)
 {
     counts c = {0};
     for (uint32_t i = 0; i < n; i++) {
         const bool may_go = !t[i].is_busy && !t[i].is_anchored;
-        c.continued += timeline_continues(&t[i]);
+        c.continued += branch_is_continued(&t[i]);
         c.idle += may_go;
         c.anchored += t[i].is_anchored;
     }
     return c;
 }
 
-static void check_best(const timeline *t, uint32_t n, uint32_t best)
+static void check_best(const branch_candidate *t, uint32_t n, uint32_t best)
 {
     for (uint32_t i = 0; i < n; i++) {
-        CHECK(!timeline_continues(&t[i]) || t[best].n_common >= t[i].n_common);
+        CHECK(!branch_is_continued(&t[i]) || t[best].n_common >= t[i].n_common);
     }
 }
 
-static void check_choice(const timeline *t, uint32_t n, uint32_t n_max, bool has_room)
+static void check_choice(const branch_candidate *t, uint32_t n, uint32_t n_max, bool has_room)
 {
-    const timeline_choice c = timeline_choose(t, n, n_max, has_room);
+    const branch_choice c = branch_choose(t, n, n_max, has_room);
     const counts of = count(t, n);
     const uint32_t limit = of.anchored + (n_max > of.anchored ? n_max - of.anchored : 1);
     const bool is_short = !has_room && of.anchored < n;
-    CHECK(c.verb == TIMELINE_OPEN || c.index < n);
-    if (c.verb == TIMELINE_CONTINUE) {
-        const timeline *on = &t[c.index];
-        CHECK(timeline_continues(on) || !on->is_anchored);
-        CHECK(timeline_continues(on) || on->is_far || is_short || (n >= limit && (of.idle == 0 || limit == 1)));
+    CHECK(c.verb == BRANCH_OPEN || c.index < n);
+    if (c.verb == BRANCH_CONTINUE) {
+        const branch_candidate *on = &t[c.index];
+        CHECK(branch_is_continued(on) || !on->is_anchored);
+        CHECK(branch_is_continued(on) || on->is_far || is_short || (n >= limit && (of.idle == 0 || limit == 1)));
     }
-    if (c.verb == TIMELINE_OPEN) {
+    if (c.verb == BRANCH_OPEN) {
         CHECK(!is_short && n < limit);
     }
-    if (c.verb == TIMELINE_REPLACE) {
+    if (c.verb == BRANCH_REPLACE) {
         CHECK(!t[c.index].is_busy && !t[c.index].is_anchored);
         CHECK(limit > 1 && (is_short || n >= limit) && (!is_short || n > 1));
     }
     if (of.continued > 0) {
-        CHECK_INT(c.verb, TIMELINE_CONTINUE);
+        CHECK_INT(c.verb, BRANCH_CONTINUE);
         check_best(t, n, c.index);
     }
 }
 
-static void test_any_timelines(void)
+static void test_any_branches(void)
 {
     random_source r = {.state = 7};
     for (int round = 0; round < 20000; round++) {
-        timeline t[N_MAX];
+        branch_candidate t[N_MAX];
         const uint32_t n = random_below(&r, N_MAX + 1);
         for (uint32_t i = 0; i < n; i++) {
-            t[i] = any_timeline(&r, i * 7 % 11);
+            t[i] = any_candidate(&r, i * 7 % 11);
         }
         check_choice(t, n, 1 + random_below(&r, N_MAX), random_below(&r, 2) == 0);
         if (n > 0) {
@@ -295,6 +296,6 @@ int main(void)
     RUN(test_one_that_is_far_is_gone_on_with);
     RUN(test_what_a_cut_discards_takes_the_place_of_what_is_worth_less);
     RUN(test_without_room_one_of_its_own_makes_way);
-    RUN(test_any_timelines);
+    RUN(test_any_branches);
     return CHECK_RESULT();
 }

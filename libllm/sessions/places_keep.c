@@ -1,7 +1,7 @@
-/* places_branch.c: what a cut would discard stays as another timeline, if reading it again takes longer than the copy. */
+/* places_keep.c: what a cut would discard stays as another branch, if reading it again takes longer than the copy. */
 #include <string.h>
 
-#include "policy/timeline.h"
+#include "policy/branch_choice.h"
 #include "sessions/places.h"
 
 static int32_t free_seat(const places *p)
@@ -31,23 +31,22 @@ static uint32_t n_tokens_to_keep(const places *p, const session *s, const sessio
     return n_bytes <= p->options.parked_bytes_max && copy_cost_pays_off(&cut) ? n - cut.n_common : 0;
 }
 
-/* Where n_lost tokens beside s may stay. False: nowhere. *replaced: the timeline that goes for it; NULL: none has to. */
+/* Where n_lost tokens beside s may stay. False: nowhere. *replaced: the branch that goes for it; NULL: none has to. */
 static bool find_place(places *p, session *s, uint32_t n_lost, session **replaced)
 {
-    timeline timelines[TIMELINES_LOOKED_AT];
-    session *sessions[TIMELINES_LOOKED_AT];
+    branch_candidate candidates[BRANCHES_COMPARED_MAX];
+    session *sessions[BRANCHES_COMPARED_MAX];
     uint32_t n = 0;
     uint32_t index = 0;
     session *t = NULL;
-    while (n < TIMELINES_LOOKED_AT && (t = places_next(p, session_name_of(s), t)) != NULL) {
+    while (n < BRANCHES_COMPARED_MAX && (t = places_next(p, session_name_of(s), t)) != NULL) {
         index = t == s ? n : index;
-        timelines[n] = places_timeline_of(t, NULL);
+        candidates[n] = places_candidate_of(t, NULL);
         sessions[n++] = t;
     }
-    const timeline_choice choice = timeline_aside(timelines, n, p->options.timelines_max, index, n_lost);
-    *replaced = choice.verb == TIMELINE_REPLACE ? sessions[choice.index] : NULL;
-    return choice.verb == TIMELINE_REPLACE ||
-           (choice.verb == TIMELINE_OPEN && places_may_open_branch(p, s->owner, replaced));
+    const branch_choice choice = branch_choose_for_discarded(candidates, n, p->options.branches_max, index, n_lost);
+    *replaced = choice.verb == BRANCH_REPLACE ? sessions[choice.index] : NULL;
+    return choice.verb == BRANCH_REPLACE || (choice.verb == BRANCH_OPEN && places_may_open_kept(p, s->owner, replaced));
 }
 
 bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
@@ -60,14 +59,14 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
     if (n_lost == 0 || !find_place(p, s, n_lost, &replaced) || !session_copy_of(s, free_seat(p), &copy)) {
         return false;
     }
-    session *branch = replaced != NULL ? places_replace(p, replaced, s) : places_open_branch(p, s);
-    session_become_copy(branch, s, &copy);
+    session *kept = replaced != NULL ? places_replace(p, replaced, s) : places_open_kept(p, s);
+    session_become_copy(kept, s, &copy);
     if (copy.seat != SESSION_NO_SEAT) {
-        p->seating.seats[copy.seat] = branch;
+        p->seating.seats[copy.seat] = kept;
     }
-    branch->n_left = n_lost;
-    p->seating.patience_us -= copy_cost_us(&p->pace, branch->parked.n_bytes);
-    places_used(p, s); /* the branch is the older one of the two */
+    kept->n_left = n_lost;
+    p->seating.patience_us -= copy_cost_us(&p->pace, kept->parked.n_bytes);
+    places_used(p, s); /* the kept branch is the older one of the two */
     page_count(p->ground.page, LLM_COUNTER_BRANCHES_KEPT, 1);
     places_spill(p);
     return true;
