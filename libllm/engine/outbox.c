@@ -14,7 +14,7 @@ void outbox_close(outbox *o)
 {
     free(o->text);
     o->text = NULL;
-    told_close(&o->told);
+    token_details_close(&o->details);
 }
 
 void outbox_admit(outbox *o, uint32_t place)
@@ -44,7 +44,7 @@ void outbox_add_text(outbox *o, const stop_result *released, uint64_t before, ui
     memcpy(o->text + o->n_text, released->text, released->n_text);
     o->n_text += released->n_text;
     o->n_tokens = n_tokens;
-    told_released(&o->told, released, before);
+    token_details_released(&o->details, released, before);
 }
 
 void outbox_finish(outbox *o, const wire_finished *finished)
@@ -55,15 +55,15 @@ void outbox_finish(outbox *o, const wire_finished *finished)
 
 bool outbox_is_full(const outbox *o)
 {
-    return o->n_text >= LLM_OUTBOX_BYTES_MAX || told_is_full(&o->told);
+    return o->n_text >= LLM_OUTBOX_BYTES_MAX || token_details_is_full(&o->details);
 }
 
 /* Writes one event into the ring; false if it has no room. */
 static bool deliver_event(outbox *o, ring *events, llm_event_op op)
 {
     wire_tokens next;
-    const wire_tokens *tokens = op == LLM_EVENT_TEXT ? told_next(&o->told, &next) : NULL;
-    const size_t room = WIRE_EVENT_BYTES_MAX + (op == LLM_EVENT_TEXT ? o->n_text + told_bytes(tokens) : 0);
+    const wire_tokens *tokens = op == LLM_EVENT_TEXT ? token_details_next(&o->details, &next) : NULL;
+    const size_t room = WIRE_EVENT_BYTES_MAX + (op == LLM_EVENT_TEXT ? o->n_text + token_details_bytes(tokens) : 0);
     void *record = ring_reserve(events, room);
     if (record == NULL) {
         return false;
@@ -82,7 +82,7 @@ static bool deliver_event(outbox *o, ring *events, llm_event_op op)
     }
     assert(!w.failed);
     ring_commit(events, wire_size(&w));
-    told_delivered(&o->told, tokens);
+    token_details_delivered(&o->details, tokens);
     return true;
 }
 
@@ -95,7 +95,7 @@ static bool deliver_due(outbox *o, ring *events, llm_event_op op, bool *is_due)
 
 static bool deliver_text(outbox *o, ring *events)
 {
-    while (o->n_text > 0 || o->told.n_left > 0) {
+    while (o->n_text > 0 || o->details.n_left > 0) {
         if (!deliver_event(o, events, LLM_EVENT_TEXT)) {
             return false;
         }

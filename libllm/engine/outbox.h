@@ -8,7 +8,7 @@
 
 #include "boundary/ring.h"
 #include "boundary/wire.h"
-#include "engine/told.h"
+#include "engine/token_details.h"
 #include "llm.h"
 #include "policy/resume.h"
 #include "policy/stop.h"
@@ -27,7 +27,7 @@ typedef struct outbox {
     char *text; /* of TEXT: LLM_OUTBOX_BYTES_MAX and one release more; owned */
     uint32_t n_text;
     uint32_t n_tokens;
-    told told; /* tokens beside the text; opened by who knows the command */
+    token_details details; /* tokens beside the text; opened by who knows the command */
     wire_finished finished;
 } outbox;
 

@@ -93,7 +93,7 @@ static int fill(request *r, const model *m, const wire_command *command)
     if (status == LLM_OK) {
         status = outbox_open(&r->out, r->id);
     }
-    told_open(&r->out.told, m, command);
+    token_details_open(&r->out.details, m, command);
     return status;
 }
 
@@ -275,7 +275,7 @@ static bool release_piece(request *r, const model *m, int32_t token)
     stop_feed(&r->stop, piece, n > 0 ? (uint32_t)n : 0, &released);
     r->n_bytes += n > 0 ? (uint64_t)n : 0;
     r->ends[r->n_generated - 1] = r->n_bytes;
-    if (!told_sampled(&r->out.told, token, r->n_bytes)) {
+    if (!token_details_sampled(&r->out.details, token, r->n_bytes)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
         return true;
     }
@@ -338,7 +338,7 @@ void request_sample(request *r, const model *m, sampling_threads *threads, float
         session_decoding(r->session);
     }
     r->next_token = -1;
-    if (!told_logits(&r->out.told, logits)) {
+    if (!token_details_logits(&r->out.details, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
     } else if (!sampler_is_slow(r->sampler)) {
         int32_t token = -1;

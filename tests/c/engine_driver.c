@@ -63,7 +63,7 @@ uint32_t driver_close(driver *d)
             fault(d, i, "has no end");
         }
         free(d->answers[i]->text);
-        free(d->answers[i]->told);
+        free(d->answers[i]->token_ids);
         free(d->answers[i]->ends);
         free(d->answers[i]->logprobs);
         free(d->answers[i]->likeliest);
@@ -316,17 +316,17 @@ static size_t take_array(wire_reader *r, void **to, size_t n)
 
 static void take_tokens(driver *d, uint64_t request, answer *a, uint32_t n_chars, wire_reader *r)
 {
-    const size_t n_before = a->n_told;
-    a->n_told = take_array(r, (void **)&a->told, n_before);
-    if (take_array(r, (void **)&a->ends, n_before) != a->n_told) {
+    const size_t n_before = a->n_token_ids;
+    a->n_token_ids = take_array(r, (void **)&a->token_ids, n_before);
+    if (take_array(r, (void **)&a->ends, n_before) != a->n_token_ids) {
         fault(d, request, "TEXT with more or fewer ends than tokens");
     }
-    for (size_t i = n_before; i < a->n_told; i++) {
+    for (size_t i = n_before; i < a->n_token_ids; i++) {
         if (a->ends[i] > n_chars || (i > n_before && a->ends[i] < a->ends[i - 1])) {
             fault(d, request, "TEXT with ends outside it, or in disorder");
         }
     }
-    for (size_t i = n_before; i < a->n_told; i++) {
+    for (size_t i = n_before; i < a->n_token_ids; i++) {
         a->ends[i] += a->n_chars;
     }
     a->n_logprobs = take_array(r, (void **)&a->logprobs, a->n_logprobs);
@@ -347,7 +347,7 @@ static void take_text(driver *d, uint64_t request, answer *a, uint32_t n_members
     size_t n = 0;
     const char *text = wire_read_str(r, UINT32_MAX, &n);
     uint32_t n_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
-    const size_t n_told_before = a->n_told;
+    const size_t n_before = a->n_token_ids;
     const uint32_t n_chars = r->failed ? 0 : count_characters(text, n);
     if (n_members > 3) {
         take_tokens(d, request, a, n_chars, r);
@@ -358,7 +358,7 @@ static void take_text(driver *d, uint64_t request, answer *a, uint32_t n_members
     if (!a->is_started) {
         fault(d, request, "TEXT before STARTED");
     }
-    if ((n == 0 && a->n_told == n_told_before) || n_tokens < a->n_tokens) {
+    if ((n == 0 && a->n_token_ids == n_before) || n_tokens < a->n_tokens) {
         fault(d, request, "an empty TEXT, or one that counts back");
     }
     a->n_chars += n_chars;

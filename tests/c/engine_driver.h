@@ -26,10 +26,10 @@ typedef struct answer {
     wire_finished finished;
     char *text; /* NUL-terminated */
     size_t n_text;
-    uint32_t n_tokens;                      /* of the last TEXT, or of REPLY */
-    uint32_t os_error;                      /* of REPLY */
-    size_t n_told, n_logprobs, n_likeliest; /* of all TEXT events together: */
-    int32_t *told;
+    uint32_t n_tokens;                           /* of the last TEXT, or of REPLY */
+    uint32_t os_error;                           /* of REPLY */
+    size_t n_token_ids, n_logprobs, n_likeliest; /* of all TEXT events together: */
+    int32_t *token_ids;
     uint32_t *ends; /* in characters of the whole answer */
     float *logprobs;
     token_logprob *likeliest;

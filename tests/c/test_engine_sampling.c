@@ -206,7 +206,7 @@ static void tokens_are_told(void)
     generate_call call = call_of(prompt, NULL, DIGITS, 2);
     call.n_logprobs_and_1 = 3;
     const answer *a = driver_wait(d, driver_generate(d, &call));
-    CHECK(a->finished.status == LLM_OK && a->n_told > 0 && a->n_logprobs == a->n_told);
+    CHECK(a->finished.status == LLM_OK && a->n_token_ids > 0 && a->n_logprobs == a->n_token_ids);
     for (size_t i = 0; i < a->n_logprobs; i++) {
         CHECK(a->logprobs[i] < 0 && a->logprobs[i] >= LOGPROB_LEAST);
     }

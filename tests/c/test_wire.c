@@ -211,10 +211,10 @@ static void events_are_exact_to_the_byte(void)
     static const uint32_t ends[] = {1, 2};
     static const float logprobs[] = {-0.5f, -2};
     static const token_logprob likeliest[] = {{5, -0.5f}, {6, -1}};
-    wire_tokens told = {2, -1, tokens, ends, NULL, NULL};
-    wire_write_text(&w, 7, "h\xc3\xa9", 3, 4, &told);
-    told = (wire_tokens){2, 1, tokens, ends, logprobs, likeliest};
-    wire_write_text(&w, 7, "", 0, 4, &told);
+    wire_tokens details = {2, -1, tokens, ends, NULL, NULL};
+    wire_write_text(&w, 7, "h\xc3\xa9", 3, 4, &details);
+    details = (wire_tokens){2, 1, tokens, ends, logprobs, likeliest};
+    wire_write_text(&w, 7, "", 0, 4, &details);
     wire_write_reply(&w, 8, LLM_NOT_FOUND, 0, 5, 2);
     wire_write_forgotten(&w, session_name_from(300, "ab"));
     wire_write_consumed(&w, 7, 512, 70000);
@@ -250,11 +250,11 @@ static void write_largest(wire_writer *w, int which)
                              UINT64_MAX};
     static const char text[70000];
     static const token_logprob likeliest[20];
-    const wire_tokens told = {1, 20, &(int32_t){7}, &(uint32_t){8}, &(float){9}, likeliest};
+    const wire_tokens details = {1, 20, &(int32_t){7}, &(uint32_t){8}, &(float){9}, likeliest};
     switch (which) {
     case 0: wire_write_admitted(w, UINT64_MAX, UINT32_MAX); break;
     case 1: wire_write_started(w, UINT64_MAX, LLM_REASON_TORN, UINT32_MAX, UINT32_MAX, INT32_MIN); break;
-    case 2: wire_write_text(w, UINT64_MAX, text, sizeof text, UINT32_MAX, &told); break;
+    case 2: wire_write_text(w, UINT64_MAX, text, sizeof text, UINT32_MAX, &details); break;
     case 3: wire_write_finished(w, &f); break;
     case 4: wire_write_forgotten(w, (session_name){UINT32_MAX, text, LLM_SESSION_NAME_BYTES_MAX}); break;
     case 5: wire_write_consumed(w, UINT64_MAX, UINT32_MAX, UINT64_MAX); break;

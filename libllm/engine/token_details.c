@@ -1,4 +1,4 @@
-#include "engine/told.h"
+#include "engine/token_details.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
  * under half of it: half a TEXT's worth may wait, and what one stop string that never came lets go beside it. */
 enum { WAITING_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 2, EVENT_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 4 * 3 };
 
-void told_open(told *t, const model *m, const wire_command *command)
+void token_details_open(token_details *t, const model *m, const wire_command *command)
 {
     t->n_likeliest = command->n_logprobs;
     t->is_wanted = t->n_likeliest >= 0 || (command->flags & LLM_GENERATE_RETURN_TOKENS) != 0;
@@ -17,7 +17,7 @@ void told_open(told *t, const model *m, const wire_command *command)
     }
 }
 
-void told_close(told *t)
+void token_details_close(token_details *t)
 {
     free(t->raw);
     free(t->tokens);
@@ -25,15 +25,15 @@ void told_close(told *t)
     free(t->ends);
     free(t->logprobs);
     free(t->likeliest);
-    *t = (told){0};
+    *t = (token_details){0};
 }
 
-static bool wants_logprobs(const told *t)
+static bool wants_logprobs(const token_details *t)
 {
     return t->is_wanted && t->n_likeliest >= 0;
 }
 
-bool told_logits(told *t, const float *logits)
+bool token_details_logits(token_details *t, const float *logits)
 {
     if (!wants_logprobs(t)) {
         return true;
@@ -48,7 +48,7 @@ bool told_logits(told *t, const float *logits)
     return true;
 }
 
-static size_t n_likeliest(const told *t)
+static size_t n_likeliest(const token_details *t)
 {
     return t->n_likeliest > 0 ? (size_t)t->n_likeliest : 0;
 }
@@ -72,7 +72,7 @@ static bool enlarge(void **array, size_t n_bytes)
 }
 
 /* Room for one more. What was enlarged before memory ran out stays so. */
-static bool has_room(told *t)
+static bool has_room(token_details *t)
 {
     if (t->n < t->capacity) {
         return true;
@@ -89,7 +89,7 @@ static bool has_room(told *t)
     return true;
 }
 
-bool told_sampled(told *t, int32_t token, uint64_t raw_end)
+bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end)
 {
     if (!t->is_wanted) {
         return true;
@@ -122,7 +122,7 @@ static uint32_t count_characters(const char *text, uint32_t n_text, uint32_t n)
     return n < n_text && !begins_character(text[n]) ? count - 1 : count;
 }
 
-void told_released(told *t, const stop_result *released, uint64_t before)
+void token_details_released(token_details *t, const stop_result *released, uint64_t before)
 {
     if (!t->is_wanted) {
         return;
@@ -137,12 +137,12 @@ void told_released(told *t, const stop_result *released, uint64_t before)
     t->n_chars += count_characters(released->text, released->n_text, released->n_text);
 }
 
-bool told_is_full(const told *t)
+bool token_details_is_full(const token_details *t)
 {
     return t->n_left * token_bytes(t->n_likeliest) >= WAITING_BYTES_MAX;
 }
 
-const wire_tokens *told_next(const told *t, wire_tokens *out)
+const wire_tokens *token_details_next(const token_details *t, wire_tokens *out)
 {
     if (!t->is_wanted) {
         return NULL;
@@ -159,12 +159,12 @@ const wire_tokens *told_next(const told *t, wire_tokens *out)
     return out;
 }
 
-size_t told_bytes(const wire_tokens *next)
+size_t token_details_bytes(const wire_tokens *next)
 {
     return next != NULL ? next->n * token_bytes(next->n_likeliest) : 0;
 }
 
-void told_delivered(told *t, const wire_tokens *next)
+void token_details_delivered(token_details *t, const wire_tokens *next)
 {
     if (next == NULL) {
         return;

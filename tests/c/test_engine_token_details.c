@@ -20,10 +20,10 @@ static generate_call call_of(const int32_t *prompt, uint32_t n_tokens, uint32_t 
         .session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = n_tokens, .flags = flags};
 }
 
-/* The bytes that the first n told tokens stand for. */
+/* The bytes that the first n returned tokens stand for. */
 static size_t spell(const driver *d, const answer *a, size_t n, char *out)
 {
-    const int64_t n_bytes = llm_detokenize(d->engine, a->told, n, 0, out, ROOM);
+    const int64_t n_bytes = llm_detokenize(d->engine, a->token_ids, n, 0, out, ROOM);
     return n_bytes > 0 ? (size_t)n_bytes : 0;
 }
 
@@ -42,7 +42,7 @@ static size_t bytes_of_characters(const char *text, uint32_t n)
 static bool ends_are_right(const driver *d, const answer *a)
 {
     static char spelled[ROOM];
-    for (size_t i = 0; i < a->n_told; i++) {
+    for (size_t i = 0; i < a->n_token_ids; i++) {
         const size_t n = spell(d, a, i + 1, spelled);
         const size_t end = bytes_of_characters(a->text, a->ends[i]);
         if (end > n || memcmp(spelled, a->text, end) != 0 || (end < n && n - end > 3)) {
@@ -60,17 +60,17 @@ static void only_who_asks_is_told(void)
     make_prompt(prompt, N_PROMPT, 1);
     generate_call call = call_of(prompt, 50, LLM_GENERATE_IGNORE_END);
     const answer *a = driver_wait(d, driver_generate(d, &call));
-    CHECK(a->status == LLM_OK && a->n_told == 0 && a->n_logprobs == 0);
+    CHECK(a->status == LLM_OK && a->n_token_ids == 0 && a->n_logprobs == 0);
     call.session = "b";
     call.flags |= LLM_GENERATE_RETURN_TOKENS;
     const answer *b = driver_wait(d, driver_generate(d, &call));
-    CHECK(b->n_told == 50 && b->n_logprobs == 0 && b->n_likeliest == 0);
+    CHECK(b->n_token_ids == 50 && b->n_logprobs == 0 && b->n_likeliest == 0);
     CHECK_STR(a->text, b->text);
     CHECK(ends_are_right(d, b));
     CHECK_INT(b->ends[49], b->n_chars);
     int32_t resident[N_PROMPT + 64];
     CHECK_INT(driver_tokens(d, b->place, resident, N_PROMPT + 64), N_PROMPT + 49); /* the last one was not consumed */
-    CHECK(memcmp(resident + N_PROMPT, b->told, 49 * sizeof *resident) == 0);
+    CHECK(memcmp(resident + N_PROMPT, b->token_ids, 49 * sizeof *resident) == 0);
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -84,7 +84,7 @@ static void the_end_of_a_turn_is_not_told(void)
         const generate_call call = call_of(prompt, 300, LLM_GENERATE_RETURN_TOKENS);
         const answer *a = driver_wait(d, driver_generate(d, &call));
         const bool has_ended = a->finished.outcome == LLM_OUTCOME_END;
-        CHECK_INT(a->n_told, a->finished.n_generated - has_ended);
+        CHECK_INT(a->n_token_ids, a->finished.n_generated - has_ended);
         CHECK(ends_are_right(d, a));
         n_ended += has_ended;
     }
@@ -108,10 +108,11 @@ static void what_a_stop_string_cuts_off_is_not_told(void)
         call.stop = stop;
         const answer *a = driver_wait(d, driver_generate(d, &call));
         CHECK_INT(a->finished.outcome, LLM_OUTCOME_STOP);
-        const size_t n = spell(d, a, a->n_told, spelled);
+        const size_t n = spell(d, a, a->n_token_ids, spelled);
         CHECK(n <= a->n_text && memcmp(spelled, a->text, n) == 0);
-        CHECK(a->n_told < whole->n_told && memcmp(a->told, whole->told, a->n_told * sizeof *a->told) == 0);
-        CHECK(spell(d, whole, a->n_told + 1, spelled) > a->n_text); /* the next one has not left whole */
+        CHECK(a->n_token_ids < whole->n_token_ids &&
+              memcmp(a->token_ids, whole->token_ids, a->n_token_ids * sizeof *a->token_ids) == 0);
+        CHECK(spell(d, whole, a->n_token_ids + 1, spelled) > a->n_text); /* the next one has not left whole */
         n_within += n < a->n_text;
     }
     CHECK(n_within > 0);
@@ -135,25 +136,25 @@ static void log_probabilities_are_the_models_own(void)
     generate_call call = call_of(prompt, 40, LLM_GENERATE_IGNORE_END);
     call.n_logprobs_and_1 = 1 + 3;
     const answer *a = driver_wait(d, driver_generate(d, &call));
-    CHECK(a->n_told == 40 && a->n_logprobs == 40 && a->n_likeliest == 3 * 40);
+    CHECK(a->n_token_ids == 40 && a->n_logprobs == 40 && a->n_likeliest == 3 * 40);
     const float *logits = probe_logits(d->engine, "a", N_PROMPT);
-    CHECK(fabs((double)a->logprobs[0] - softmax_of(logits, d->info.n_vocab, a->told[0])) < 1e-4);
+    CHECK(fabs((double)a->logprobs[0] - softmax_of(logits, d->info.n_vocab, a->token_ids[0])) < 1e-4);
     for (size_t i = 0; i < 40; i++) { /* greedy: the likeliest is chosen */
         const token_logprob *likeliest = a->likeliest + 3 * i;
-        CHECK(likeliest[0].token == a->told[i] && likeliest[0].logprob == a->logprobs[i]);
+        CHECK(likeliest[0].token == a->token_ids[i] && likeliest[0].logprob == a->logprobs[i]);
         CHECK(likeliest[0].logprob >= likeliest[1].logprob && likeliest[1].logprob >= likeliest[2].logprob);
     }
     const int32_t forced = a->likeliest[1].token;
     call.bias = (logit_bias){forced, 100};
     call.session = "b";
     const answer *b = driver_wait(d, driver_generate(d, &call)); /* "a" keeps logits: they are told as they were, too */
-    CHECK(b->told[0] == forced && b->told[39] == forced);
-    CHECK(b->logprobs[0] == a->likeliest[1].logprob && b->likeliest[0].token == a->told[0]);
+    CHECK(b->token_ids[0] == forced && b->token_ids[39] == forced);
+    CHECK(b->logprobs[0] == a->likeliest[1].logprob && b->likeliest[0].token == a->token_ids[0]);
     call = call_of(prompt, 5, LLM_GENERATE_IGNORE_END);
     call.n_logprobs_and_1 = 1; /* the chosen one's only */
     const answer *c = driver_wait(d, driver_generate(d, &call));
     CHECK(c->n_logprobs == 5 && c->n_likeliest == 0 && c->logprobs[0] == a->logprobs[0]);
-    CHECK(memcmp(c->told, a->told, 5 * sizeof *c->told) == 0);
+    CHECK(memcmp(c->token_ids, a->token_ids, 5 * sizeof *c->token_ids) == 0);
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -170,11 +171,11 @@ static void a_reader_that_stalls_is_told_everything(void)
         poll(NULL, 0, 1); /* only leaves the core to the decode thread */
     }
     const answer *a = driver_wait(d, stalled);
-    CHECK(a->n_told == 6000 && a->n_logprobs == 6000 && a->n_likeliest == 6000 * LLM_LOGPROBS_MAX);
+    CHECK(a->n_token_ids == 6000 && a->n_logprobs == 6000 && a->n_likeliest == 6000 * LLM_LOGPROBS_MAX);
     call.session = "b";
     const answer *b = driver_wait(d, driver_generate(d, &call));
     CHECK_STR(a->text, b->text);
-    CHECK(memcmp(a->told, b->told, 6000 * sizeof *a->told) == 0);
+    CHECK(memcmp(a->token_ids, b->token_ids, 6000 * sizeof *a->token_ids) == 0);
     CHECK(memcmp(a->logprobs, b->logprobs, 6000 * sizeof *a->logprobs) == 0);
     CHECK(memcmp(a->ends, b->ends, 6000 * sizeof *a->ends) == 0);
     CHECK_INT(driver_close(d), 0);

@@ -1,11 +1,11 @@
-/* told.h: the tokens of one answer on their way to a client that wants to hear of them (LLM_GENERATE_RETURN_TOKENS,
+/* token_details.h: the tokens of one answer on their way to a client that wants to hear of them (LLM_GENERATE_RETURN_TOKENS,
  * n_logprobs), beside the text of the outbox. For all others nothing is kept. Owned by the decode thread.
  *
- *   sampled --told_sampled--> held --its text leaves: told_released--> in the outbox --told_delivered--> (gone)
+ *   sampled --token_details_sampled--> held --its text leaves: token_details_released--> in the outbox --token_details_delivered--> (gone)
  *
  * What is held when the answer ends was cut off with a stop string, or nobody waits for it. */
-#ifndef LLM_TOLD_H
-#define LLM_TOLD_H
+#ifndef LLM_TOKEN_DETAILS_H
+#define LLM_TOKEN_DETAILS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "policy/stop.h"
 
-typedef struct told {
+typedef struct token_details {
     bool is_wanted;
     int32_t n_likeliest; /* for each token; -1: no log probabilities */
     uint32_t n_vocab;
@@ -28,24 +28,24 @@ typedef struct told {
     uint32_t *ends;     /* characters of the outbox's text; of the first n_left */
     float *logprobs;
     token_logprob *likeliest; /* capacity * n_likeliest */
-} told;
+} token_details;
 
-void told_open(told *t, const model *m, const wire_command *command);
-void told_close(told *t);
+void token_details_open(token_details *t, const model *m, const wire_command *command);
+void token_details_close(token_details *t);
 
 /* Before a token is sampled. False: memory is short. */
-bool told_logits(told *t, const float *logits);
+bool token_details_logits(token_details *t, const float *logits);
 /* It was sampled, and its text ends there. False: memory is short. */
-bool told_sampled(told *t, int32_t token, uint64_t raw_end);
+bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end);
 /* This text, the raw bytes from `before` on, goes to the outbox. */
-void told_released(told *t, const stop_result *released, uint64_t before);
+void token_details_released(token_details *t, const stop_result *released, uint64_t before);
 
 /* Too much of it waits to be delivered. */
-bool told_is_full(const told *t);
+bool token_details_is_full(const token_details *t);
 /* What goes into the next TEXT, as far as one may grow: NULL if tokens are not wanted, else `out`. */
-const wire_tokens *told_next(const told *t, wire_tokens *out);
-size_t told_bytes(const wire_tokens *next); /* NULL: 0 */
+const wire_tokens *token_details_next(const token_details *t, wire_tokens *out);
+size_t token_details_bytes(const wire_tokens *next); /* NULL: 0 */
 /* They are delivered, with all text of the outbox. */
-void told_delivered(told *t, const wire_tokens *next);
+void token_details_delivered(token_details *t, const wire_tokens *next);
 
 #endif
