@@ -14,7 +14,7 @@
  *               ring_reserve: a thread that sees the room sees that the consumer's reads of it are over.
  * With relaxed stores, a processor such as Arm could show the index before the bytes, and the consumer would read half
  * a record; or the producer would overwrite bytes that are still being read. x86 keeps these orders by itself, so that
- * only ThreadSanitizer notices there. Acquire and release do not order a store before a later load; the doorbell, which
+ * only ThreadSanitizer notices there. Acquire and release do not order a store before a later load; the notifier, which
  * needs that so that no wake-up is lost, orders both sides itself. A lock would be simpler, but the decode thread must
  * never wait for a reader.
  *

@@ -15,7 +15,7 @@ int decode_open(decode *d)
      * the next is taken, whatever is open by then may be forgotten, once, and LOOSE_EXPIRED_MAX sessions that are not open. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->places->n_places + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
-    const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_bell, &d->sampling) == LLM_OK;
+    const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
     if (d->notices == NULL || d->logits == NULL || !has_threads || step_open(&d->step) != LLM_OK) {
         decode_close(d);
         return LLM_NO_MEMORY;
@@ -93,15 +93,15 @@ void decode_deliver(decode *d)
     if (!all) {
         page_count(d->page, LLM_COUNTER_OUTBOX_STALLS, 1);
         /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it looked
-         * at the flag, or the reader sees the flag and rings (announce_room). Both exchange it, so that these stand in one
-         * order and the second synchronizes with the first (doorbell.c); a store could pass the look at the ring. */
+         * at the flag, or the reader sees the flag and wakes (announce_room). Both exchange it, so that these stand in one
+         * order and the second synchronizes with the first (notifier.c); a store could pass the look at the ring. */
         (void)atomic_exchange(&d->events_blocked, true);
         all = deliver_all(d);
     }
     d->is_undelivered = !all;
-    if (ring_committed(d->events) != d->n_rung) {
-        d->n_rung = ring_committed(d->events);
-        doorbell_ring(d->event_bell);
+    if (ring_committed(d->events) != d->n_woken) {
+        d->n_woken = ring_committed(d->events);
+        notifier_wake(d->event_notifier);
     }
 }
 
@@ -130,7 +130,7 @@ static void publish(decode *d)
     places_publish(d->places);
 }
 
-/* Asked once more after arming the bell: is there anything to do? */
+/* Asked once more after arming the notifier: is there anything to do? */
 static bool has_work(void *context)
 {
     decode *d = context;
@@ -182,7 +182,7 @@ static int ms_until(uint64_t moment, uint64_t now, uint64_t units_of_ms)
 }
 
 /* How long the thread may sleep: until the next expiry, or until a request gives up waiting for the disk; -1: for ever.
- * While notices wait for the reader nothing expires (see `expire`), and the reader rings. */
+ * While notices wait for the reader nothing expires (see `expire`), and the reader wakes it. */
 static int wait_ms(decode *d)
 {
     const bool expires = d->idle_ms_max != 0 && d->n_notices == 0;
@@ -223,7 +223,7 @@ static void *serve(void *context)
         page_count(d->page, LLM_COUNTER_HEARTBEAT, 1);
         const bool may_go_on = was_undelivered && !d->is_undelivered; /* what stalled has room in its outbox again */
         if (!stepped && !may_go_on && !d->may_reseat) {
-            doorbell_wait(d->command_bell, has_work, d, wait_ms(d));
+            notifier_wait(d->command_notifier, has_work, d, wait_ms(d));
         }
     }
     end_all(d);
@@ -266,7 +266,7 @@ void decode_stop(decode *d)
         return;
     }
     atomic_store(&d->stop_asked, true);
-    doorbell_ring(d->command_bell);
+    notifier_wake(d->command_notifier);
     pthread_join(d->thread, NULL);
     places_tell_forgotten(d->places, NULL, NULL);
     atomic_store(&d->life, DECODE_JOINED);

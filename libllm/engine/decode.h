@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "boundary/doorbell.h"
+#include "boundary/notifier.h"
 #include "machine/idle_clock.h"
 #include "llm.h"
 #include "model/model.h"
@@ -61,10 +61,10 @@ typedef struct decode {
     page *page;
     places *places;
 
-    ring *commands;         /* consumer: this thread */
-    ring *events;           /* producer: this thread */
-    doorbell *command_bell; /* rung by the loop thread: commands pushed, or room in the event ring */
-    doorbell *event_bell;   /* rung here, once for each delivery that had events */
+    ring *commands;             /* consumer: this thread */
+    ring *events;               /* producer: this thread */
+    notifier *command_notifier; /* woken by the loop thread: commands pushed, or room in the event ring */
+    notifier *event_notifier;   /* woken here, once for each delivery that had events */
 
     pthread_t thread;
     _Atomic(decode_life) life;   /* writer: the owner thread */
@@ -88,7 +88,7 @@ typedef struct decode {
     deferred *deferred;     /* those of them that have not begun, in order of arrival; owned */
     uint32_t n_deferred;    /* at most REPLIES_DUE_MAX */
     bool is_undelivered;    /* events are left that the event ring had no room for */
-    uint64_t n_rung;        /* ring_committed of the events that the bell was rung for */
+    uint64_t n_woken;       /* ring_committed of the events that the consumer was woken for */
 
     step step;
     sampling_threads *sampling; /* owned: the threads for slow samplers */

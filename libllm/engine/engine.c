@@ -143,7 +143,7 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
                                    .identity = info->identity,
                                    .geometry = info->geometry,
                                    .cuts_states = info->memory == LLM_MEMORY_DENSE};
-    const int status = store_open(&options, e->command_bell, &e->store, error, error_bytes);
+    const int status = store_open(&options, e->command_notifier, &e->store, error, error_bytes);
     free(directory);
     return status;
 }
@@ -283,10 +283,10 @@ static int open_rings(llm_engine *e, const llm_engine_options *o)
         status = ring_open(event_bytes < 4 * LLM_OUTBOX_BYTES_MAX ? 4 * LLM_OUTBOX_BYTES_MAX : event_bytes, &e->events);
     }
     if (status == LLM_OK) {
-        status = doorbell_open(&e->command_bell);
+        status = notifier_open(&e->command_notifier);
     }
     if (status == LLM_OK) {
-        status = doorbell_open(&e->event_bell);
+        status = notifier_open(&e->event_notifier);
     }
     return status;
 }
@@ -306,8 +306,8 @@ static int open_decode(llm_engine *e, const llm_engine_options *o)
     e->decode.idle_ms_max = (uint64_t)o->idle_s_max * 1000;
     e->decode.commands = e->commands;
     e->decode.events = e->events;
-    e->decode.command_bell = e->command_bell;
-    e->decode.event_bell = e->event_bell;
+    e->decode.command_notifier = e->command_notifier;
+    e->decode.event_notifier = e->event_notifier;
     return decode_open(&e->decode);
 }
 
@@ -389,15 +389,15 @@ void llm_engine_close(llm_engine *e)
     }
     ring_close(e->commands);
     ring_close(e->events);
-    doorbell_close(e->command_bell);
-    doorbell_close(e->event_bell);
+    notifier_close(e->command_notifier);
+    notifier_close(e->event_notifier);
     free(e);
 }
 
 void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners)
 {
     atomic_store(&engine->places.n_owners, n_owners);
-    doorbell_ring(engine->command_bell);
+    notifier_wake(engine->command_notifier);
 }
 
 void llm_engine_info(const llm_engine *engine, llm_info *out)
@@ -470,7 +470,7 @@ int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
     }
     ring_commit(engine->commands, sizeof *command + n_bytes);
     decode_was_pushed(&engine->decode, command);
-    doorbell_ring(engine->command_bell);
+    notifier_wake(engine->command_notifier);
     return LLM_OK;
 }
 
@@ -481,7 +481,7 @@ const char *llm_command_refused(const llm_engine *engine)
 
 int llm_events_fd(const llm_engine *engine)
 {
-    return doorbell_fd(engine->event_bell);
+    return notifier_fd(engine->event_notifier);
 }
 
 /* Moves records behind those already in `out`; returns how many. `at` advances. */
@@ -503,7 +503,7 @@ static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, si
 static void announce_room(llm_engine *engine)
 {
     if (atomic_exchange(&engine->decode.events_blocked, false)) {
-        doorbell_ring(engine->command_bell);
+        notifier_wake(engine->command_notifier);
     }
 }
 
@@ -514,16 +514,16 @@ int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
     }
     uint8_t *bytes = out;
     size_t at = ARRAY32_BYTES;
-    doorbell_clear(engine->event_bell);
+    notifier_clear(engine->event_notifier);
     uint32_t count = move_events(engine, bytes, n_bytes, &at);
     if (atomic_load(&engine->decode.life) == DECODE_JOINED) {
         decode_finish(&engine->decode);
     }
-    doorbell_arm(engine->event_bell);
+    notifier_arm(engine->event_notifier);
     count += move_events(engine, bytes, n_bytes, &at);
     announce_room(engine); /* after the last room is made: a wait announced before that is not seen again */
     if (!ring_is_empty(engine->events)) {
-        doorbell_ring(engine->event_bell); /* the rest did not fit: stay readable */
+        notifier_wake(engine->event_notifier); /* the rest did not fit: stay readable */
     }
     if (count == 0) {
         return 0;

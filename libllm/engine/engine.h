@@ -8,7 +8,7 @@
 
 #include "text/chat/chat.h"
 #include "engine/decode.h"
-#include "boundary/doorbell.h"
+#include "boundary/notifier.h"
 #include "llm.h"
 #include "model/model.h"
 #include "boundary/page.h"
@@ -26,8 +26,8 @@ struct llm_engine {
     store *store; /* NULL: no state directory */
     ring *commands;
     ring *events;
-    doorbell *command_bell;
-    doorbell *event_bell;
+    notifier *command_notifier;
+    notifier *event_notifier;
     decode decode;
     wire_refusal refused; /* of the last command; the loop thread's */
 };

@@ -26,7 +26,7 @@ struct sampling_job {
 
 struct sampling_threads {
     uint32_t n_vocab;
-    doorbell *bell;
+    notifier *consumer;
     _Atomic bool has_result; /* set by the threads, cleared by the decode thread */
     pthread_mutex_t mutex;
     pthread_cond_t queued;  /* something is, or the end is near */
@@ -39,7 +39,7 @@ struct sampling_threads {
     pthread_t threads[THREADS_MAX];
 };
 
-int sampling_open(uint32_t n_vocab, doorbell *bell, sampling_threads **out)
+int sampling_open(uint32_t n_vocab, notifier *consumer, sampling_threads **out)
 {
     sampling_threads *p = calloc(1, sizeof *p);
     if (p == NULL) {
@@ -53,7 +53,7 @@ int sampling_open(uint32_t n_vocab, doorbell *bell, sampling_threads **out)
     pthread_cond_init(&p->settled, &monotonic);
     pthread_condattr_destroy(&monotonic);
     p->n_vocab = n_vocab;
-    p->bell = bell;
+    p->consumer = consumer;
     p->last = &p->first;
     *out = p;
     return LLM_OK;
@@ -123,7 +123,7 @@ static void finish(sampling_job *j, int status, int32_t token)
     pthread_mutex_unlock(&p->mutex);
     if (is_wanted) {
         atomic_store(&p->has_result, true);
-        doorbell_ring(p->bell);
+        notifier_wake(p->consumer);
     }
 }
 

@@ -15,15 +15,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "boundary/doorbell.h"
+#include "boundary/notifier.h"
 #include "text/sampling/sampler.h"
 
 typedef struct sampling_threads sampling_threads;
 typedef struct sampling_job sampling_job;
 
-/* `bell` is rung with each result. LLM_OK, LLM_NO_MEMORY. The threads are made with the first job. All functions: decode
+/* `consumer` is woken with each result. LLM_OK, LLM_NO_MEMORY. The threads are made with the first job. All functions: decode
  * thread, or who opened it. */
-int sampling_open(uint32_t n_vocab, doorbell *bell, sampling_threads **out);
+int sampling_open(uint32_t n_vocab, notifier *consumer, sampling_threads **out);
 /* Every job was abandoned. NULL is allowed. */
 void sampling_close(sampling_threads *p);
 
@@ -36,7 +36,7 @@ void sampling_begin(sampling_job *j, const float *logits);
 /* Whether it is picked; `status` and `token` as of sampler_next. */
 bool sampling_take(sampling_job *j, int *status, int32_t *token);
 
-/* Asked after arming the bell: something was picked since the last sampling_settle. */
+/* Asked after arming the notifier: something was picked since the last sampling_settle. */
 bool sampling_has_result(const sampling_threads *p);
 /* Waits until all is picked, or so long. Then what is picked has been seen. */
 void sampling_settle(sampling_threads *p, uint32_t us_max);

@@ -23,7 +23,7 @@ typedef struct job_queue {
 
 struct store {
     store_files files; /* of the store thread, but for what its own mutex guards */
-    doorbell *bell;
+    notifier *consumer;
     int lock_fd;
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
@@ -141,7 +141,7 @@ static void work(store *s, store_job *job)
     }
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
-    doorbell_ring(s->bell);
+    notifier_wake(s->consumer);
 }
 
 /* One of each in turn, or who changes session files without end keeps all states where they are; but no state before what
@@ -346,13 +346,13 @@ static void free_store(store *s)
     free(s);
 }
 
-int store_open(const store_options *options, doorbell *bell, store **out, char *error, size_t error_bytes)
+int store_open(const store_options *options, notifier *consumer, store **out, char *error, size_t error_bytes)
 {
     store *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return LLM_NO_MEMORY;
     }
-    s->bell = bell;
+    s->consumer = consumer;
     s->lock_fd = -1;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "boundary/doorbell.h"
+#include "boundary/notifier.h"
 #include "llm.h"
 #include "states/snapshot.h"
 
@@ -86,9 +86,9 @@ typedef struct store_options {
         cuts_states; /* every state can be truncated: a scan need not read which checkpoints its file has (state_ends) */
 } store_options;
 
-/* The directory must be writable; one store per directory (locked). The bell is rung when a result waits. LLM_OK; LLM_IO
+/* The directory must be writable; one store per directory (locked). `consumer` is woken when a result waits. LLM_OK; LLM_IO
  * or LLM_NO_MEMORY with `error` filled. */
-int store_open(const store_options *options, doorbell *bell, store **out, char *error, size_t error_bytes);
+int store_open(const store_options *options, notifier *consumer, store **out, char *error, size_t error_bytes);
 /* Finishes all jobs, then ends the thread. NULL is allowed. */
 void store_close(store *s);
 

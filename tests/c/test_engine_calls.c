@@ -146,7 +146,7 @@ static void test_the_first_token_leaves_before_a_checkpoint_is_taken(void)
     }
 }
 
-static bool is_rung(const driver *d)
+static bool is_woken(const driver *d)
 {
     struct pollfd looked = {.fd = llm_events_fd(d->engine), .events = POLLIN};
     return poll(&looked, 1, 0) == 1;
@@ -162,10 +162,10 @@ static void test_nobody_is_woken_for_a_part_of_a_prompt(void)
     while (driver_drain(d)) {
     }
     CHECK(driver_answer(d, asked)->is_started);
-    CHECK(!is_rung(d));
+    CHECK(!is_woken(d));
     n_calls_max = 6;
     wait_for_call(7); /* more of the prompt has been read */
-    CHECK(!is_rung(d));
+    CHECK(!is_woken(d));
     n_calls_max = UINT32_MAX;
     driver_wait_all(d);
     CHECK_INT(driver_answer(d, asked)->finished.n_prefilled, N_PROMPT);

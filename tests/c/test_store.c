@@ -15,22 +15,23 @@ enum { N_JOBS = 40 };
 
 typedef struct fixture {
     char directory[FILES_PATH_BYTES];
-    doorbell *bell;
+    notifier *consumer;
     store *store;
 } fixture;
 
-static int try_open(const char *directory, const uint8_t *geometry, doorbell *bell, store **out, char *error, size_t n)
+static int try_open(const char *directory, const uint8_t *geometry, notifier *consumer, store **out, char *error,
+                    size_t n)
 {
     const store_options options = {
         .directory = directory, .model = "a model", .identity = files_identity, .geometry = geometry};
-    return store_open(&options, bell, out, error, n);
+    return store_open(&options, consumer, out, error, n);
 }
 
 static void open_in(fixture *f)
 {
     char error[256] = "";
-    if (doorbell_open(&f->bell) != LLM_OK ||
-        try_open(f->directory, files_geometry, f->bell, &f->store, error, sizeof error) != LLM_OK) {
+    if (notifier_open(&f->consumer) != LLM_OK ||
+        try_open(f->directory, files_geometry, f->consumer, &f->store, error, sizeof error) != LLM_OK) {
         printf("%s\n", error);
         abort();
     }
@@ -45,14 +46,14 @@ static void open_store(fixture *f)
 static void close_store(fixture *f)
 {
     store_close(f->store);
-    doorbell_close(f->bell);
+    notifier_close(f->consumer);
     files_remove_directory(f->directory);
 }
 
 static void close_and_open(fixture *f)
 {
     store_close(f->store);
-    doorbell_close(f->bell);
+    notifier_close(f->consumer);
     open_in(f);
 }
 
@@ -394,9 +395,9 @@ static void test_a_second_store_is_refused(void)
     open_store(&f);
     store *second = NULL;
     char error[512] = "";
-    CHECK_INT(try_open(f.directory, files_geometry, f.bell, &second, error, sizeof error), LLM_IO);
+    CHECK_INT(try_open(f.directory, files_geometry, f.consumer, &second, error, sizeof error), LLM_IO);
     CHECK(strstr(error, "another daemon") != NULL);
-    CHECK_INT(try_open("/proc/nonexistent", files_geometry, f.bell, &second, error, sizeof error), LLM_IO);
+    CHECK_INT(try_open("/proc/nonexistent", files_geometry, f.consumer, &second, error, sizeof error), LLM_IO);
     close_store(&f);
 }
 
@@ -520,7 +521,7 @@ static void test_a_label_outlives_its_geometry(void)
     push_save(&f, "one", 1);
     CHECK_INT(take_status(&f, 1), LLM_OK);
     store_close(f.store);
-    CHECK_INT(try_open(f.directory, other, f.bell, &f.store, error, sizeof error), LLM_OK);
+    CHECK_INT(try_open(f.directory, other, f.consumer, &f.store, error, sizeof error), LLM_OK);
     CHECK(load(&f, "one", &has_state) == LLM_OK && !has_state);
     close_store(&f);
 }

@@ -21,22 +21,22 @@ static uint64_t n_asked;
 static char directory[FILES_PATH_BYTES];
 
 /* What the decode thread does. */
-static _Atomic bool is_asleep; /* it has armed its bell, looked once more, and found nothing */
+static _Atomic bool is_asleep; /* it has armed its consumer, looked once more, and found nothing */
 static _Atomic uint32_t n_sleeps;
-static _Atomic int sleeps_ms;                            /* for at most so long; -1: until the bell is rung */
+static _Atomic int sleeps_ms;                            /* for at most so long; -1: until the notifier is woken */
 static _Atomic enum { NOT_YET, SEEN, MISSED } last_look; /* after `before_looking` */
 
 /* What a test puts between two steps. Each runs once; the other thread is at rest meanwhile, or runs into it. */
 typedef void (*_Atomic between)(void);
-static between before_looking; /* decode thread: nothing is left to do; next it arms its bell and looks once more */
+static between before_looking; /* decode thread: nothing is left to do; next it arms its notifier and looks once more */
 static between when_stuck;     /* decode thread: its last attempt before it sleeps has found no room for events */
 static between after_ringing;  /* whoever rang for a command, room or a result */
 static between before_arming;  /* this thread: within a drain */
 static between after_arming;   /* this thread: within a drain, before it looks again */
 static _Atomic bool store_may_work = true;
-static _Atomic int n_store_rings_due; /* it has worked, and has not rung yet: that may wake who has seen the result */
+static _Atomic int n_store_wakes_due; /* it has worked, and has not woken yet: that may wake who has seen the result */
 static _Thread_local bool is_store_ring_due;
-static _Atomic bool loop_is_fast; /* it has drained before the decode thread, which has rung for it, goes on */
+static _Atomic bool loop_is_fast; /* it has drained before the decode thread, which has woken for it, goes on */
 
 static bool run_once(between *what)
 {
@@ -54,9 +54,9 @@ static void wait_until(bool (*holds)(void))
     }
 }
 
-static bool is_rung(const doorbell *bell)
+static bool is_woken(const notifier *consumer)
 {
-    struct pollfd looked = {.fd = doorbell_fd(bell), .events = POLLIN};
+    struct pollfd looked = {.fd = notifier_fd(consumer), .events = POLLIN};
     return poll(&looked, 1, 0) == 1;
 }
 
@@ -84,29 +84,29 @@ static bool look_and_tell(void *context)
     return ready;
 }
 
-void __real_doorbell_wait(doorbell *d, bool (*ready)(void *context), void *context, int timeout_ms);
-void __wrap_doorbell_wait(doorbell *d, bool (*ready)(void *context), void *context, int timeout_ms);
-void __wrap_doorbell_wait(doorbell *d, bool (*ready)(void *context), void *context, int timeout_ms)
+void __real_notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms);
+void __wrap_notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms);
+void __wrap_notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms)
 {
     const bool is_watched = run_once(&before_looking);
     sleeps_ms = timeout_ms;
-    __real_doorbell_wait(d, look_and_tell, &(look){ready, context, is_watched}, timeout_ms);
+    __real_notifier_wait(d, look_and_tell, &(look){ready, context, is_watched}, timeout_ms);
     is_asleep = false;
 }
 
-void __real_doorbell_ring(doorbell *d);
-void __wrap_doorbell_ring(doorbell *d);
-void __wrap_doorbell_ring(doorbell *d)
+void __real_notifier_wake(notifier *d);
+void __wrap_notifier_wake(notifier *d);
+void __wrap_notifier_wake(notifier *d)
 {
     const llm_engine *e = engine;
-    __real_doorbell_ring(d);
-    if (e != NULL && d == e->event_bell && loop_is_fast) {
+    __real_notifier_wake(d);
+    if (e != NULL && d == e->event_notifier && loop_is_fast) {
         drain_all();
     }
-    if (e != NULL && d == e->command_bell) {
+    if (e != NULL && d == e->command_notifier) {
         run_once(&after_ringing);
     }
-    n_store_rings_due -= is_store_ring_due;
+    n_store_wakes_due -= is_store_ring_due;
     is_store_ring_due = false;
 }
 
@@ -134,12 +134,12 @@ void *__wrap_ring_reserve(ring *r, size_t n_bytes)
 
 static bool is_armed; /* by the drain in hand */
 
-void __real_doorbell_arm(doorbell *d);
-void __wrap_doorbell_arm(doorbell *d);
-void __wrap_doorbell_arm(doorbell *d)
+void __real_notifier_arm(notifier *d);
+void __wrap_notifier_arm(notifier *d);
+void __wrap_notifier_arm(notifier *d)
 {
     run_once(&before_arming);
-    __real_doorbell_arm(d);
+    __real_notifier_arm(d);
     is_armed = true;
 }
 
@@ -163,7 +163,7 @@ void __real_store_files_work(store_files *f, store_job *job);
 void __wrap_store_files_work(store_files *f, store_job *job);
 void __wrap_store_files_work(store_files *f, store_job *job)
 {
-    n_store_rings_due++;
+    n_store_wakes_due++;
     is_store_ring_due = true;
     wait_until(may_store_work);
     __real_store_files_work(f, job);
@@ -317,25 +317,25 @@ static void test_an_event_that_comes_while_the_loop_drains(void)
 {
     open_idle(NULL);
     before_arming = talk_and_let_it_be_told;
-    CHECK(drain() > 0 || is_rung(engine->event_bell));
+    CHECK(drain() > 0 || is_woken(engine->event_notifier));
     CHECK(before_arming == NULL);
     close_engine();
 }
 
-static void test_a_loop_that_drains_as_soon_as_it_is_rung(void)
+static void test_a_loop_that_drains_as_soon_as_it_is_woken(void)
 {
     open_idle(NULL);
     loop_is_fast = true;
     pin(); /* of nobody: answered in one loop */
     wait_until(is_at_rest);
     loop_is_fast = false;
-    CHECK(ring_is_empty(engine->events) || is_rung(engine->event_bell));
+    CHECK(ring_is_empty(engine->events) || is_woken(engine->event_notifier));
     close_engine();
 }
 
 /* ---- what the decode thread sleeps through ---- */
 
-static void test_a_decode_thread_that_looks_as_soon_as_it_is_rung(void)
+static void test_a_decode_thread_that_looks_as_soon_as_it_is_woken(void)
 {
     open_idle(NULL);
     after_ringing = let_it_sleep_again;
@@ -470,8 +470,8 @@ int main(void)
 {
     alarm(SECONDS_MAX); /* a lost wake-up may hang: let it kill the test */
     RUN(test_an_event_that_comes_while_the_loop_drains);
-    RUN(test_a_loop_that_drains_as_soon_as_it_is_rung);
-    RUN(test_a_decode_thread_that_looks_as_soon_as_it_is_rung);
+    RUN(test_a_loop_that_drains_as_soon_as_it_is_woken);
+    RUN(test_a_decode_thread_that_looks_as_soon_as_it_is_woken);
     RUN(test_a_command_that_comes_before_the_sleep);
     RUN(test_a_stop_that_comes_before_the_sleep);
     RUN_FILES(test_a_result_of_the_store_that_comes_before_the_sleep);

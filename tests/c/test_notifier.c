@@ -1,6 +1,6 @@
-/* The doorbell: what it promises one by one, then two threads that hand each other a number and sleep in between: one
+/* The notifier: what it promises one by one, then two threads that hand each other a number and sleep in between: one
  * lost wake-up and the game stands still, which the test's alarm turns into a failure. */
-#include "boundary/doorbell.h"
+#include "boundary/notifier.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -10,37 +10,37 @@
 #include "check.h"
 #include "llm.h"
 
-static bool is_rung(const doorbell *d)
+static bool is_woken(const notifier *d)
 {
-    struct pollfd looked = {.fd = doorbell_fd(d), .events = POLLIN};
+    struct pollfd looked = {.fd = notifier_fd(d), .events = POLLIN};
     return poll(&looked, 1, 0) == 1;
 }
 
 static void it_opens_armed_and_coalesces(void)
 {
-    doorbell *d;
-    CHECK_INT(doorbell_open(&d), LLM_OK);
-    CHECK(!is_rung(d));
-    doorbell_ring(d);
-    CHECK(is_rung(d));
-    doorbell_ring(d);
-    doorbell_clear(d);
-    CHECK(!is_rung(d));
-    doorbell_close(d);
-    doorbell_close(NULL);
+    notifier *d;
+    CHECK_INT(notifier_open(&d), LLM_OK);
+    CHECK(!is_woken(d));
+    notifier_wake(d);
+    CHECK(is_woken(d));
+    notifier_wake(d);
+    notifier_clear(d);
+    CHECK(!is_woken(d));
+    notifier_close(d);
+    notifier_close(NULL);
 }
 
 static void an_awake_consumer_is_not_disturbed(void)
 {
-    doorbell *d;
-    CHECK_INT(doorbell_open(&d), LLM_OK);
-    doorbell_clear(d); /* disarms */
-    doorbell_ring(d);
-    CHECK(!is_rung(d));
-    doorbell_arm(d);
-    doorbell_ring(d);
-    CHECK(is_rung(d));
-    doorbell_close(d);
+    notifier *d;
+    CHECK_INT(notifier_open(&d), LLM_OK);
+    notifier_clear(d); /* disarms */
+    notifier_wake(d);
+    CHECK(!is_woken(d));
+    notifier_arm(d);
+    notifier_wake(d);
+    CHECK(is_woken(d));
+    notifier_close(d);
 }
 
 static bool say_true(void *context)
@@ -57,44 +57,44 @@ static bool say_false(void *context)
 
 static void waiting_asks_once_and_ends(void)
 {
-    doorbell *d;
+    notifier *d;
     int asked = 0;
-    CHECK_INT(doorbell_open(&d), LLM_OK);
-    doorbell_wait(d, say_true, &asked, -1); /* ready: does not sleep */
+    CHECK_INT(notifier_open(&d), LLM_OK);
+    notifier_wait(d, say_true, &asked, -1); /* ready: does not sleep */
     CHECK_INT(asked, 1);
-    doorbell_wait(d, say_false, &asked, 0); /* times out */
+    notifier_wait(d, say_false, &asked, 0); /* times out */
     CHECK_INT(asked, 2);
-    doorbell_arm(d);
-    doorbell_ring(d);
-    doorbell_wait(d, say_false, &asked, -1); /* already rung: does not sleep */
+    notifier_arm(d);
+    notifier_wake(d);
+    notifier_wait(d, say_false, &asked, -1); /* already woken: does not sleep */
     CHECK_INT(asked, 3);
-    CHECK(!is_rung(d));
-    doorbell_close(d);
+    CHECK(!is_woken(d));
+    notifier_close(d);
 }
 
 typedef struct latecomer {
-    doorbell *bell;
+    notifier *consumer;
     bool was_heard;
 } latecomer;
 
-/* A producer that publishes just after the look, and rings. */
-static bool say_false_and_be_rung(void *context)
+/* A producer that publishes just after the look, and wakes. */
+static bool say_false_and_be_woken(void *context)
 {
     latecomer *l = context;
-    doorbell_ring(l->bell);
-    l->was_heard = is_rung(l->bell);
+    notifier_wake(l->consumer);
+    l->was_heard = is_woken(l->consumer);
     return !l->was_heard; /* or it would sleep for good */
 }
 
 static void a_ring_between_the_look_and_the_sleep_is_heard(void)
 {
     latecomer l = {0};
-    CHECK_INT(doorbell_open(&l.bell), LLM_OK);
-    doorbell_clear(l.bell); /* awake, as after a drain */
-    doorbell_wait(l.bell, say_false_and_be_rung, &l, -1);
+    CHECK_INT(notifier_open(&l.consumer), LLM_OK);
+    notifier_clear(l.consumer); /* awake, as after a drain */
+    notifier_wait(l.consumer, say_false_and_be_woken, &l, -1);
     CHECK(l.was_heard);
-    CHECK(!is_rung(l.bell));
-    doorbell_close(l.bell);
+    CHECK(!is_woken(l.consumer));
+    notifier_close(l.consumer);
 }
 
 /* ---- two threads ---- */
@@ -102,8 +102,8 @@ static void a_ring_between_the_look_and_the_sleep_is_heard(void)
 enum { ROUNDS = 50000, BURSTS = 200000 };
 
 typedef struct player {
-    doorbell *own;
-    doorbell *other;
+    notifier *own;
+    notifier *other;
     _Atomic int *ball; /* whose turn: the player's number */
     int number;
 } player;
@@ -119,33 +119,33 @@ static void *play(void *argument)
     player *p = argument;
     for (int round = 0; round < ROUNDS; round++) {
         while (!has_ball(p)) {
-            doorbell_wait(p->own, has_ball, p, -1);
+            notifier_wait(p->own, has_ball, p, -1);
         }
         atomic_store_explicit(p->ball, 1 - p->number, memory_order_release);
-        doorbell_ring(p->other);
+        notifier_wake(p->other);
     }
     return NULL;
 }
 
 static void ping_pong_never_sleeps_for_good(void)
 {
-    doorbell *bells[2];
+    notifier *notifiers[2];
     _Atomic int ball = 0;
     pthread_t thread;
-    CHECK_INT(doorbell_open(&bells[0]), LLM_OK);
-    CHECK_INT(doorbell_open(&bells[1]), LLM_OK);
-    player a = {.own = bells[0], .other = bells[1], .ball = &ball, .number = 0};
-    player b = {.own = bells[1], .other = bells[0], .ball = &ball, .number = 1};
+    CHECK_INT(notifier_open(&notifiers[0]), LLM_OK);
+    CHECK_INT(notifier_open(&notifiers[1]), LLM_OK);
+    player a = {.own = notifiers[0], .other = notifiers[1], .ball = &ball, .number = 0};
+    player b = {.own = notifiers[1], .other = notifiers[0], .ball = &ball, .number = 1};
     CHECK_INT(pthread_create(&thread, NULL, play, &b), 0);
     play(&a);
     pthread_join(thread, NULL);
     CHECK_INT(atomic_load(&ball), 0);
-    doorbell_close(bells[0]);
-    doorbell_close(bells[1]);
+    notifier_close(notifiers[0]);
+    notifier_close(notifiers[1]);
 }
 
 typedef struct stream {
-    doorbell *bell;
+    notifier *consumer;
     _Atomic int published;
     int taken;
 } stream;
@@ -155,7 +155,7 @@ static void *publish(void *argument)
     stream *s = argument;
     for (int i = 1; i <= BURSTS; i++) {
         atomic_store_explicit(&s->published, i, memory_order_release);
-        doorbell_ring(s->bell);
+        notifier_wake(s->consumer);
     }
     return NULL;
 }
@@ -166,20 +166,20 @@ static bool has_more(void *context)
     return atomic_load_explicit(&s->published, memory_order_acquire) != s->taken;
 }
 
-/* The producer does not wait: rings meet an arming, a sleeping and a draining consumer in every order. */
+/* The producer does not wait: wakes meet an arming, a sleeping and a draining consumer in every order. */
 static void the_last_ring_is_always_heard(void)
 {
     stream s = {0};
     pthread_t thread;
-    CHECK_INT(doorbell_open(&s.bell), LLM_OK);
+    CHECK_INT(notifier_open(&s.consumer), LLM_OK);
     CHECK_INT(pthread_create(&thread, NULL, publish, &s), 0);
     while (s.taken != BURSTS) {
-        doorbell_wait(s.bell, has_more, &s, -1);
+        notifier_wait(s.consumer, has_more, &s, -1);
         s.taken = atomic_load_explicit(&s.published, memory_order_acquire);
     }
     pthread_join(thread, NULL);
     CHECK_INT(s.taken, BURSTS);
-    doorbell_close(s.bell);
+    notifier_close(s.consumer);
 }
 
 int main(void)

@@ -1,18 +1,18 @@
-/* doorbell.c: see doorbell.h.
+/* notifier.c: see notifier.h.
  *
  * Why no wake-up is lost. Both sides touch `armed` only with read-modify-write operations that acquire and release, so
- * these stand in one order. Take a producer that has published data and then rings (exchange to 0), and a consumer
+ * these stand in one order. Take a producer that has published data and then wakes (exchange to 0), and a consumer
  * that arms (exchange to 1) and then looks at the data once more:
  *
- *   the ring comes first    the consumer's exchange reads from it, or from an exchange after it, and so synchronizes
+ *   the wake comes first    the consumer's exchange reads from it, or from an exchange after it, and so synchronizes
  *                           with it: the second look sees the data.
- *   the arming comes first  the producer's exchange reads 1 and writes the eventfd, unless another ring or a
- *                           doorbell_clear came between: the other ring has written it, and after a clear the consumer
+ *   the arming comes first  the producer's exchange reads 1 and writes the eventfd, unless another wake or a
+ *                           notifier_clear came between: the other wake has written it, and after a clear the consumer
  *                           drains, having synchronized as above if the clear came last, and arms again if not.
  *
  * Plain stores and loads would not do: a store may pass a later load on both sides, and each would miss the other.
  */
-#include "boundary/doorbell.h"
+#include "boundary/notifier.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,14 +23,14 @@
 
 #include "llm.h"
 
-struct doorbell {
+struct notifier {
     _Atomic uint32_t armed; /* 1: the consumer sleeps or is about to; set by it, taken by the producer that wakes it */
-    int fd;                 /* immutable after doorbell_open */
+    int fd;                 /* immutable after notifier_open */
 };
 
-int doorbell_open(doorbell **out)
+int notifier_open(notifier **out)
 {
-    doorbell *d = malloc(sizeof *d);
+    notifier *d = malloc(sizeof *d);
     if (d == NULL) {
         return LLM_NO_MEMORY;
     }
@@ -45,7 +45,7 @@ int doorbell_open(doorbell **out)
     return LLM_OK;
 }
 
-void doorbell_close(doorbell *d)
+void notifier_close(notifier *d)
 {
     if (d != NULL) {
         close(d->fd);
@@ -53,12 +53,12 @@ void doorbell_close(doorbell *d)
     }
 }
 
-int doorbell_fd(const doorbell *d)
+int notifier_fd(const notifier *d)
 {
     return d->fd;
 }
 
-void doorbell_ring(doorbell *d)
+void notifier_wake(notifier *d)
 {
     if (atomic_exchange_explicit(&d->armed, 0, memory_order_acq_rel) == 0) {
         return;
@@ -69,12 +69,12 @@ void doorbell_ring(doorbell *d)
     }
 }
 
-void doorbell_arm(doorbell *d)
+void notifier_arm(notifier *d)
 {
     atomic_exchange_explicit(&d->armed, 1, memory_order_acq_rel);
 }
 
-void doorbell_clear(doorbell *d)
+void notifier_clear(notifier *d)
 {
     atomic_exchange_explicit(&d->armed, 0, memory_order_acq_rel);
     uint64_t count;
@@ -82,12 +82,12 @@ void doorbell_clear(doorbell *d)
     }
 }
 
-void doorbell_wait(doorbell *d, bool (*ready)(void *context), void *context, int timeout_ms)
+void notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms)
 {
-    doorbell_arm(d);
+    notifier_arm(d);
     if (!ready(context)) {
         struct pollfd waited = {.fd = d->fd, .events = POLLIN};
         poll(&waited, 1, timeout_ms); /* an interrupted wait is one more look at the data, nothing else */
     }
-    doorbell_clear(d);
+    notifier_clear(d);
 }

@@ -1,0 +1,27 @@
+/* notifier.h: wakes one sleeping consumer through an eventfd. Carries no data: it coalesces, so the consumer drains
+ * until empty. Lost wake-ups are impossible if both sides follow the order below; notifier.c says why.
+ *
+ *   producer   publish data; notifier_wake          (writes the eventfd only if the consumer is armed)
+ *   consumer   drain; notifier_arm; check the data once more; if empty: wait for the descriptor
+ *              on wake: notifier_clear; drain; ...
+ */
+#ifndef LLM_NOTIFIER_H
+#define LLM_NOTIFIER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct notifier notifier;
+
+int notifier_open(notifier **out); /* LLM_OK, LLM_IO, LLM_NO_MEMORY; opens armed */
+void notifier_close(notifier *d);  /* NULL is allowed */
+int notifier_fd(const notifier *d);
+
+void notifier_wake(notifier *d);  /* any producer thread */
+void notifier_arm(notifier *d);   /* consumer */
+void notifier_clear(notifier *d); /* consumer: empties the eventfd and disarms */
+/* Consumer: arms, then sleeps until woken or timeout_ms (-1: forever) has passed, then clears. `ready` is asked once
+ * after arming; if it says true, the wait is skipped. */
+void notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms);
+
+#endif
