@@ -78,14 +78,14 @@ static bool is_opening(const char *name)
 static bool is_outdated(const char *name)
 {
     llm_page *reader;
-    const uint64_t patience_ms = (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
+    const uint64_t orphan_age_ms_max = (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
     if (is_opening(name)) {
         return true;
     }
     if (llm_page_open(name, -1, &reader) != LLM_OK) {
         return false;
     }
-    const bool is_old = last_use_ms(reader) < now_ms() - patience_ms;
+    const bool is_old = last_use_ms(reader) < now_ms() - orphan_age_ms_max;
     llm_page_close(reader);
     return is_old;
 }

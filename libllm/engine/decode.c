@@ -211,7 +211,7 @@ static void *serve(void *context)
     decode *d = context;
     while (!atomic_load(&d->stop_asked)) {
         decode_take_stored(d);
-        decode_take_commands(d, decode_patience_us(d));
+        decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
         d->n_owners_seen = atomic_load(&d->places->n_owners); /* shares follow it */
         decode_start_waiting(d);

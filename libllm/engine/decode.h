@@ -128,7 +128,7 @@ bool decode_has_room(const decode *d);
  * them cannot stop decoding sessions. HUGE_VAL: takes all. */
 void decode_take_commands(decode *d, double budget_us);
 /* Time that this loop may spend outside the step before a decoding session notices; HUGE_VAL: none decodes. */
-double decode_patience_us(const decode *d);
+double decode_stall_budget_us(const decode *d);
 request *decode_find(const decode *d, uint64_t id);               /* NULL: it has ended, or there was none */
 void decode_leave_queue(decode *d, request *r);                   /* if it waits in one */
 void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */

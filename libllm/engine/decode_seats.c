@@ -218,7 +218,7 @@ static bool is_fetching(decode *d, request *r, const session *s)
         const fetch f = resuming_fetch(d->places, s, &r->claim.prompt);
         r->has_fetched = true;
         r->fetching = f.reading;
-        r->fetched_by_us = session_clock_us() + (uint64_t)f.patience_us;
+        r->fetched_by_us = session_clock_us() + (uint64_t)f.wait_us_max;
     }
     if (r->fetching != 0 && (!places_is_reading(d->places, r->fetching) || session_clock_us() >= r->fetched_by_us)) {
         r->fetching = 0;
@@ -281,9 +281,9 @@ static uint32_t n_decoding(const decode *d)
     return n;
 }
 
-double decode_patience_us(const decode *d)
+double decode_stall_budget_us(const decode *d)
 {
-    return schedule_patience_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
+    return schedule_stall_budget_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
 }
 
 /* False: some had no turn yet. */
@@ -295,15 +295,16 @@ static bool start_waiting(decode *d)
         return true;
     }
     const uint64_t began_us = session_clock_us();
-    const double patience_us = decode_patience_us(d);
-    places_allow_copies(d->places, patience_us);
+    const double stall_budget_us = decode_stall_budget_us(d);
+    places_allow_copies(d->places, stall_budget_us);
     request *r;
     while ((r = next_turn(d, turns, n)) != NULL) {
         ask_for_seat(d, r);
         if (r->phase != REQUEST_ENDED && r->session != NULL && r->session->seat != SESSION_NO_SEAT) {
             count_seat(turns, n, r);
         }
-        if ((double)(session_clock_us() - began_us) > patience_us) { /* by copying states: the others after a step */
+        if ((double)(session_clock_us() - began_us) >
+            stall_budget_us) { /* by copying states: the others after a step */
             d->may_reseat = true;
             return false;
         }

@@ -5,12 +5,12 @@
 #include "engine/decode.h"
 
 /* Of a step's time, as others have it, so much is waited for who would miss the next one: most tokens are picked in less. */
-enum { PATIENCE_SHARE = 16, PATIENCE_US_MAX = 2000 };
+enum { STALL_BUDGET_SHARE = 16, STALL_BUDGET_US_MAX = 2000 };
 
-static uint32_t patience_us(const decode *d)
+static uint32_t stall_budget_us(const decode *d)
 {
-    const double us = d->step.pace.decode_us / PATIENCE_SHARE;
-    return us < PATIENCE_US_MAX ? (uint32_t)us : PATIENCE_US_MAX;
+    const double us = d->step.pace.decode_us / STALL_BUDGET_SHARE;
+    return us < STALL_BUDGET_US_MAX ? (uint32_t)us : STALL_BUDGET_US_MAX;
 }
 
 static bool can_run(const request *r)
@@ -38,7 +38,7 @@ void decode_take_sampled(decode *d)
     if (!is_any && !sampling_has_result(d->sampling)) {
         return;
     }
-    sampling_settle(d->sampling, patience_us(d));
+    sampling_settle(d->sampling, stall_budget_us(d));
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
         if (request_is_seated(r) && r->is_sampling && request_take_sampled(r, d->model)) {
@@ -267,7 +267,7 @@ bool decode_stops(void *context)
 static void tell_between(decode *d)
 {
     tell(d);
-    decode_take_commands(d, decode_patience_us(d));
+    decode_take_commands(d, decode_stall_budget_us(d));
 }
 
 bool decode_step(decode *d)

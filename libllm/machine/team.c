@@ -6,8 +6,8 @@ enum {
     STEPS_ALIKE = 4, /* like steps before a trial begins, or is judged */
     STEPS_CLEAR = 2, /* if the result is clear */
     TRIAL_US = 10000,
-    PATIENCE_US = 250000,
-    PATIENCE_US_MAX = 30000000,
+    TRIAL_GAP_US = 250000,
+    TRIAL_GAP_US_MAX = 30000000,
     GUESS_US = 10000000 /* between trials for which no core seems to be idle */
 };
 
@@ -21,7 +21,7 @@ static const double ROOM = 0.5;       /* idle cores: so much may make one more t
 
 void team_open(team *t, int32_t n_most, int32_t n_first)
 {
-    *t = (team){.n_most = n_most, .n_settled = n_first, .patience_us = PATIENCE_US};
+    *t = (team){.n_most = n_most, .n_settled = n_first, .trial_gap_us = TRIAL_GAP_US};
 }
 
 int32_t team_size(const team *t)
@@ -44,8 +44,8 @@ static void start_trial(team *t, int32_t n)
 
 static void wait_for_next(team *t, uint64_t us, uint64_t now_us)
 {
-    t->patience_us = us < PATIENCE_US_MAX ? us : PATIENCE_US_MAX;
-    t->retry_us = now_us + t->patience_us;
+    t->trial_gap_us = us < TRIAL_GAP_US_MAX ? us : TRIAL_GAP_US_MAX;
+    t->retry_us = now_us + t->trial_gap_us;
 }
 
 /* After a change the pause begins anew at its shortest; a guess in vain does not make it longer, as GUESS_US bounds
@@ -59,7 +59,7 @@ static void judge_trial(team *t, uint64_t now_us)
         t->usual_us = us;
         t->usual_share = 0;
     }
-    wait_for_next(t, is_better ? PATIENCE_US : t->is_guess ? t->patience_us : 2 * t->patience_us, now_us);
+    wait_for_next(t, is_better ? TRIAL_GAP_US : t->is_guess ? t->trial_gap_us : 2 * t->trial_gap_us, now_us);
     t->tried_us = now_us;
     start_trial(t, 0);
 }

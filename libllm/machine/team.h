@@ -23,18 +23,18 @@ extern "C" {
 #endif
 
 typedef struct team {
-    int32_t n_most;       /* never more threads than this */
-    int32_t n_settled;    /* threads that are best as far as is known */
-    int32_t n_tried;      /* threads of the present trial; 0: there is none */
-    uint32_t work;        /* tokens of a step: only steps with equally many are compared */
-    uint32_t n_steps;     /* steps of the trial, or like steps since the last one */
-    double sum_us;        /* time of the trial's steps */
-    double usual_us;      /* time of such a step with n_settled threads, a moving average */
-    double usual_share;   /* share of that time that its threads waited for a core */
-    uint64_t patience_us; /* pause between trials; doubled after each one in vain */
-    uint64_t retry_us;    /* no trial begins before this time */
-    uint64_t tried_us;    /* the end of the last trial, judged or given up */
-    bool is_guess;        /* the trial began although no core seemed to be idle */
+    int32_t n_most;        /* never more threads than this */
+    int32_t n_settled;     /* threads that are best as far as is known */
+    int32_t n_tried;       /* threads of the present trial; 0: there is none */
+    uint32_t work;         /* tokens of a step: only steps with equally many are compared */
+    uint32_t n_steps;      /* steps of the trial, or like steps since the last one */
+    double sum_us;         /* time of the trial's steps */
+    double usual_us;       /* time of such a step with n_settled threads, a moving average */
+    double usual_share;    /* share of that time that its threads waited for a core */
+    uint64_t trial_gap_us; /* pause between trials; doubled after each one in vain */
+    uint64_t retry_us;     /* no trial begins before this time */
+    uint64_t tried_us;     /* the end of the last trial, judged or given up */
+    bool is_guess;         /* the trial began although no core seemed to be idle */
 } team;
 
 /* Begins with n_first threads: n_most, or the number that was fastest while other processes may have wanted the

@@ -70,6 +70,6 @@ static bool is_answer_replaced(const copy_cost_divergence *c)
 bool copy_cost_pays_off(const copy_cost_divergence *c)
 {
     const uint32_t n_lost = c->n_tokens - c->n_common;
-    return n_lost >= COPY_COST_TOKENS_MIN && n_lost > c->n_cost && c->copy_us <= c->patience_us &&
+    return n_lost >= COPY_COST_TOKENS_MIN && n_lost > c->n_cost && c->copy_us <= c->stall_budget_us &&
            !is_answer_replaced(c);
 }

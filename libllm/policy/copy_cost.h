@@ -51,9 +51,9 @@ typedef struct copy_cost_divergence {
     uint32_t n_history; /* of them, its last prompt's: what came after is one answer */
     uint32_t n_common;  /* of them, the prompt's first ones */
     uint32_t n_prompt;
-    uint32_t n_cost;    /* of keeping it: copy_cost_tokens */
-    double copy_us;     /* idem: copy_cost_us */
-    double patience_us; /* of who decodes meanwhile; HUGE_VAL: nobody does */
+    uint32_t n_cost;        /* of keeping it: copy_cost_tokens */
+    double copy_us;         /* idem: copy_cost_us */
+    double stall_budget_us; /* of who decodes meanwhile; HUGE_VAL: nobody does */
 } copy_cost_divergence;
 
 /* Whether what the cut discards is to be kept for who comes back to it: it takes longer to read again than to copy, and nobody

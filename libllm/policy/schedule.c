@@ -13,7 +13,7 @@ enum {
     FIT_TRIES = 4
 };
 
-double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding)
+double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding)
 {
     const double target_us = 1000.0 * gap_ms_target;
     const double step_us = pace->decode_us;
@@ -23,7 +23,8 @@ double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, u
 /* What a step beside decoding runs may take, without them. */
 static double gap_left_us(const schedule_input *in)
 {
-    return schedule_patience_us(&in->pace, in->gap_ms_target, 1) - (in->takes_checkpoint ? in->pace.checkpoint_us : 0);
+    return schedule_stall_budget_us(&in->pace, in->gap_ms_target, 1) -
+           (in->takes_checkpoint ? in->pace.checkpoint_us : 0);
 }
 
 static double alone_us(const schedule_input *in)

@@ -43,7 +43,7 @@ typedef struct schedule_input {
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
 /* How long runs that decode can wait for something beside the model's steps: as for prefill. HUGE_VAL: there are none. */
-double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
+double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
 
 /* A call that only prefills, under way. */
 typedef struct schedule_call {

@@ -17,7 +17,7 @@ int places_open(places *p, const session_ground *ground, const places_options *o
     p->ground.pace = &p->pace;
     p->ground.totals = &p->totals;
     p->pace.token_us_first = copy_cost_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
-    p->seating.patience_us = HUGE_VAL;
+    p->seating.stall_budget_us = HUGE_VAL;
     atomic_init(&p->n_owners, options->n_owners);
     p->sessions = calloc(p->n_places, sizeof *p->sessions);
     p->seating.seats = calloc(n_seats, sizeof(session *));
@@ -61,9 +61,9 @@ void places_used(places *p, session *s)
     s->used = places_new_number(p);
 }
 
-void places_allow_copies(places *p, double patience_us)
+void places_allow_copies(places *p, double stall_budget_us)
 {
-    p->seating.patience_us = patience_us;
+    p->seating.stall_budget_us = stall_budget_us;
 }
 
 void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t owner, const char *name), void *context)

@@ -26,7 +26,7 @@ static uint32_t n_tokens_to_keep(const places *p, const session *s, const sessio
         .n_prompt = prompt->n_tokens,
         .n_cost = copy_cost_tokens(&p->pace, n_bytes),
         .copy_us = copy_cost_us(&p->pace, n_bytes),
-        .patience_us = p->seating.patience_us,
+        .stall_budget_us = p->seating.stall_budget_us,
     };
     return n_bytes <= p->options.parked_bytes_max && copy_cost_pays_off(&cut) ? n - cut.n_common : 0;
 }
@@ -65,7 +65,7 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
         p->seating.seats[copy.seat] = kept;
     }
     kept->n_left = n_lost;
-    p->seating.patience_us -= copy_cost_us(&p->pace, kept->parked.n_bytes);
+    p->seating.stall_budget_us -= copy_cost_us(&p->pace, kept->parked.n_bytes);
     places_used(p, s); /* the kept branch is the older one of the two */
     page_count(p->ground.page, LLM_COUNTER_BRANCHES_KEPT, 1);
     places_spill(p);

@@ -249,7 +249,7 @@ fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt)
         return (fetch){.reading = 0};
     }
     return (fetch){.reading = best.from->parked.reading,
-                   .patience_us = copy_cost_wait_us_max(&p->pace, best.n - n_at_hand)};
+                   .wait_us_max = copy_cost_wait_us_max(&p->pace, best.n - n_at_hand)};
 }
 
 /* ---- beginning ---- */

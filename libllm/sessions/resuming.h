@@ -16,7 +16,7 @@ resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, 
 /* What is read from the disk for a prompt. */
 typedef struct fetch {
     uint64_t reading;   /* places_is_reading; 0: nothing */
-    double patience_us; /* longer it is not waited for */
+    double wait_us_max; /* longer it is not waited for */
 } fetch;
 
 /* Another session of the owner may have a state on the disk with so much more of the prompt than there is at hand for the seated

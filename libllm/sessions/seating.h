@@ -38,10 +38,9 @@
 typedef struct places places; /* places.h */
 
 typedef struct places_seating {
-    session **seats; /* n_named + n_scratch: the session in each, or NULL */
-    uint64_t clock;  /* counts uses; orders sessions by recency */
-    double
-        patience_us; /* time left in this gap for optional copies before decoding sessions notice; HUGE_VAL: none decodes */
+    session **seats;        /* n_named + n_scratch: the session in each, or NULL */
+    uint64_t clock;         /* counts uses; orders sessions by recency */
+    double stall_budget_us; /* left in this gap for optional copies; HUGE_VAL: no session decodes */
     void (*forgotten)(void *context, uint32_t owner,
                       const char *name); /* called for each name that is given up; or NULL */
     void *forgotten_context;
@@ -104,7 +103,7 @@ void places_used(places *p, session *s); /* s is the most recent now */
 /* ---- seats ---- */
 
 /* Sets the time for optional copies before a decoding session notices; HUGE_VAL: none decodes. */
-void places_allow_copies(places *p, double patience_us);
+void places_allow_copies(places *p, double stall_budget_us);
 
 typedef enum seating {
     SEATED,

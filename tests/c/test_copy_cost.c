@@ -43,7 +43,7 @@ static copy_cost_divergence cut_at(uint32_t n_common, uint32_t n_prompt, uint32_
                                   .n_prompt = n_prompt,
                                   .n_cost = n_cost,
                                   .copy_us = 1e6,
-                                  .patience_us = HUGE_VAL};
+                                  .stall_budget_us = HUGE_VAL};
 }
 
 static bool is_kept(uint32_t n_common, uint32_t n_prompt, uint32_t n_cost)
@@ -81,12 +81,12 @@ static void test_what_others_cannot_wait_for_is_not(void)
 {
     copy_cost_divergence c = cut_at(400, 700, 0);
     CHECK(copy_cost_pays_off(&c)); /* a second, and nobody waits */
-    c.patience_us = 1e6;
+    c.stall_budget_us = 1e6;
     CHECK(copy_cost_pays_off(&c));
-    c.patience_us = 999999;
+    c.stall_budget_us = 999999;
     CHECK(!copy_cost_pays_off(&c));
     c.copy_us = 0; /* cells that are shared */
-    c.patience_us = 0;
+    c.stall_budget_us = 0;
     CHECK(copy_cost_pays_off(&c));
 }
 

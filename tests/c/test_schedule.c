@@ -297,10 +297,10 @@ static void test_the_gap_is_kept_and_used(void)
 static void test_how_long_others_wait(void)
 {
     schedule_pace pace = {.decode_us = 20000};
-    CHECK(schedule_patience_us(&pace, 100, 3) == 80000);
+    CHECK(schedule_stall_budget_us(&pace, 100, 3) == 80000);
     pace.decode_us = 70000;
-    CHECK(schedule_patience_us(&pace, 100, 1) == 70000);
-    CHECK(schedule_patience_us(&pace, 100, 0) == HUGE_VAL);
+    CHECK(schedule_stall_budget_us(&pace, 100, 1) == 70000);
+    CHECK(schedule_stall_budget_us(&pace, 100, 0) == HUGE_VAL);
 }
 
 static void test_when_a_call_is_given_up(void)
