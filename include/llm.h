@@ -9,7 +9,7 @@
  * MessagePack, specified in llm_wire.h.
  *
  * An open session has a place: a record of its own in the shared page, with its tokens (llm_page.h). While its state is in
- * the model's memory it also has a seat, one of the model's sequences. A parked session has a place and no seat.
+ * the model's memory it also has a slot, one of the model's sequences. A parked session has a place and no slot.
  *
  * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves
  * all outputs untouched unless the function says otherwise. Strings are UTF-8 and NUL-terminated unless a length
@@ -43,7 +43,7 @@ enum {
     LLM_STOP_TOKENS_MAX = 128,
     LLM_DRY_BREAKERS_MAX = 16,          /* texts that end a repetition, of at most LLM_STOP_BYTES_MAX bytes */
     LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* of a constraint's document, its grammar included */
-    LLM_SEQUENCES_MAX = 256,            /* seats in the model's memory: named + scratch */
+    LLM_SEQUENCES_MAX = 256,            /* slots in the model's memory: named + scratch */
     LLM_PARKED_MAX = 1024,              /* sessions beyond them that may be parked */
     LLM_BOUNDARIES_MAX = 256,           /* of one prompt; of more the last ones count */
     LLM_LABEL_BYTES_MAX = 128,          /* of a saved session: printable ASCII without spaces */
@@ -84,11 +84,11 @@ typedef struct llm_engine_options {
     const char *chat_template;      /* Jinja source that replaces the model's own, or NULL */
     uint32_t n_ctx;                 /* tokens one session may hold; 0: the model's training context, or as much of it as
                                       kv_bytes_max pays for, at most 131072 (GPU: 8192) */
-    uint32_t n_sessions;            /* seats for named sessions, >= 1 */
-    uint32_t n_scratch;             /* seats for anonymous requests, >= 1 */
+    uint32_t n_sessions;            /* slots for named sessions, >= 1 */
+    uint32_t n_scratch;             /* slots for anonymous requests, >= 1 */
     uint64_t kv_bytes_max;          /* budget for the KV cache: what sessions use of it; 0: a fraction of free memory */
     uint32_t capacity_policy;       /* llm_policy */
-    uint32_t n_parked_max;          /* places beyond the seats, for parked sessions (policy park); 0: 64 */
+    uint32_t n_parked_max;          /* places beyond the slots, for parked sessions (policy park); 0: 64 */
     uint32_t branches_max;          /* branches of one session; 0: 3 */
     uint64_t parked_bytes_max;      /* host memory for parked sessions; 0: a tenth of what is free */
     uint64_t parked_disk_bytes_max; /* disk for states of sessions in state_dir; 0: half of what is free at the start,
@@ -184,9 +184,9 @@ typedef struct llm_info {
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     uint32_t memory; /* llm_memory */
     uint32_t has_chat_template;
-    uint32_t n_sessions; /* seats; none of a model that only embeds, as of what follows */
+    uint32_t n_sessions; /* slots; none of a model that only embeds, as of what follows */
     uint32_t n_scratch;
-    uint32_t n_places;   /* one for each seat, and those for parked sessions */
+    uint32_t n_places;   /* one for each slot, and those for parked sessions */
     uint32_t n_pins_max; /* histories that may be pinned in all */
     uint64_t parked_bytes_max;
     uint64_t parked_disk_bytes_max; /* 0: there is no state directory */

@@ -44,7 +44,7 @@ extern "C" {
  *   after       a live generation of the same owner that was asked for earlier: this one begins when that one's prompt has
  *               been consumed, or it has ended, so that what they share need not be consumed twice; 0 or unknown: at once.
  *               So one request for several answers is several generations, all but the first `after` the first.
- *   paused      a paused generation keeps its seat and is not stepped
+ *   paused      a paused generation keeps its slot and is not stepped
  *   at          the fork begins with that many of the session's tokens, or as close below as its memory and checkpoints
  *               allow; UINT32_MAX: all
  *   replace     a session that has the new name already is closed for the fork; else it is LLM_EXISTS

@@ -38,7 +38,7 @@ LAYERS = (
 BANNED_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc", "common"}
 # Of the places' three parts (libllm/sessions/places.h), the files that may touch the members.
 PLACES_PARTS = {
-    "seating": {"places", "places_keep", "places_expected", "places_fork", "places_publish"},
+    "slots": {"places", "places_keep", "places_expected", "places_fork", "places_publish"},
     "shelf": {"places_parked", "places_disk", "places_files", "places_saved", "places_stored", "places_stop"},
     "naming": {"places_pin", "places_change", "places_removal"},
 }

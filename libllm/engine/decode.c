@@ -170,7 +170,7 @@ static void expire(decode *d)
     places_removing_begin(d->places);
     const uint64_t oldest = places_expire(d->places, now > d->idle_ms_max ? now - d->idle_ms_max : 0);
     places_removing_end_unasked(d->places);
-    d->may_reseat = true;
+    d->may_assign_slots = true;
     const uint64_t next = oldest != 0 ? oldest + d->idle_ms_max + 1 : now + d->idle_ms_max;
     d->expire_at_ms = next > now ? next : now + 1;
 }
@@ -222,7 +222,7 @@ static void *serve(void *context)
         publish(d);
         page_count(d->page, LLM_COUNTER_HEARTBEAT, 1);
         const bool may_go_on = was_undelivered && !d->is_undelivered; /* what stalled has room in its outbox again */
-        if (!stepped && !may_go_on && !d->may_reseat) {
+        if (!stepped && !may_go_on && !d->may_assign_slots) {
             notifier_wait(d->command_notifier, has_work, d, wait_ms(d));
         }
     }

@@ -92,8 +92,9 @@ typedef struct decode {
 
     step step;
     sampling_threads *sampling; /* owned: the threads for slow samplers */
-    bool may_reseat; /* a request has ended, KV cells were freed, the store has read a state, or a command has changed a
-                      * session: requests without a seat try again */
+    bool
+        may_assign_slots; /* a request has ended, KV cells were freed, the store has read a state, or a command has changed a
+                      * session: requests without a slot try again */
     uint64_t fetched_by_us; /* the first wait for the disk ends then; 0: there is none */
     uint64_t idle_ms_max;   /* 0: sessions do not expire */
     idle_clock idle_clock;
@@ -135,7 +136,7 @@ void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status);
 
-/* decode_seats.c: waiting requests that can have a seat now begin or continue. */
+/* decode_slots.c: waiting requests that can have a slot now begin or continue. */
 void decode_start_waiting(decode *d);
 
 /* decode_session.c: the commands about sessions. */
@@ -159,7 +160,7 @@ typedef enum decode_among {
 } decode_among; /* of the asker's kind, or owner */
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
-/* Parks the newest session that holds a seat without decoding: its requests have not begun, or its generation is paused as
+/* Parks the newest session that holds a slot without decoding: its requests have not begun, or its generation is paused as
  * its client does not read. Returns false if no session can be parked, or the policy does not park. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 

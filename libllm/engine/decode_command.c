@@ -123,14 +123,14 @@ static void end_request(decode *d, request *r, llm_outcome outcome, llm_status s
     }
     decode_leave_queue(d, r);
     request_end(r, outcome, status);
-    d->may_reseat = true;
+    d->may_assign_slots = true;
 }
 
 /* What was parked under it may leave host memory now, and has to where that is over the budget: behind what waits for the
  * store already. */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
-    const bool is_parked = r->session != NULL && !session_is_seated(r->session);
+    const bool is_parked = r->session != NULL && !session_has_slot(r->session);
     end_request(d, r, outcome, status);
     if (is_parked && !places_spill_waits(d->places)) {
         places_spill(d->places);
@@ -279,7 +279,7 @@ static void pause_request(decode *d, const wire_command *c)
     request *r = decode_find(d, c->request);
     if (r != NULL) {
         r->claim.is_paused = c->is_on;
-        d->may_reseat = true; /* it need not be waited for, may make way, or wants a seat again */
+        d->may_assign_slots = true; /* it need not be waited for, may make way, or wants a slot again */
     }
 }
 
@@ -294,7 +294,7 @@ static void apply_to_session(decode *d, const wire_command *c)
         return;
     }
     decode_session_command(d, c);
-    d->may_reseat = true; /* it may have freed a seat, or cells */
+    d->may_assign_slots = true; /* it may have freed a slot, or cells */
 }
 
 static void apply(decode *d, const wire_command *c)

@@ -41,7 +41,7 @@ static void close_all(decode *d, session_name name, const session *kept)
         }
     }
     places_remove_loose(d->places, name);
-    d->may_reseat = true;
+    d->may_assign_slots = true;
 }
 
 /* What a session holds makes way, but not the session: `kept` alone is left of it, empty, and has its pin. The caller says
@@ -114,24 +114,24 @@ static void close_session(decode *d, const wire_command *c)
 
 /* ---- fork ---- */
 
-/* `to` is open and empty. With two seats the model copies; else, or where it has no cells for that, what is saved of `from`
+/* `to` is open and empty. With two slots the model copies; else, or where it has no cells for that, what is saved of `from`
  * is copied. */
 static void fill_fork(decode *d, session *from, session *to, uint32_t at)
 {
-    const bool has_state = from->seat != SESSION_NO_SEAT && from->record.state != LLM_STATE_TORN;
+    const bool has_state = from->slot != SESSION_NO_SLOT && from->record.state != LLM_STATE_TORN;
     const uint32_t n = at < session_n_tokens(from) ? at : session_n_tokens(from);
     if (n == 0) {
         return;
     }
-    if (has_state && places_seat(d->places, to) == SEATED && from->seat != SESSION_NO_SEAT &&
+    if (has_state && places_take_slot(d->places, to) == SLOT_READY && from->slot != SESSION_NO_SLOT &&
         resuming_fork(d->places, from, to, n)) {
         return;
     }
-    if (to->seat != SESSION_NO_SEAT) {
+    if (to->slot != SESSION_NO_SLOT) {
         (void)places_park(d->places, to); /* empty: cannot fail */
     }
     places_copy(d->places, from, to, n, true);
-    if (n < session_n_tokens(to) && places_seat(d->places, to) == SEATED) {
+    if (n < session_n_tokens(to) && places_take_slot(d->places, to) == SLOT_READY) {
         (void)resuming_fork(d->places, to, to, n);
     } else if (n < session_n_tokens(to)) {
         session_reset(to);
@@ -216,10 +216,10 @@ static void park(decode *d, const wire_command *c)
     while ((s = places_next(d->places, c->session, s)) != NULL) {
         if (!session_is_idle(s)) {
             status = LLM_BUSY;
-        } else if (session_is_seated(s) && is_one_parked) {
+        } else if (session_has_slot(s) && is_one_parked) {
             d->is_unfinished = true;
             return;
-        } else if (session_is_seated(s)) {
+        } else if (session_has_slot(s)) {
             is_one_parked = places_park(d->places, s);
             status = is_one_parked ? status : LLM_NO_MEMORY;
         }
@@ -424,7 +424,7 @@ void decode_take_stored(decode *d)
 {
     /* A session that was parked under its request may have its state in memory again. */
     while (places_take_stored(d->places, decode_has_room(d), stored, d)) {
-        d->may_reseat = true;
+        d->may_assign_slots = true;
         carry_out_deferred(d);
     }
 }

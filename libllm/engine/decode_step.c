@@ -28,7 +28,7 @@ static void collect_requests(decode *d)
     }
 }
 
-/* Who has lost its seat goes on when it has one again. */
+/* Who has lost its slot goes on when it has one again. */
 void decode_take_sampled(decode *d)
 {
     bool is_any = false;
@@ -41,8 +41,8 @@ void decode_take_sampled(decode *d)
     sampling_settle(d->sampling, stall_budget_us(d));
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (request_is_seated(r) && r->is_sampling && request_take_sampled(r, d->model)) {
-            d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED;
+        if (request_has_slot(r) && r->is_sampling && request_take_sampled(r, d->model)) {
+            d->may_assign_slots = d->may_assign_slots || r->phase == REQUEST_ENDED;
         }
     }
 }
@@ -57,7 +57,7 @@ static void sample(decode *d)
         if (logits != NULL) {
             request *r = d->step.requests[i];
             request_sample(r, d->model, d->sampling, logits);
-            d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED;
+            d->may_assign_slots = d->may_assign_slots || r->phase == REQUEST_ENDED;
         }
     }
 }
@@ -76,12 +76,12 @@ static void sample_and_learn(decode *d)
     step_learn(&d->step, session_clock_us() - began_us);
 }
 
-/* Who holds a seat without moving: it waits for a session that nobody runs in, or is not read. */
+/* Who holds a slot without moving: it waits for a session that nobody runs in, or is not read. */
 static bool is_unmoving(const request *r)
 {
-    return request_is_seated(r) ? r->claim.is_paused
-                                : r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
-                                      session_is_seated(r->session);
+    return request_has_slot(r) ? r->claim.is_paused
+                               : r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
+                                     session_has_slot(r->session);
 }
 
 bool decode_is_among(const request *r, const request *asker, decode_among among)
@@ -112,7 +112,7 @@ static bool preempt_newest(decode *d)
     request *newest = NULL;
     uint32_t n_running = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        if (request_is_seated(d->requests[i])) {
+        if (request_has_slot(d->requests[i])) {
             newest = d->requests[i];
             n_running++;
         }
@@ -236,7 +236,7 @@ static double share_wanted(const decode *d)
     return (double)n_wanted / d->step.batch.n;
 }
 
-/* What a request with a seat waits for may have come from the disk. */
+/* What a request with a slot waits for may have come from the disk. */
 static bool may_go_on_fetched(const decode *d)
 {
     return d->fetched_by_us != 0 && store_has_result(d->places->store, decode_has_room(d));

@@ -217,12 +217,12 @@ static int open_page(llm_engine *e, const char *page_name, uint32_t n_places, co
 static int open_page_for(llm_engine *e, const llm_engine_options *o, places_options *sizes, const char *fingerprint,
                          char *error, size_t error_bytes)
 {
-    const uint32_t n_seats = e->model->info.n_seq;
+    const uint32_t n_slots = e->model->info.n_seq;
     const places_options asked = options_of(o);
-    int status = open_page(e, o->page_name, n_seats + sizes->n_parked_places, fingerprint, error, error_bytes);
+    int status = open_page(e, o->page_name, n_slots + sizes->n_parked_places, fingerprint, error, error_bytes);
     if (status != LLM_OK && sizes->n_parked_places > asked.n_parked_places) {
         *sizes = asked;
-        status = open_page(e, o->page_name, n_seats + asked.n_parked_places, fingerprint, error, error_bytes);
+        status = open_page(e, o->page_name, n_slots + asked.n_parked_places, fingerprint, error, error_bytes);
     }
     return status;
 }

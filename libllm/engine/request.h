@@ -31,11 +31,11 @@ typedef struct request {
     bool is_cold;           /* LLM_GENERATE_COLD */
     bool tells_consumed;    /* LLM_GENERATE_RETURN_CONSUMED */
     uint64_t after;         /* the live request whose prompt is to be consumed before; 0: none */
-    bool waits_for_seat;    /* it has asked for one in vain; or it waits for one that has begun, or for the disk */
+    bool waits_for_slot;    /* it has asked for one in vain; or it waits for one that has begun, or for the disk */
     bool has_fetched;       /* what others have on the disk has been looked at, once */
     uint64_t fetching;      /* and this is read (resuming.h); 0: nothing, or no longer waited for */
     uint64_t fetched_by_us; /* it is waited for until then */
-    uint32_t n_overtaken;   /* RUNNING without a seat: requests that have begun meanwhile */
+    uint32_t n_overtaken;   /* RUNNING without a slot: requests that have begun meanwhile */
 
     int32_t *prompt;          /* the claim's; owned */
     session *session;         /* that it holds or waits for; NULL: any scratch session, or it has ended */
@@ -67,18 +67,18 @@ static inline request *request_of_claim(session_claim *c)
     return (request *)c;
 }
 
-static inline bool request_is_seated(const request *r)
+static inline bool request_has_slot(const request *r)
 {
-    return r->phase == REQUEST_RUNNING && session_is_seated(r->session);
+    return r->phase == REQUEST_RUNNING && session_has_slot(r->session);
 }
 
-/* It is seated and read: it goes on, or ends. */
+/* It has a slot and is read: it goes on, or ends. */
 static inline bool request_moves(const request *r)
 {
-    return request_is_seated(r) && !r->claim.is_paused;
+    return request_has_slot(r) && !r->claim.is_paused;
 }
 
-/* Of a request that has a session: seats of its kind are what it takes. */
+/* Of a request that has a session: slots of its kind are what it takes. */
 static inline bool request_is_for_named(const request *r)
 {
     return r->session != NULL && r->session->name[0] != '\0';
@@ -88,7 +88,7 @@ static inline bool request_is_for_named(const request *r)
 int request_open(const model *m, const wire_command *command, request **out);
 void request_close(request *r); /* NULL is allowed */
 
-/* The seated session is this request's now, at the longest provable prefix of its prompt. Returns the logits after the
+/* The session, which has a slot, is this request's now, at the longest provable prefix of its prompt. Returns the logits after the
  * prompt if they were kept: they are sampled at once (request_sample), without a step. */
 const float *request_begin(request *r, places *p, session *s);
 
@@ -99,7 +99,7 @@ void request_consumed(request *r);
  * May end the request. What takes long is left to the threads: is_sampling. */
 void request_sample(request *r, const model *m, sampling_threads *threads, float *logits);
 
-/* A seated one that is_sampling: goes on with the token, if it is there. True: it was. */
+/* One with a slot that is_sampling: goes on with the token, if it is there. True: it was. */
 bool request_take_sampled(request *r, const model *m);
 
 /* Ends the request for a reason outside the generation; the session is given up. In WAITING, too. */

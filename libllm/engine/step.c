@@ -39,12 +39,12 @@ void step_begin(step *t)
     t->n_requests = 0;
 }
 
-/* In the order of their seats: where sequences have cells of their own, neighbours go through attention together. */
+/* In the order of their slots: where sequences have cells of their own, neighbours go through attention together. */
 void step_add(step *t, request *r)
 {
     assert(t->n_requests < LLM_SEQUENCES_MAX);
     uint32_t at = t->n_requests++;
-    while (at > 0 && t->requests[at - 1]->session->seat > r->session->seat) {
+    while (at > 0 && t->requests[at - 1]->session->slot > r->session->slot) {
         t->requests[at] = t->requests[at - 1];
         at--;
     }
@@ -117,7 +117,7 @@ static void add_tokens(step *t, uint32_t i)
     for (uint32_t k = 0; k < t->take[i]; k++, n++) {
         t->tokens[n] = r->is_decoding ? r->next_token : prompt->tokens[at + k];
         t->positions[n] = (int32_t)(at + k);
-        t->seqs[n] = (uint16_t)r->session->seat;
+        t->seqs[n] = (uint16_t)r->session->slot;
         t->outputs[n] = 0;
     }
     t->output_at[i] = n - 1;
@@ -125,10 +125,10 @@ static void add_tokens(step *t, uint32_t i)
     t->batch.n = n;
 }
 
-/* The request may have ended or lost its seat since the step was planned. */
+/* The request may have ended or lost its slot since the step was planned. */
 static bool is_alive(const request *r)
 {
-    return r->session != NULL && r->session->seat != SESSION_NO_SEAT;
+    return r->session != NULL && r->session->slot != SESSION_NO_SLOT;
 }
 
 static step_part part_of(const request *r)
@@ -185,7 +185,7 @@ static size_t undo_bytes(const step *t)
     for (uint32_t i = 0; i < t->n_requests; i++) {
         const session *s = t->requests[i]->session;
         if (t->is_called[i] && session_takes_checkpoints(s) && session_n_tokens(s) > 0) {
-            n_bytes += t->model->ops->state_bytes(t->model, (uint16_t)s->seat, MODEL_STATE_CHECKPOINT);
+            n_bytes += t->model->ops->state_bytes(t->model, (uint16_t)s->slot, MODEL_STATE_CHECKPOINT);
         }
     }
     return n_bytes;
@@ -280,7 +280,7 @@ static void consume(step *t)
 static bool is_as_it_was(const step_due *due)
 {
     const session *s = due->session;
-    return session_is_seated(s) && s->record.state != LLM_STATE_TORN && session_n_tokens(s) == due->n_tokens;
+    return session_has_slot(s) && s->record.state != LLM_STATE_TORN && session_n_tokens(s) == due->n_tokens;
 }
 
 static void take(const step_due *due)
@@ -313,7 +313,7 @@ static void tear_harmed(step *t, model_result result)
     }
     for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->places->n_places; i++) {
         session *s = &t->places->sessions[i];
-        if (s->is_open && s->seat != SESSION_NO_SEAT && session_n_tokens(s) > 0) {
+        if (s->is_open && s->slot != SESSION_NO_SLOT && session_n_tokens(s) > 0) {
             session_tear(s);
         }
     }

@@ -61,7 +61,7 @@ typedef struct step {
 int step_open(step *t);
 void step_close(step *t);
 
-/* Begins a step: adds requests that have begun and have a seat, at most LLM_SEQUENCES_MAX; then plans what each consumes. */
+/* Begins a step: adds requests that have begun and have a slot, at most LLM_SEQUENCES_MAX; then plans what each consumes. */
 void step_begin(step *t);
 void step_add(step *t, request *r);
 void step_plan(step *t);
@@ -72,7 +72,7 @@ void step_drop_ended(step *t);
 /* The step is planned: some of these parts have tokens in it. */
 bool step_has(const step *t, step_part part);
 
-/* One model call for the requests of these parts whose sessions still have seats.
+/* One model call for the requests of these parts whose sessions still have slots.
  *   MODEL_OK            nobody was left to call for, or: the sessions hold what was consumed, and step_logits has what is to
  *                       be sampled. step_checkpoint is to follow, before the next call
  *   MODEL_NO_CELLS      nothing changed, and is_called says who asked: make room and call again, or give up

@@ -11,18 +11,18 @@
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
 {
-    const uint32_t n_seats = options->n_named + options->n_scratch;
+    const uint32_t n_slots = options->n_named + options->n_scratch;
     *p =
-        (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_places};
+        (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_slots + options->n_parked_places};
     p->ground.pace = &p->pace;
     p->ground.totals = &p->totals;
     p->pace.token_us_first = copy_cost_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
-    p->seating.stall_budget_us = HUGE_VAL;
+    p->slots.stall_budget_us = HUGE_VAL;
     atomic_init(&p->n_owners, options->n_owners);
     p->sessions = calloc(p->n_places, sizeof *p->sessions);
-    p->seating.seats = calloc(n_seats, sizeof(session *));
+    p->slots.holders = calloc(n_slots, sizeof(session *));
     p->holdings = calloc(p->n_places, sizeof *p->holdings);
-    if (p->sessions == NULL || p->seating.seats == NULL || p->holdings == NULL) {
+    if (p->sessions == NULL || p->slots.holders == NULL || p->holdings == NULL) {
         places_close(p);
         return LLM_NO_MEMORY;
     }
@@ -43,17 +43,17 @@ void places_close(places *p)
         }
     }
     free(p->sessions);
-    free(p->seating.seats);
+    free(p->slots.holders);
     free(p->holdings);
     p->holdings = NULL;
     places_free_loose(p);
     p->sessions = NULL;
-    p->seating.seats = NULL;
+    p->slots.holders = NULL;
 }
 
 uint64_t places_new_number(places *p)
 {
-    return ++p->seating.clock;
+    return ++p->slots.clock;
 }
 
 void places_used(places *p, session *s)
@@ -63,13 +63,13 @@ void places_used(places *p, session *s)
 
 void places_allow_copies(places *p, double stall_budget_us)
 {
-    p->seating.stall_budget_us = stall_budget_us;
+    p->slots.stall_budget_us = stall_budget_us;
 }
 
 void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t owner, const char *name), void *context)
 {
-    p->seating.forgotten = forgotten;
-    p->seating.forgotten_context = context;
+    p->slots.forgotten = forgotten;
+    p->slots.forgotten_context = context;
 }
 
 /* ---- finding ---- */
@@ -106,7 +106,7 @@ typedef struct shortage {
     uint32_t owner;       /* the asker's */
     uint32_t limit;       /* of what all hold together */
     bool named;           /* whose kind */
-    bool seated;          /* seats or their cells are short, not places */
+    bool has_slot;        /* slots or their cells are short, not places */
     bool in_tokens;       /* cells are */
     bool pinned;          /* pinned ones may go, too */
     bool is_lost;         /* who goes is forgotten, not parked */
@@ -122,13 +122,13 @@ uint64_t places_order(const session *s)
 
 static share_holding holding_of(const places *p, const session *s, const shortage *of)
 {
-    if (!s->is_open || session_is_named(s) != of->named || (of->seated && !session_is_seated(s))) {
+    if (!s->is_open || session_is_named(s) != of->named || (of->has_slot && !session_has_slot(s))) {
         return (share_holding){.amount = 0};
     }
     /* Branches that were left, then the oldest first; for a place, those whose going leaves everything else as it is before any
      * other. */
     const bool is_last_resort =
-        s->n_left == 0 && session_is_seated(s) == (session_is_named(s) && p->options.policy == LLM_POLICY_PARK);
+        s->n_left == 0 && session_has_slot(s) == (session_is_named(s) && p->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? session_n_tokens(s) : 1;
     return (share_holding){
         .owner = s->owner,
@@ -407,8 +407,8 @@ bool places_may_be_busy(const places *p, uint32_t owner)
 
 void places_close_session(places *p, session *s)
 {
-    if (session_is_seated(s)) {
-        p->seating.seats[s->seat] = NULL;
+    if (session_has_slot(s)) {
+        p->slots.holders[s->slot] = NULL;
     }
     places_remove_file(p, s);
     session_close(s);
@@ -423,8 +423,8 @@ void places_reset_session(places *p, session *s)
 void places_report_forgotten(places *p, uint32_t owner, const char *name, llm_counter counter)
 {
     page_count(p->ground.page, counter, 1);
-    if (p->seating.forgotten != NULL && !places_knows(p, session_name_from(owner, name))) {
-        p->seating.forgotten(p->seating.forgotten_context, owner, name);
+    if (p->slots.forgotten != NULL && !places_knows(p, session_name_from(owner, name))) {
+        p->slots.forgotten(p->slots.forgotten_context, owner, name);
     }
 }
 
@@ -465,21 +465,21 @@ uint64_t places_expire(places *p, uint64_t before_ms)
     return oldest;
 }
 
-/* ---- seats ---- */
+/* ---- slots ---- */
 
 bool places_park(places *p, session *s)
 {
-    const int32_t seat = s->seat;
+    const int32_t slot = s->slot;
     if (!session_park(s)) {
         return false;
     }
-    p->seating.seats[seat] = NULL;
+    p->slots.holders[slot] = NULL;
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_PARKED_TOTAL, 1);
     places_spill(p);
     return true;
 }
 
-/* An idle session gives its seat up, if the policy has a way. For one that can wait no state is dropped because the store is
+/* An idle session gives its slot up, if the policy has a way. For one that can wait no state is dropped because the store is
  * busy. */
 static bool vacate(places *p, session *s, bool can_wait)
 {
@@ -501,7 +501,7 @@ static bool free_cells(places *p, const session *s, bool can_wait)
 {
     const bool parks = p->options.policy == LLM_POLICY_PARK;
     shortage of = {
-        .asker = s, .owner = s->owner, .limit = p->ground.model->info.n_cells, .seated = true, .in_tokens = true};
+        .asker = s, .owner = s->owner, .limit = p->ground.model->info.n_cells, .has_slot = true, .in_tokens = true};
     session *idle = victim(p, &of); /* scratch sessions first: nobody counts on them */
     if (idle == NULL) {
         of.named = true;
@@ -517,14 +517,14 @@ bool places_free_cells(places *p, const session *s)
     return free_cells(p, s, false);
 }
 
-static bool find_seat(places *p, const session *s, uint16_t *out)
+static bool find_slot(places *p, const session *s, uint16_t *out)
 {
     const bool parks = p->options.policy == LLM_POLICY_PARK;
     const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;
     const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (uint32_t i = from; i < to; i++) {
-            if (p->seating.seats[i] == NULL) {
+            if (p->slots.holders[i] == NULL) {
                 *out = (uint16_t)i;
                 return true;
             }
@@ -534,7 +534,7 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
                                       .owner = s->owner,
                                       .limit = to - from,
                                       .named = session_is_named(s),
-                                      .seated = true,
+                                      .has_slot = true,
                                       .pinned = parks,
                                       .is_lost = session_is_named(s) && !parks,
                                   });
@@ -545,40 +545,40 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
     return false;
 }
 
-seating places_seat(places *p, session *s)
+slot_result places_take_slot(places *p, session *s)
 {
-    if (session_is_seated(s)) {
-        return SEATED;
+    if (session_has_slot(s)) {
+        return SLOT_READY;
     }
     if (s->parked.where == PARKED_ON_DISK) {
-        const seating expected = places_may_be_seated(p, s);
-        if (expected != SEATED) {
+        const slot_result expected = places_may_take_slot(p, s);
+        if (expected != SLOT_READY) {
             s->parked.wanted_until_us = 0;
             return expected;
         }
         if (!places_read_file(p, s) && !places_gives_up_reading(p, s)) {
-            return places_is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
+            return places_is_in_progress(p, s, false) ? SLOT_LATER : SLOT_NEVER;
         }
     }
     if (s->parked.where == PARKED_READING && !places_gives_up_reading(p, s)) {
-        return SEAT_LATER;
+        return SLOT_LATER;
     }
     if (!places_may_fit(p, s)) {
-        return places_is_in_progress(p, s, true) ? SEAT_LATER : SEAT_NO_CELLS;
+        return places_is_in_progress(p, s, true) ? SLOT_LATER : SLOT_NO_CELLS;
     }
-    uint16_t seat = 0;
-    if (!find_seat(p, s, &seat)) {
-        return places_is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
+    uint16_t slot = 0;
+    if (!find_slot(p, s, &slot)) {
+        return places_is_in_progress(p, s, false) ? SLOT_LATER : SLOT_NEVER;
     }
     const bool had_state = s->parked.state != NULL;
-    while (session_take_seat(s, seat) == MODEL_NO_CELLS) {
+    while (session_take_slot(s, slot) == MODEL_NO_CELLS) {
         if (!free_cells(p, s, true)) {
-            return places_is_in_progress(p, s, true) ? SEAT_LATER : SEAT_NO_CELLS;
+            return places_is_in_progress(p, s, true) ? SLOT_LATER : SLOT_NO_CELLS;
         }
     }
-    p->seating.seats[seat] = s;
+    p->slots.holders[slot] = s;
     if (had_state) {
         page_count(p->ground.page, LLM_COUNTER_SESSIONS_UNPARKED_TOTAL, 1);
     }
-    return SEATED;
+    return SLOT_READY;
 }

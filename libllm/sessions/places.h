@@ -1,7 +1,7 @@
 /* places.h: the open sessions of an engine, in three parts. Each part has its interface, and its members, which only its own files
  * touch (tests/test_structure.py):
  *
- *   seating.h  who has a place and who a seat          places.c, places_keep, _expected, _fork, _publish
+ *   slots.h    who has a place and who a slot          places.c, places_keep, _expected, _fork, _publish
  *   shelf.h    states in memory and on the disk        places_parked, _disk, _files, _saved, _stored, _stop
  *   naming.h   names, pins, and files that go          places_pin, _change, _removal
  *
@@ -18,14 +18,14 @@
 #include "policy/share.h"
 #include "states/store.h"
 #include "sessions/naming.h"
-#include "sessions/seating.h"
+#include "sessions/slots.h"
 #include "sessions/shelf.h"
 
 typedef struct places_options {
     llm_policy policy;
-    uint32_t n_named;         /* seats */
-    uint32_t n_scratch;       /* seats */
-    uint32_t n_parked_max;    /* sessions beyond the named seats that may be opened; 0 unless the policy is park */
+    uint32_t n_named;         /* slots */
+    uint32_t n_scratch;       /* slots */
+    uint32_t n_parked_max;    /* sessions beyond the named slots that may be opened; 0 unless the policy is park */
     uint32_t n_parked_places; /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
     uint32_t branches_max;    /* of one name */
     uint32_t n_owners;        /* at the start */
@@ -50,7 +50,7 @@ struct places {
     share_holding *holdings;   /* n_places: of one choice */
     uint32_t n_places;         /* n_named + n_scratch + n_parked_places */
     session *sessions;         /* n_places: the session table, which all parts go through */
-    places_seating seating;
+    places_slots slots;
     places_shelf shelf;
     places_naming naming;
 };

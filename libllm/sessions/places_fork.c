@@ -33,7 +33,7 @@ void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_
         return;
     }
     ledger_drop(p->ground.ledger, LEDGER_PARKED, state);
-    if (is_of_use && k > 0 && !session_is_seated(from) && from->parked.is_on_disk) {
+    if (is_of_use && k > 0 && !session_has_slot(from) && from->parked.is_on_disk) {
         share_file(p, from, to);
     }
 }

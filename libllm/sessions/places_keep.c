@@ -4,21 +4,21 @@
 #include "policy/branch_choice.h"
 #include "sessions/places.h"
 
-static int32_t free_seat(const places *p)
+static int32_t free_slot(const places *p)
 {
     for (uint32_t i = 0; p->ground.model->info.shares_cells && i < p->options.n_named; i++) {
-        if (p->seating.seats[i] == NULL) {
+        if (p->slots.holders[i] == NULL) {
             return (int32_t)i;
         }
     }
-    return SESSION_NO_SEAT;
+    return SESSION_NO_SLOT;
 }
 
 /* The tokens that are to be kept; 0: the cut may discard what it will. */
 static uint32_t n_tokens_to_keep(const places *p, const session *s, const session_prompt *prompt)
 {
     const uint32_t n = session_n_tokens(s);
-    const size_t n_bytes = free_seat(p) != SESSION_NO_SEAT ? 0 : session_state_bytes(s, n);
+    const size_t n_bytes = free_slot(p) != SESSION_NO_SLOT ? 0 : session_state_bytes(s, n);
     const copy_cost_divergence cut = {
         .n_tokens = n,
         .n_history = places_n_history(s),
@@ -26,7 +26,7 @@ static uint32_t n_tokens_to_keep(const places *p, const session *s, const sessio
         .n_prompt = prompt->n_tokens,
         .n_cost = copy_cost_tokens(&p->pace, n_bytes),
         .copy_us = copy_cost_us(&p->pace, n_bytes),
-        .stall_budget_us = p->seating.stall_budget_us,
+        .stall_budget_us = p->slots.stall_budget_us,
     };
     return n_bytes <= p->options.parked_bytes_max && copy_cost_pays_off(&cut) ? n - cut.n_common : 0;
 }
@@ -56,16 +56,16 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
     const uint32_t n_lost = may_be_kept ? n_tokens_to_keep(p, s, prompt) : 0;
     session *replaced = NULL;
     session_copy copy;
-    if (n_lost == 0 || !find_place(p, s, n_lost, &replaced) || !session_copy_of(s, free_seat(p), &copy)) {
+    if (n_lost == 0 || !find_place(p, s, n_lost, &replaced) || !session_copy_of(s, free_slot(p), &copy)) {
         return false;
     }
     session *kept = replaced != NULL ? places_replace(p, replaced, s) : places_open_kept(p, s);
     session_become_copy(kept, s, &copy);
-    if (copy.seat != SESSION_NO_SEAT) {
-        p->seating.seats[copy.seat] = kept;
+    if (copy.slot != SESSION_NO_SLOT) {
+        p->slots.holders[copy.slot] = kept;
     }
     kept->n_left = n_lost;
-    p->seating.stall_budget_us -= copy_cost_us(&p->pace, kept->parked.n_bytes);
+    p->slots.stall_budget_us -= copy_cost_us(&p->pace, kept->parked.n_bytes);
     places_used(p, s); /* the kept branch is the older one of the two */
     page_count(p->ground.page, LLM_COUNTER_BRANCHES_KEPT, 1);
     places_spill(p);

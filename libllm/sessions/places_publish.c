@@ -3,17 +3,17 @@
 
 void places_publish(places *p)
 {
-    uint32_t n_seated = 0;
+    uint32_t n_with_slot = 0;
     uint64_t cells = 0;
     for (uint32_t i = 0; i < p->options.n_named + p->options.n_scratch; i++) {
-        const session *s = p->seating.seats[i];
-        n_seated += s != NULL;
+        const session *s = p->slots.holders[i];
+        n_with_slot += s != NULL;
         cells += s != NULL ? session_n_tokens(s) : 0;
     }
     page *segment = p->ground.page;
     page_gauge(segment, LLM_COUNTER_SESSIONS_OPEN, p->totals.n_open);
     page_gauge(segment, LLM_COUNTER_SESSIONS_NAMED, p->totals.n_named);
-    page_gauge(segment, LLM_COUNTER_SESSIONS_PARKED, p->totals.n_open - n_seated);
+    page_gauge(segment, LLM_COUNTER_SESSIONS_PARKED, p->totals.n_open - n_with_slot);
     page_gauge(segment, LLM_COUNTER_CELLS_USED, cells);
     page_gauge(segment, LLM_COUNTER_STATE_USED, p->ground.model->ops->used_bytes(p->ground.model));
     page_gauge(segment, LLM_COUNTER_PARKED_BYTES, p->totals.parked_bytes);

@@ -8,9 +8,9 @@
 /* The state to be saved, held as in flight; NULL: it is on the disk, or there is none. False: memory is short. */
 static bool hold_state(places *p, session *s, blob **state, uint32_t *k)
 {
-    const bool is_seated = session_is_seated(s);
-    const bool has_state = is_seated ? s->record.state != LLM_STATE_TORN : s->parked.state != NULL;
-    const size_t n_bytes = is_seated ? session_state_bytes(s, session_n_tokens(s)) : s->parked.n_bytes;
+    const bool has_slot = session_has_slot(s);
+    const bool has_state = has_slot ? s->record.state != LLM_STATE_TORN : s->parked.state != NULL;
+    const size_t n_bytes = has_slot ? session_state_bytes(s, session_n_tokens(s)) : s->parked.n_bytes;
     if (has_state && !places_may_write(p, n_bytes)) {
         return false;
     }
@@ -103,7 +103,7 @@ int places_unsave(places *p, session_name label, uint64_t request)
 void places_become(places *p, session *s, const store_job *from)
 {
     assert(session_is_idle(s) && session_n_tokens(s) == 0);
-    if (s->seat != SESSION_NO_SEAT) {
+    if (s->slot != SESSION_NO_SLOT) {
         (void)places_park(p, s); /* empty: cannot fail */
     }
     page_append(p->ground.page, s->place, from->file.tokens, from->file.n_tokens);

@@ -24,7 +24,7 @@ static bool may_copy(const session *donor)
 
 static bool can_give(const session *donor, const session *s)
 {
-    const bool holds_state = donor->seat != SESSION_NO_SEAT ? may_copy(donor) : donor->parked.state != NULL;
+    const bool holds_state = donor->slot != SESSION_NO_SLOT ? may_copy(donor) : donor->parked.state != NULL;
     return donor != s && donor->is_open && holds_state && donor->owner == s->owner &&
            donor->record.state != LLM_STATE_TORN && session_n_tokens(donor) > 0;
 }
@@ -46,7 +46,7 @@ static resume_source parked_source(const model *m, const session *donor)
  * be taken whole, or with a checkpoint, but not cut back. */
 static resume_source donor_source(const model *m, const session *donor)
 {
-    if (donor->seat == SESSION_NO_SEAT) {
+    if (donor->slot == SESSION_NO_SLOT) {
         return parked_source(m, donor);
     }
     resume_source source = session_source(donor);
@@ -60,11 +60,11 @@ static resume_source donor_source(const model *m, const session *donor)
     return source;
 }
 
-static void gather_donors(places *p, const session *s, bool seated, resuming_sources *out)
+static void gather_donors(places *p, const session *s, bool has_slot, resuming_sources *out)
 {
     for (uint32_t i = 0; i < p->n_places && out->n_donors < DONORS_MAX; i++) {
         const session *donor = &p->sessions[i];
-        if ((donor->seat != SESSION_NO_SEAT) == seated && can_give(donor, s)) {
+        if ((donor->slot != SESSION_NO_SLOT) == has_slot && can_give(donor, s)) {
             out->donor_sessions[out->n_donors] = donor;
             out->donors[out->n_donors++] = donor_source(p->ground.model, donor);
         }

@@ -9,7 +9,7 @@
 #include "sessions/places.h"
 #include "policy/resume.h"
 
-/* The seated session `s` begins with this prompt. Returns the plan as it happened; where it has_logits, *logits points to
+/* The session `s`, which has a slot, begins with this prompt. Returns the plan as it happened; where it has_logits, *logits points to
  * n_vocab kept ones (read-only, valid until the next call). */
 resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, bool cold, const float **logits);
 
@@ -19,12 +19,12 @@ typedef struct fetch {
     double wait_us_max; /* longer it is not waited for */
 } fetch;
 
-/* Another session of the owner may have a state on the disk with so much more of the prompt than there is at hand for the seated
- * session `s`, that it is sooner read than the tokens are: then its reading begins, or has begun before. Behind it
+/* Another session of the owner may have a state on the disk with so much more of the prompt than there is at hand for
+ * the session `s`, which has a slot, that it is sooner read than the tokens are: then its reading begins, or has begun before. Behind it
  * resuming_begin finds it, until places_spill_on. */
 fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt);
 
-/* A copy of `from`, seated or not, in the seated and empty session `to`: of its first `at` tokens, or as close below as
+/* A copy of `from`, with or without a slot, in the empty session `to`, which has one: of its first `at` tokens, or as close below as
  * its memory and the checkpoints allow. False: nothing would be left of it, or the model refused, for want of cells, say;
  * `to` is empty. */
 bool resuming_fork(places *p, const session *from, session *to, uint32_t at);

@@ -39,10 +39,10 @@ static page *page_of(const session *s)
     return s->ground->page;
 }
 
-static uint16_t seat(const session *s)
+static uint16_t slot(const session *s)
 {
-    assert(s->seat != SESSION_NO_SEAT);
-    return (uint16_t)s->seat;
+    assert(s->slot != SESSION_NO_SLOT);
+    return (uint16_t)s->slot;
 }
 
 bool session_is_named(const session *s)
@@ -50,9 +50,9 @@ bool session_is_named(const session *s)
     return s->name[0] != '\0';
 }
 
-bool session_is_seated(const session *s)
+bool session_has_slot(const session *s)
 {
-    return s->seat != SESSION_NO_SEAT;
+    return s->slot != SESSION_NO_SLOT;
 }
 
 static bool is_torn(const session *s)
@@ -62,8 +62,8 @@ static bool is_torn(const session *s)
 
 static void assert_invariant(const session *s)
 {
-    assert(is_torn(s) || !session_is_seated(s) ||
-           session_n_tokens(s) == model_of(s)->ops->position(model_of(s), seat(s)));
+    assert(is_torn(s) || !session_has_slot(s) ||
+           session_n_tokens(s) == model_of(s)->ops->position(model_of(s), slot(s)));
     (void)s;
 }
 
@@ -146,8 +146,8 @@ static void unpin(session *s)
 /* Empties the session's state and its tokens; heals a torn session. */
 static void clear(session *s)
 {
-    if (session_is_seated(s)) {
-        model_of(s)->ops->clear(model_of(s), seat(s));
+    if (session_has_slot(s)) {
+        model_of(s)->ops->clear(model_of(s), slot(s));
     }
     session_forget_parked(s);
     truncate_tokens(s, 0);
@@ -155,12 +155,12 @@ static void clear(session *s)
 
 void session_init(session *s, const session_ground *ground, uint32_t place)
 {
-    *s = (session){.ground = ground, .place = place, .seat = SESSION_NO_SEAT};
+    *s = (session){.ground = ground, .place = place, .slot = SESSION_NO_SLOT};
 }
 
 void session_open(session *s, session_name name, uint64_t id)
 {
-    assert(!s->is_open && !session_is_seated(s) && name.n_bytes <= LLM_SESSION_NAME_BYTES_MAX);
+    assert(!s->is_open && !session_has_slot(s) && name.n_bytes <= LLM_SESSION_NAME_BYTES_MAX);
     session_init(s, s->ground, s->place);
     s->is_open = true;
     s->owner = name.owner;
@@ -198,7 +198,7 @@ void session_reset(session *s)
     assert(s->is_open && s->running == NULL);
     clear(s);
     unpin(s);
-    set_state(s, session_is_seated(s) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
+    set_state(s, session_has_slot(s) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
 }
 
 bool session_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n)
@@ -232,7 +232,7 @@ resume_source session_source(const session *s)
     return (resume_source){
         .tokens = session_tokens(s),
         .n_tokens = n,
-        .rewind_floor = n > 0 ? model_of(s)->ops->rewind_floor(model_of(s), seat(s)) : 1,
+        .rewind_floor = n > 0 ? model_of(s)->ops->rewind_floor(model_of(s), slot(s)) : 1,
     };
 }
 
@@ -244,10 +244,10 @@ bool session_cut(session *s, uint32_t n_tokens)
     if (n_tokens == n) {
         return true;
     }
-    if (n_tokens == 0 || n_tokens > n || n_tokens < model_of(s)->ops->rewind_floor(model_of(s), seat(s))) {
+    if (n_tokens == 0 || n_tokens > n || n_tokens < model_of(s)->ops->rewind_floor(model_of(s), slot(s))) {
         return false;
     }
-    if (!model_of(s)->ops->rewind(model_of(s), seat(s), n_tokens)) {
+    if (!model_of(s)->ops->rewind(model_of(s), slot(s), n_tokens)) {
         session_tear(s);
         return false;
     }
@@ -277,14 +277,14 @@ static model_result load_parked(session *s, uint16_t to, const parked *from)
 }
 
 /* Between cells of their own a copy is a save and a load: its bytes are in the account like all others. */
-static bool copy_seat(model *m, session *s, const session *donor)
+static bool copy_slot(model *m, session *s, const session *donor)
 {
     if (m->info.shares_cells) {
-        return m->ops->copy(m, seat(donor), seat(s));
+        return m->ops->copy(m, slot(donor), slot(s));
     }
     parked copy = {.where = PARKED_NOWHERE};
     copy.state = session_hold_state(donor, LEDGER_IN_FLIGHT, &copy.k);
-    const bool is_loaded = copy.state != NULL && load_parked(s, seat(s), &copy) == MODEL_OK;
+    const bool is_loaded = copy.state != NULL && load_parked(s, slot(s), &copy) == MODEL_OK;
     ledger_drop(s->ground->ledger, LEDGER_IN_FLIGHT, copy.state);
     return is_loaded;
 }
@@ -292,11 +292,11 @@ static bool copy_seat(model *m, session *s, const session *donor)
 static bool copy_donor(session *s, const session *donor)
 {
     model *m = model_of(s);
-    const uint32_t n = session_is_seated(donor) ? session_n_tokens(donor) : donor->parked.k;
-    m->ops->clear(m, seat(s));
+    const uint32_t n = session_has_slot(donor) ? session_n_tokens(donor) : donor->parked.k;
+    m->ops->clear(m, slot(s));
     truncate_tokens(s, 0);
     const bool copied =
-        session_is_seated(donor) ? copy_seat(m, s, donor) : load_parked(s, seat(s), &donor->parked) == MODEL_OK;
+        session_has_slot(donor) ? copy_slot(m, s, donor) : load_parked(s, slot(s), &donor->parked) == MODEL_OK;
     if (!copied) {
         return false;
     }
@@ -309,7 +309,7 @@ static bool restore(session *s, const checkpoint *from, const int32_t *prompt)
     model *m = model_of(s);
     const bool full = from->is_whole && m->info.checkpoint != MODEL_CHECKPOINT_WHOLE;
     const model_state_kind kind = full ? MODEL_STATE_FULL : MODEL_STATE_CHECKPOINT;
-    if (m->ops->state_load(m, seat(s), kind, from->k, from->state, from->n_state_bytes) != MODEL_OK) {
+    if (m->ops->state_load(m, slot(s), kind, from->k, from->state, from->n_state_bytes) != MODEL_OK) {
         return false;
     }
     adopt_tokens(s, prompt, from->k);
@@ -378,7 +378,7 @@ void session_ended(session *s, uint32_t n_visible)
     if (is_torn(s)) {
         return;
     }
-    if (!session_is_seated(s)) {
+    if (!session_has_slot(s)) {
         set_state(s, LLM_STATE_PARKED);
     } else {
         set_state(s, n_tokens > 0 ? LLM_STATE_IDLE : LLM_STATE_EMPTY);
@@ -409,7 +409,7 @@ static checkpoint *save_checkpoint(session *s, const float *logits, bool whole)
     const uint32_t n_vocab = m->info.n_vocab;
     const model_state_kind kind =
         whole && m->info.checkpoint != MODEL_CHECKPOINT_WHOLE ? MODEL_STATE_FULL : MODEL_STATE_CHECKPOINT;
-    const size_t n_bytes = m->ops->state_bytes(m, seat(s), kind);
+    const size_t n_bytes = m->ops->state_bytes(m, slot(s), kind);
     checkpoint_store *store = s->ground->checkpoints;
     if (n_bytes == 0 || (kind == MODEL_STATE_FULL && n_bytes > store->n_bytes_max / WHOLE_SHARE_MAX)) {
         return NULL;
@@ -419,7 +419,7 @@ static checkpoint *save_checkpoint(session *s, const float *logits, bool whole)
     if (c == NULL) {
         return NULL;
     }
-    if (m->ops->state_save(m, seat(s), kind, c->state, n_bytes) != n_bytes) {
+    if (m->ops->state_save(m, slot(s), kind, c->state, n_bytes) != n_bytes) {
         checkpoint_remove(store, c);
         return NULL;
     }
@@ -474,16 +474,16 @@ void session_checkpoint(session *s, const float *logits, bool prefix)
     }
 }
 
-/* ---- seats ---- */
+/* ---- slots ---- */
 
-/* Of a seated session that has one. NULL: memory is short. */
+/* Of a session with a slot that has one. NULL: memory is short. */
 static blob *save_state(const session *s, ledger_use use)
 {
     model *m = model_of(s);
-    const size_t n_bytes = m->ops->state_bytes(m, seat(s), MODEL_STATE_FULL);
+    const size_t n_bytes = m->ops->state_bytes(m, slot(s), MODEL_STATE_FULL);
     const uint64_t begin_us = session_clock_us();
     blob *state = n_bytes > 0 ? ledger_new(s->ground->ledger, use, n_bytes) : NULL;
-    if (state != NULL && m->ops->state_save(m, seat(s), MODEL_STATE_FULL, state->bytes, n_bytes) != n_bytes) {
+    if (state != NULL && m->ops->state_save(m, slot(s), MODEL_STATE_FULL, state->bytes, n_bytes) != n_bytes) {
         ledger_drop(s->ground->ledger, use, state);
         state = NULL;
     }
@@ -495,8 +495,8 @@ static blob *save_state(const session *s, ledger_use use)
 
 blob *session_hold_state(const session *s, ledger_use use, uint32_t *k)
 {
-    *k = session_is_seated(s) ? session_n_tokens(s) : s->parked.k;
-    if (session_is_seated(s)) {
+    *k = session_has_slot(s) ? session_n_tokens(s) : s->parked.k;
+    if (session_has_slot(s)) {
         return is_torn(s) || *k == 0 ? NULL : save_state(s, use);
     }
     if (s->parked.state != NULL) {
@@ -522,14 +522,14 @@ static void tell_as_copy(const session *from, session *to)
     to->record.used_ms = from->record.used_ms;
 }
 
-bool session_copy_of(const session *from, int32_t free_seat, session_copy *out)
+bool session_copy_of(const session *from, int32_t free_slot, session_copy *out)
 {
-    assert(session_is_seated(from) && !is_torn(from));
+    assert(session_has_slot(from) && !is_torn(from));
     model *m = model_of(from);
-    *out = (session_copy){.seat = free_seat};
-    if (free_seat != SESSION_NO_SEAT) {
+    *out = (session_copy){.slot = free_slot};
+    if (free_slot != SESSION_NO_SLOT) {
         assert(m->info.shares_cells);
-        return m->ops->copy(m, seat(from), (uint16_t)free_seat);
+        return m->ops->copy(m, slot(from), (uint16_t)free_slot);
     }
     out->state = save_state(from, LEDGER_PARKED);
     return out->state != NULL;
@@ -537,20 +537,20 @@ bool session_copy_of(const session *from, int32_t free_seat, session_copy *out)
 
 void session_become_copy(session *to, const session *from, const session_copy *copy)
 {
-    assert(!session_is_seated(to) && session_n_tokens(to) == 0);
-    to->seat = copy->seat;
+    assert(!session_has_slot(to) && session_n_tokens(to) == 0);
+    to->slot = copy->slot;
     if (copy->state != NULL) {
         session_hold_parked(to, copy->state, session_n_tokens(from));
     }
     tell_as_copy(from, to);
-    set_state_unused(to, session_is_seated(to) ? LLM_STATE_IDLE : LLM_STATE_PARKED);
+    set_state_unused(to, session_has_slot(to) ? LLM_STATE_IDLE : LLM_STATE_PARKED);
 }
 
 bool session_park(session *s)
 {
     model *m = model_of(s);
     if (is_torn(s) || session_n_tokens(s) == 0) {
-        m->ops->clear(m, seat(s));
+        m->ops->clear(m, slot(s));
         session_forget_parked(s);
     } else {
         blob *state = save_state(s, LEDGER_PARKED);
@@ -559,28 +559,28 @@ bool session_park(session *s)
         }
         session_forget_parked(s);
         session_hold_parked(s, state, session_n_tokens(s));
-        m->ops->clear(m, seat(s));
+        m->ops->clear(m, slot(s));
     }
-    s->seat = SESSION_NO_SEAT;
+    s->slot = SESSION_NO_SLOT;
     if (s->running == NULL) {
         set_state_unused(s, LLM_STATE_PARKED);
     }
     return true;
 }
 
-model_result session_take_seat(session *s, uint16_t free_seat)
+model_result session_take_slot(session *s, uint16_t free_slot)
 {
-    assert(!session_is_seated(s));
+    assert(!session_has_slot(s));
     const uint32_t n_tokens = session_n_tokens(s);
     bool is_loaded = false;
     if (s->parked.state != NULL && n_tokens > 0) {
-        const model_result result = load_parked(s, free_seat, &s->parked);
+        const model_result result = load_parked(s, free_slot, &s->parked);
         if (result == MODEL_NO_CELLS) {
             return result;
         }
         is_loaded = result == MODEL_OK;
     }
-    s->seat = free_seat;
+    s->slot = free_slot;
     s->was_parked = is_loaded && s->running == NULL;
     if (is_loaded && s->parked.k < n_tokens) {
         truncate_tokens(s, s->parked.k);

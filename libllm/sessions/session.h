@@ -8,22 +8,22 @@
  *                          |                                                  |       v
  *                          +------------------------------------------------ IDLE <---+
  *                          |                                                 |  ^
- *                          |                                            park |  | seat
+ *                          |                                            park |  | slot
  *                          |                                                 v  |
  *                          +------------------------------------------------ PARKED
  *                          |
- *                          +------------------- TORN <--- a failed step, from any seated state
+ *                          +------------------- TORN <--- a failed step, from any state with a slot
  *                                                |
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * A session has a place in the shared page as long as it is open, and a seat (a sequence of the model) while its state is
- * in the model's memory. PREFILL and DECODE may lose the seat for a while, when the memory is short (decode_step.c).
+ * A session has a place in the shared page as long as it is open, and a slot (a sequence of the model) while its state is
+ * in the model's memory. PREFILL and DECODE may lose the slot for a while, when the memory is short (decode_step.c).
  *
- * Invariant of a seated session that is not torn:  resident tokens == position == what the model's memory holds.
- * Of one without a seat: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a seat
+ * Invariant of a session with a slot that is not torn:  resident tokens == position == what the model's memory holds.
+ * Of one without a slot: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a slot
  * it keeps these; what is behind them is consumed again.
- * The resident tokens lie in the shared page: session.c writes those of a session with a seat, and of its copy; those that another
- * one without a seat begins with come from places_saved.c (read), places_fork.c (copied) and adoption.c (an earlier daemon's). */
+ * The resident tokens lie in the shared page: session.c writes those of a session with a slot, and of its copy; those that another
+ * one without a slot begins with come from places_saved.c (read), places_fork.c (copied) and adoption.c (an earlier daemon's). */
 #ifndef LLM_SESSION_H
 #define LLM_SESSION_H
 
@@ -39,7 +39,7 @@
 #include "policy/copy_cost.h"
 #include "states/snapshot.h"
 
-enum { SESSION_NO_SEAT = -1 };
+enum { SESSION_NO_SLOT = -1 };
 
 /* What a generation begins with. */
 typedef struct session_prompt {
@@ -52,11 +52,11 @@ typedef struct session_prompt {
 typedef struct session_claim {
     session_prompt prompt;
     struct session_claim *next; /* behind it in the same queue */
-    bool is_paused;             /* its reader does not keep up: it wants no seat until it does */
+    bool is_paused;             /* its reader does not keep up: it wants no slot until it does */
     bool is_early;              /* another is to read the prompt that they share: nor this one, until it has */
 } session_claim;
 
-/* Where the state of a session without a seat lies. */
+/* Where the state of a session without a slot lies. */
 typedef enum parked_where {
     PARKED_NOWHERE, /* only its tokens are known: refilled on its next request */
     PARKED_IN_MEMORY,
@@ -100,7 +100,7 @@ typedef struct session_ground {
 typedef struct session {
     const session_ground *ground;
     uint32_t place; /* its record in the page */
-    int32_t seat;   /* the model's sequence, or SESSION_NO_SEAT */
+    int32_t slot;   /* the model's sequence, or SESSION_NO_SLOT */
     bool is_open;
     bool is_held; /* while it is copied: never idle */
     uint32_t owner;
@@ -112,7 +112,7 @@ typedef struct session {
     uint64_t used;                             /* order of last use: larger is more recent */
     page_record record;
     parked parked;
-    bool was_parked;        /* seated from a parked state and not used since */
+    bool was_parked;        /* got its slot with a parked state and was not used since */
     float *logits;          /* owned (ledger_bytes_new): n_vocab, after the first logits_at resident tokens */
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
@@ -134,16 +134,16 @@ void session_init(session *s, const session_ground *ground, uint32_t place);
 void session_open(session *s, session_name name, uint64_t id);
 void session_rename(session *s, session_name name);
 void session_close(session *s);
-void session_reset(session *s); /* keeps its seat, if it has one */
+void session_reset(session *s); /* keeps its slot, if it has one */
 
 /* All are of the model's vocabulary. */
 bool session_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n);
 
 uint32_t session_n_tokens(const session *s);
 const int32_t *session_tokens(const session *s);
-resume_source session_source(const session *s); /* seated and not torn */
+resume_source session_source(const session *s); /* with a slot and not torn */
 bool session_is_named(const session *s);        /* else it is scratch */
-bool session_is_seated(const session *s);
+bool session_has_slot(const session *s);
 bool session_is_idle(const session *s); /* no generation holds it or waits for it */
 
 /* ---- a generation: begin, consume..., decoding, consume..., ended ---- */
@@ -170,7 +170,7 @@ bool session_takes_checkpoints(const session *s); /* a cut cannot bring everythi
 void session_keep_logits(session *s, const float *logits);
 void session_forget_logits(session *s);
 
-/* ---- seats ---- */
+/* ---- slots ---- */
 
 /* The parked state is forgotten, wherever it lies; its file stays. */
 void session_forget_parked(session *s);
@@ -180,19 +180,19 @@ void session_set_parked(session *s, const parked *to);
 void session_hold_parked(session *s, blob *state, uint32_t k); /* in memory: of its first k tokens */
 void session_set_file_bytes(session *s, size_t n_bytes);
 
-/* The state of the session's first *k tokens, wherever in memory it is, held for this use: that of a seated session is saved.
+/* The state of the session's first *k tokens, wherever in memory it is, held for this use: that of a session with a slot is saved.
  * NULL: it is only on the disk, there is none, or memory is short. */
 blob *session_hold_state(const session *s, ledger_use use, uint32_t *k);
 
-/* The state of a seated session, once more. */
+/* The state of a session with a slot, once more. */
 typedef struct session_copy {
-    int32_t seat; /* the sequence that holds it, or SESSION_NO_SEAT: */
+    int32_t slot; /* the sequence that holds it, or SESSION_NO_SLOT: */
     blob *state;  /* held as parked */
 } session_copy;
 
-/* Made before anything makes way for it: in a free seat where the model's memory shares cells, else (SESSION_NO_SEAT) as a
+/* Made before anything makes way for it: in a free slot where the model's memory shares cells, else (SESSION_NO_SLOT) as a
  * saved state. False: memory is short. */
-bool session_copy_of(const session *from, int32_t free_seat, session_copy *out);
+bool session_copy_of(const session *from, int32_t free_slot, session_copy *out);
 
 /* `to`, open and empty, holds what `from` holds. Takes the copy. */
 void session_become_copy(session *to, const session *from, const session_copy *copy);
@@ -200,14 +200,14 @@ void session_become_copy(session *to, const session *from, const session_copy *c
 /* About how many bytes the state of so many tokens has. */
 size_t session_state_bytes(const session *s, uint32_t n_tokens);
 
-/* Saves the state and gives the seat up. False (memory is short): nothing changed. A torn or empty session saves
+/* Saves the state and gives the slot up. False (memory is short): nothing changed. A torn or empty session saves
  * nothing and always succeeds. */
 bool session_park(session *s);
 
-/* Takes a free seat and loads the parked state, if there is one in memory; tokens that it does not cover are cut off.
+/* Takes a free slot and loads the parked state, if there is one in memory; tokens that it does not cover are cut off.
  * MODEL_OK; MODEL_NO_CELLS: nothing changed; MODEL_INVALID: there was no state for its tokens, or it was refused; the
- * session is seated and torn. */
-model_result session_take_seat(session *s, uint16_t seat);
+ * session has a slot and is torn. */
+model_result session_take_slot(session *s, uint16_t slot);
 
 void session_publish(session *s); /* what changed in `record` */
 

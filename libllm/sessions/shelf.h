@@ -23,7 +23,7 @@
  * faster than prefilling the prefix (sessions/resuming.c):
  *
  *   read for                                      after the read                      if the read fails
- *   a request of its session                      IN_MEMORY, until it has a seat      NOWHERE
+ *   a request of its session                      IN_MEMORY, until it has a slot      NOWHERE
  *   a request of another session, while its own   IN_MEMORY, lent until the waiting   ON_DISK, as before
  *   session is idle                               requests have begun; then ON_DISK
  *

@@ -1,5 +1,5 @@
 /* Conversations that part and are come back to: they read no more than somebody would who forgot nothing, below the number of
- * seats and above it, in memory and on the disk; and what they say is what a fresh session says. */
+ * slots and above it, in memory and on the disk; and what they say is what a fresh session says. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,7 +263,7 @@ static void run_party(const setting *with)
     const uint64_t n_evicted = driver_counter(p->warm, LLM_COUNTER_CHECKPOINTS_EVICTED);
     CHECK_INT(driver_close(p->warm) + driver_close(p->cold), 0);
     if (p->n_prefilled * 100 > p->n_needed * 105) {
-        printf("%s, %u talks, %u seats%s%s: %llu read, %llu needed\n", with->model, with->n_talks, with->n_sessions,
+        printf("%s, %u talks, %u slots%s%s: %llu read, %llu needed\n", with->model, with->n_talks, with->n_sessions,
                with->exact ? ", exact" : "", with->has_disk ? ", disk" : "", (unsigned long long)p->n_prefilled,
                (unsigned long long)p->n_needed);
     }
@@ -296,18 +296,18 @@ static void one_conversation(void)
     run_all(&(setting){.n_talks = 1, .n_sessions = 4, .seed = 1});
 }
 
-static void fewer_than_seats(void)
+static void fewer_than_slots(void)
 {
     run_all(&(setting){.n_talks = 3, .n_sessions = 4, .seed = 11});
 }
 
-static void more_than_seats(void)
+static void more_than_slots(void)
 {
     run_all(&(setting){.n_talks = 7, .n_sessions = 2, .seed = 21});
 }
 
 /* Hardly anything stays in memory. */
-static void more_than_seats_on_the_disk(void)
+static void more_than_slots_on_the_disk(void)
 {
     run_all(&(setting){.n_talks = 7, .n_sessions = 2, .has_disk = true, .parked_bytes_max = 100000, .seed = 31});
 }
@@ -355,9 +355,9 @@ static void a_copy_that_others_would_wait_for(void)
 int main(void)
 {
     RUN(one_conversation);
-    RUN(fewer_than_seats);
-    RUN(more_than_seats);
-    RUN(more_than_seats_on_the_disk);
+    RUN(fewer_than_slots);
+    RUN(more_than_slots);
+    RUN(more_than_slots_on_the_disk);
     RUN(a_copy_that_others_would_wait_for);
     return CHECK_RESULT();
 }

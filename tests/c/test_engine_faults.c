@@ -115,7 +115,7 @@ static void bystanders_keep_their_state(void)
 {
     for (int i = 0; i < 4; i++) {
         char name[96], reference[32];
-        snprintf(name, sizeof name, "sim:%s,fail_seq=1", classes[i]); /* the second seat */
+        snprintf(name, sizeof name, "sim:%s,fail_seq=1", classes[i]); /* the second slot */
         snprintf(reference, sizeof reference, "sim:%s", classes[i]);
         group g;
         group_open(&g, name);

@@ -253,7 +253,7 @@ static void test_a_scratch_session_costs_one(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A seat is made free, and its state parked, over the budget, before the new one begins. */
+/* A slot is made free, and its state parked, over the budget, before the new one begins. */
 static void test_what_is_parked_meanwhile_does_not_drive_it_out(void)
 {
     enum { KIB = 1024 };

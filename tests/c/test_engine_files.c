@@ -609,9 +609,9 @@ static uint64_t ask_many(driver *d, uint64_t i, bool is_long)
     return driver_generate(d, &call);
 }
 
-/* Two seats, both taken, and two dozen sessions on the disk that all come back at once: what cannot be seated is not
+/* Two slots, both taken, and two dozen sessions on the disk that all come back at once: what cannot get a slot is not
  * read. */
-static void test_what_cannot_be_seated_is_not_read(void)
+static void test_what_cannot_get_a_slot_is_not_read(void)
 {
     char simulated[96];
     snprintf(simulated, sizeof simulated, "sim:dense,length=0,ctx=16384,step_us=2000,state_kb=%d", MANY_STATE_KB);
@@ -762,7 +762,7 @@ int main(void)
     RUN_FILES(test_no_damage_gives_a_wrong_answer);
     RUN_FILES(test_a_closed_session_never_comes_back);
     RUN_FILES(test_a_shorter_context_keeps_the_session);
-    RUN_FILES(test_what_cannot_be_seated_is_not_read);
+    RUN_FILES(test_what_cannot_get_a_slot_is_not_read);
     RUN_FILES(test_labels);
     RUN_FILES(test_a_save_tells_what_was_saved);
     RUN_FILES(test_a_load_keeps_the_pin);

@@ -250,7 +250,7 @@ static void test_a_save_says_what_the_disk_said(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The request that waited for its seat has taken the state from memory by the time the write fails. */
+/* The request that waited for its slot has taken the state from memory by the time the write fails. */
 static void test_a_write_that_fails_takes_no_part_of_the_limit(void)
 {
     reset_disk();

@@ -150,7 +150,7 @@ static void test_all_of_them_are_told_from_the_start(void)
     }
 }
 
-/* One seat and no other: they take turns in it, and each is warm. */
+/* One slot and no other: they take turns in it, and each is warm. */
 static void test_each_comes_back_warm(void)
 {
     leave_three();

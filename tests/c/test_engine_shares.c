@@ -166,7 +166,7 @@ static driver *open_for_two(llm_policy policy, uint32_t n_sessions)
                                              .capacity_policy = policy});
 }
 
-static void test_endless_generations_leave_a_seat_to_others(void)
+static void test_endless_generations_leave_a_slot_to_others(void)
 {
     driver *d = open_for_two(LLM_POLICY_PARK, 2);
     uint64_t greedy[6];
@@ -185,8 +185,8 @@ static void test_endless_generations_leave_a_seat_to_others(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Who has fewer seats is served first, though another has waited longer. */
-static void test_the_owner_with_the_fewest_seats_is_next(void)
+/* Who has fewer slots is served first, though another has waited longer. */
+static void test_the_owner_with_the_fewest_slots_is_next(void)
 {
     driver *d = open_for_two(LLM_POLICY_PARK, 4);
     const uint64_t first = endless(d, OWN, "a0", 0);
@@ -441,8 +441,8 @@ int main(void)
     RUN(test_pins_leave_room);
     RUN(test_a_parked_session_that_can_never_come_back_fails);
     RUN(test_a_parked_session_waits_for_who_runs);
-    RUN(test_endless_generations_leave_a_seat_to_others);
-    RUN(test_the_owner_with_the_fewest_seats_is_next);
+    RUN(test_endless_generations_leave_a_slot_to_others);
+    RUN(test_the_owner_with_the_fewest_slots_is_next);
     RUN(test_queues_have_room_for_others);
     RUN(test_busy_sessions_leave_places_to_others);
     RUN(test_places_that_nobody_gives_up_are_not_all_for_one);

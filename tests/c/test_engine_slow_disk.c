@@ -118,7 +118,7 @@ static void test_results_of_the_disk_without_room_are_answered_after_the_stop(vo
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Two seats, memory for four parked states, three of them at rest; by four_states_in_flight, four on their way. */
+/* Two slots, memory for four parked states, three of them at rest; by four_states_in_flight, four on their way. */
 static driver *open_small(void)
 {
     return driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=1024,ctx=65536,step_us=2000",
@@ -162,8 +162,8 @@ static void test_new_sessions_do_not_wait_for_a_disk_that_hangs(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Both seats are held by generations that nobody reads, and a write does not end: it would free no seat. */
-static void test_a_disk_that_hangs_keeps_no_seat_for_the_unread(void)
+/* Both slots are held by generations that nobody reads, and a write does not end: it would free no slot. */
+static void test_a_disk_that_hangs_keeps_no_slot_for_the_unread(void)
 {
     enum { N_BEFORE = 6 };
     driver *d = open_small();
@@ -232,7 +232,7 @@ int main(void)
 {
     RUN_FILES(test_a_copy_waits_for_no_memory_that_is_in_flight);
     RUN_FILES(test_new_sessions_do_not_wait_for_a_disk_that_hangs);
-    RUN_FILES(test_a_disk_that_hangs_keeps_no_seat_for_the_unread);
+    RUN_FILES(test_a_disk_that_hangs_keeps_no_slot_for_the_unread);
     RUN_FILES(test_a_session_on_a_disk_that_hangs_is_read_again);
     RUN_FILES(test_removals_that_wait_for_the_disk_keep_nobody_waiting);
     RUN_FILES(test_results_of_the_disk_without_room_are_answered_after_the_stop);

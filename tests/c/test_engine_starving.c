@@ -129,8 +129,8 @@ static uint64_t own_again(driver *d, uint32_t k)
     return begin(d, OWN, name, LONGER + 7 * ((k + 4) / 8), 10 + (k + 4) % 8, 60);
 }
 
-/* One owner's share of the seats is what its sessions in memory may count on, however many they are. */
-static void one_owners_sessions_leave_a_seat_to_anothers_on_the_disk(void)
+/* One owner's share of the slots is what its sessions in memory may count on, however many they are. */
+static void one_owners_sessions_leave_a_slot_to_anothers_on_the_disk(void)
 {
     files_make_directory(directory);
     const llm_engine_options options = {.model = "sim:dense,length=0,step_us=5000,state_kb=64",
@@ -269,7 +269,7 @@ static void who_is_refused_has_cost_nobody_a_branch(void)
 static const char *const left[] = {"a", "b", "c", "e", "f", "g"};
 enum { N_PARKED = 6 };
 
-/* All of them, the first the oldest, left in files; then with two seats. */
+/* All of them, the first the oldest, left in files; then with two slots. */
 static void open_parked(const char *simulated, void (*before_start)(driver *d), driver **out)
 {
     llm_engine_options options = {
@@ -356,7 +356,7 @@ int main(void)
     RUN(a_burst_of_forks_leaves_steps_to_who_decodes);
     RUN(newcomers_leave_a_turn_to_who_is_on_the_disk);
     RUN(resets_leave_a_turn_to_states);
-    RUN(one_owners_sessions_leave_a_seat_to_anothers_on_the_disk);
+    RUN(one_owners_sessions_leave_a_slot_to_anothers_on_the_disk);
     RUN(who_holds_the_cells_does_not_wait_for_who_needs_them);
     RUN(a_scratch_session_needs_no_more_than_a_new_one);
     RUN(a_share_that_grows_wakes_who_waits_for_it);

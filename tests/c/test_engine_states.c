@@ -352,9 +352,9 @@ static void prompts_that_cannot_be_are_refused(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* One seat. "b" asks first, but "a", which sits there, has a request waiting; that one ends as soon as it begins, by the
+/* One slot. "b" asks first, but "a", which sits there, has a request waiting; that one ends as soon as it begins, by the
  * logits that were kept, and no step follows that would look at "b" again. */
-static void a_seat_freed_without_a_step_is_given_on(void)
+static void a_slot_freed_without_a_step_is_given_on(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000",
                                                   .n_sessions = 1,
@@ -391,6 +391,6 @@ int main(void)
     RUN(a_busy_session_has_a_bounded_queue);
     RUN(scratch_has_a_bounded_queue);
     RUN(prompts_that_cannot_be_are_refused);
-    RUN(a_seat_freed_without_a_step_is_given_on);
+    RUN(a_slot_freed_without_a_step_is_given_on);
     return CHECK_RESULT();
 }

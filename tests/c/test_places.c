@@ -1,4 +1,4 @@
-/* Sessions beyond their seats, through the engine: forks, names, saved snapshots, restarts. */
+/* Sessions beyond their slots, through the engine: forks, names, saved snapshots, restarts. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -187,7 +187,7 @@ static void test_without_a_head_no_prefix_is_kept(void)
     }
 }
 
-/* Seated by a fork, parked again and dropped for lack of memory: its tokens prove nothing any more. */
+/* Given a slot by a fork, parked again and dropped for lack of memory: its tokens prove nothing any more. */
 static void test_a_dropped_state_is_never_taken_for_a_loaded_one(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
@@ -206,8 +206,8 @@ static void test_a_dropped_state_is_never_taken_for_a_loaded_one(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* One seat, and the parent is in it, busy: the fork is a copy all the same. */
-static void test_fork_of_the_only_seated_session(void)
+/* One slot, and the parent is in it, busy: the fork is a copy all the same. */
+static void test_fork_of_the_only_session_with_a_slot(void)
 {
     driver *d = driver_open(&(llm_engine_options){
         .model = "sim:dense,length=0,step_us=100", .n_sessions = 1, .capacity_policy = LLM_POLICY_PARK});
@@ -748,7 +748,7 @@ int main(void)
     RUN(test_a_common_beginning_of_a_few_tokens_is_no_conversation);
     RUN(test_without_a_head_no_prefix_is_kept);
     RUN(test_a_dropped_state_is_never_taken_for_a_loaded_one);
-    RUN(test_fork_of_the_only_seated_session);
+    RUN(test_fork_of_the_only_session_with_a_slot);
     RUN(test_a_fork_never_costs_its_parent);
     RUN(test_a_fork_replaces_only_what_it_may);
     RUN(test_a_fork_of_what_lies_on_the_disk);

@@ -1,4 +1,4 @@
-/* What it costs the others that a session gets a seat: with a busy disk, a full KV cache, or an owner at its share. */
+/* What it costs the others that a session gets a slot: with a busy disk, a full KV cache, or an owner at its share. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,7 +29,7 @@ static const answer *say(driver *d, const char *name, uint64_t seed)
 }
 
 /* Generations in a, b and c, in the middle of an answer that does not go on. */
-static void hold_seats(driver *d, uint64_t seed, uint64_t *busy)
+static void hold_slots(driver *d, uint64_t seed, uint64_t *busy)
 {
     static const char *const names[AT_ONCE] = {"a", "b", "c"};
     for (uint32_t i = 0; i < AT_ONCE; i++) {
@@ -63,10 +63,10 @@ static void one_state_at_a_time(driver *d)
     d->engine->ledger.n_in_flight_max = 1;
 }
 
-/* The disk takes one state after the other, and all must go there: who wants a seat waits for it, and no state is lost. */
-static void test_a_seat_waits_for_a_busy_disk(void)
+/* The disk takes one state after the other, and all must go there: who wants a slot waits for it, and no state is lost. */
+static void test_a_slot_waits_for_a_busy_disk(void)
 {
-    char directory[] = "/tmp/test_seating.XXXXXX";
+    char directory[] = "/tmp/test_slots.XXXXXX";
     CHECK(mkdtemp(directory) != NULL);
     driver *d = driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=4096",
                                                        .n_sessions = AT_ONCE,
@@ -94,11 +94,11 @@ static void test_a_seat_waits_for_a_busy_disk(void)
     remove_directory(directory);
 }
 
-/* Of two owners one runs as many as it may, and has another one waiting, in memory. The seat that is left is the other
+/* Of two owners one runs as many as it may, and has another one waiting, in memory. The slot that is left is the other
  * owner's, though its session must be read from the disk first. */
 static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
 {
-    char directory[] = "/tmp/test_seating.XXXXXX";
+    char directory[] = "/tmp/test_slots.XXXXXX";
     CHECK(mkdtemp(directory) != NULL);
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=10000,state_kb=64",
                                                   .n_sessions = 4,
@@ -115,7 +115,7 @@ static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
     CHECK_INT(driver_wait(d, driver_park(d, OWN, "d"))->status, LLM_OK);
     driver_wait(d, driver_unsave(d, 0, "nothing")); /* behind all that was asked of the disk before */
     uint64_t busy[AT_ONCE];
-    hold_seats(d, 3, busy);
+    hold_slots(d, 3, busy);
     for (uint32_t i = 0; i < AT_ONCE; i++) {
         driver_pause(d, busy[i], false); /* what is not read would make way */
     }
@@ -169,7 +169,7 @@ static void test_a_fork_in_a_full_cache_forgets_no_parent(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Of no tokens, with a seat for the fork, without cells, and without a seat. */
+/* Of no tokens, with a slot for the fork, without cells, and without a slot. */
 static void test_a_fork_of_nothing_is_empty(void)
 {
     for (uint32_t n_sessions = 1; n_sessions <= 2; n_sessions++) {
@@ -200,7 +200,7 @@ static void test_a_refused_request_forgets_no_branch(void)
     CHECK_INT(say(d, "a", 1)->status, LLM_OK);
     CHECK_INT(say(d, "a", 2)->status, LLM_OK);
     uint64_t busy[AT_ONCE];
-    hold_seats(d, 1, busy);
+    hold_slots(d, 1, busy);
     CHECK_INT(say(d, "a", 3)->status, LLM_CAPACITY);
     let_go(d, busy);
     CHECK(say(d, "a", 2)->n_reused >= LONG - 1);
@@ -226,7 +226,7 @@ static void wait_for_preemption(driver *d)
 
 /* Of those that take turns in what has come free, one is always there; together with it there are no cells for what was
  * parked. */
-static void test_who_lost_its_seat_is_not_overtaken_for_ever(void)
+static void test_who_lost_its_slot_is_not_overtaken_for_ever(void)
 {
     enum { N_NEWCOMERS = 40, OVERTAKING_MAX = 8 + 4, N_NEWCOMER = 250 };
     driver *d = open_full("sim:dense,length=0,cells=1000,step_us=1000");
@@ -288,7 +288,7 @@ static void test_a_full_cache_costs_nobody_its_history(void)
 {
     static const llm_policy policies[] = {LLM_POLICY_REFUSE, LLM_POLICY_EVICT};
     for (uint32_t i = 0; i < 2; i++) {
-        char directory[] = "/tmp/test_seating.XXXXXX";
+        char directory[] = "/tmp/test_slots.XXXXXX";
         CHECK(mkdtemp(directory) != NULL);
         const llm_engine_options options = {.model = "sim:dense,length=0,cells=1000",
                                             .n_ctx = 1000,
@@ -313,10 +313,10 @@ static void test_a_full_cache_costs_nobody_its_history(void)
     }
 }
 
-/* A loaded session that does not fit beside a generation is refused a seat before idle sessions are forgotten for it. */
+/* A loaded session that does not fit beside a generation is refused a slot before idle sessions are forgotten for it. */
 static void test_nothing_is_forgotten_for_what_does_not_fit(void)
 {
-    char directory[] = "/tmp/test_seating.XXXXXX";
+    char directory[] = "/tmp/test_slots.XXXXXX";
     CHECK(mkdtemp(directory) != NULL);
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000",
                                                   .n_ctx = 1000,
@@ -394,10 +394,10 @@ static void test_who_stops_reading_makes_way_to_who_was_parked(void)
     go_on_to_the_end(d, older);
 }
 
-/* What is parked because nobody reads it wants no seat: a state on the disk is read for the one that is free. */
+/* What is parked because nobody reads it wants no slot: a state on the disk is read for the one that is free. */
 static void test_an_unread_one_keeps_nobody_on_the_disk(void)
 {
-    char directory[] = "/tmp/test_seating.XXXXXX";
+    char directory[] = "/tmp/test_slots.XXXXXX";
     CHECK(mkdtemp(directory) != NULL);
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000,state_kb=64",
                                                   .n_sessions = 1,
@@ -413,10 +413,10 @@ static void test_an_unread_one_keeps_nobody_on_the_disk(void)
     remove_directory(directory);
 }
 
-/* Nor who waits for another's prompt: it wants a seat only when that one has had its own. */
+/* Nor who waits for another's prompt: it wants a slot only when that one has had its own. */
 static void test_who_comes_after_keeps_nobody_on_the_disk(void)
 {
-    char directory[] = "/tmp/test_seating.XXXXXX";
+    char directory[] = "/tmp/test_slots.XXXXXX";
     CHECK(mkdtemp(directory) != NULL);
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000,state_kb=64",
                                                   .n_sessions = 1,
@@ -443,7 +443,7 @@ static void test_who_comes_after_keeps_nobody_on_the_disk(void)
     remove_directory(directory);
 }
 
-/* Who moves keeps no seat of the other kind. */
+/* Who moves keeps no slot of the other kind. */
 static void test_an_unread_one_makes_way_whatever_scratch_does(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000,ctx=100000",
@@ -461,8 +461,8 @@ static void test_an_unread_one_makes_way_whatever_scratch_does(void)
     go_on_to_the_end(d, unread);
 }
 
-/* ... but one of its own kind will give its seat up. */
-static void test_an_unread_one_stays_where_a_seat_comes_free(void)
+/* ... but one of its own kind will give its slot up. */
+static void test_an_unread_one_stays_where_a_slot_comes_free(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000",
                                                   .n_sessions = 2,
@@ -482,7 +482,7 @@ static void test_an_unread_one_stays_where_a_seat_comes_free(void)
 /* Of a scratch session, too; then it is given up, and the next park finds more states in memory than may be. */
 static void test_nothing_of_scratch_reaches_the_disk(void)
 {
-    char directory[] = "/tmp/test_seating.XXXXXX";
+    char directory[] = "/tmp/test_slots.XXXXXX";
     CHECK(mkdtemp(directory) != NULL);
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000,step_us=1000",
                                                   .n_sessions = 4,
@@ -505,8 +505,8 @@ static void test_nothing_of_scratch_reaches_the_disk(void)
     remove_directory(directory);
 }
 
-/* The first is not seated; what it shall share lies behind a session that is waited for, and there are no cells for both. */
-static void test_who_waits_for_one_without_a_seat_makes_way(void)
+/* The first has no slot; what it shall share lies behind a session that is waited for, and there are no cells for both. */
+static void test_who_waits_for_one_without_a_slot_makes_way(void)
 {
     driver *d = open_full("sim:dense,length=0,cells=1000,step_us=20000");
     CHECK_INT(driver_wait(d, driver_generate(d, call_with("first", LONGEST, 1)))->status, LLM_OK);
@@ -523,7 +523,7 @@ static void test_who_waits_for_one_without_a_seat_makes_way(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* It is asked for while newcomers wait for the one that lost its seat. That has it again before the other one, which all of
+/* It is asked for while newcomers wait for the one that lost its slot. That has it again before the other one, which all of
  * this is behind, decodes. */
 static void test_who_waits_for_another_begins_when_that_decodes(void)
 {
@@ -554,8 +554,8 @@ static void test_who_waits_for_another_begins_when_that_decodes(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Both seats are its owner's, and nobody reads what comes from them. */
-static void test_who_lost_its_seat_has_that_of_an_unread_one(void)
+/* Both slots are its owner's, and nobody reads what comes from them. */
+static void test_who_lost_its_slot_has_that_of_an_unread_one(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000,step_us=1000",
                                                   .n_sessions = 2,
@@ -683,26 +683,26 @@ static void test_a_fork_holds_what_would_cost_too_much_to_copy(void)
 
 int main(void)
 {
-    RUN(test_a_seat_waits_for_a_busy_disk);
+    RUN(test_a_slot_waits_for_a_busy_disk);
     RUN(test_what_may_not_sit_keeps_nobody_on_the_disk);
     RUN(test_a_fork_in_a_full_cache_has_the_tokens);
     RUN(test_a_fork_in_a_full_cache_forgets_no_parent);
     RUN(test_a_fork_of_nothing_is_empty);
     RUN(test_a_refused_request_forgets_no_branch);
-    RUN(test_who_lost_its_seat_is_not_overtaken_for_ever);
+    RUN(test_who_lost_its_slot_is_not_overtaken_for_ever);
     RUN(test_nobody_waits_for_what_would_not_fit_then_either);
     RUN(test_a_full_cache_costs_nobody_its_history);
     RUN(test_nothing_is_forgotten_for_what_does_not_fit);
     RUN(test_an_older_one_that_is_not_read_makes_way);
     RUN(test_who_stops_reading_makes_way_to_who_was_parked);
     RUN(test_a_session_that_is_waited_for_makes_way);
-    RUN(test_who_lost_its_seat_has_that_of_an_unread_one);
+    RUN(test_who_lost_its_slot_has_that_of_an_unread_one);
     RUN(test_an_unread_one_keeps_nobody_on_the_disk);
     RUN(test_who_comes_after_keeps_nobody_on_the_disk);
     RUN(test_an_unread_one_makes_way_whatever_scratch_does);
-    RUN(test_an_unread_one_stays_where_a_seat_comes_free);
+    RUN(test_an_unread_one_stays_where_a_slot_comes_free);
     RUN(test_nothing_of_scratch_reaches_the_disk);
-    RUN(test_who_waits_for_one_without_a_seat_makes_way);
+    RUN(test_who_waits_for_one_without_a_slot_makes_way);
     RUN(test_who_waits_for_another_begins_when_that_decodes);
     RUN(test_a_stream_goes_on_between_loads);
     RUN(test_a_fork_holds_what_would_cost_too_much_to_copy);

@@ -1,21 +1,21 @@
-/* seating.h: which sessions have a place and which a seat. A session is open while it has a place, a record in the shared
- * segment. It has a seat, a sequence of the model, while its state is in the model's memory. Owned by the decode thread.
+/* slots.h: which sessions have a place and which a slot. A session is open while it has a place, a record in the shared
+ * segment. It has a slot, a sequence of the model, while its state is in the model's memory. Owned by the decode thread.
  *
- * Seats 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. places_seat
- * never blocks, and no request waits in a seat that another request waits for.
+ * Slots 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. places_take_slot
+ * never blocks, and no request waits in a slot that another request waits for.
  *
- *   the session                       the seats of its kind           places_seat
- *   has a seat                        any                             SEATED
- *   its state is on the disk          one is free, or can be freed    SEAT_LATER, and the state is read (shelf.h)
- *   its state is being read           any                             SEAT_LATER
- *   parked in memory, or tokens only  one is free                     SEATED
- *                                     an idle session has one         SEATED: `park` parks that session, `evict` forgets it
- *                                     all busy, or a state in flight  SEAT_LATER: the end of either frees one
- *                                     idle, but kept by the policy    SEAT_NEVER (`refuse`; `evict`, if all are pinned)
- *   does not fit the KV cells         any                             idle sessions leave; else SEAT_LATER or SEAT_NO_CELLS
+ *   the session                       the slots of its kind           places_take_slot
+ *   has a slot                        any                             SLOT_READY
+ *   its state is on the disk          one is free, or can be freed    SLOT_LATER, and the state is read (shelf.h)
+ *   its state is being read           any                             SLOT_LATER
+ *   parked in memory, or tokens only  one is free                     SLOT_READY
+ *                                     an idle session has one         SLOT_READY: `park` parks that session, `evict` forgets it
+ *                                     all busy, or a state in flight  SLOT_LATER: the end of either frees one
+ *                                     idle, but kept by the policy    SLOT_NEVER (`refuse`; `evict`, if all are pinned)
+ *   does not fit the KV cells         any                             idle sessions leave; else SLOT_LATER or SLOT_NO_CELLS
  *
- * Example: `a` and `b` are idle and have the only two seats; the policy is park. A request of the parked `c` arrives: `a`, the
- * least recently used, is parked, `c` is loaded into its seat, and the request begins.
+ * Example: `a` and `b` are idle and have the only two slots; the policy is park. A request of the parked `c` arrives: `a`, the
+ * least recently used, is parked, `c` is loaded into its slot, and the request begins.
  *
  * A branch whose session continues with a prompt that diverges from it may be kept as a copy (policy/copy_cost.h decides):
  *
@@ -28,8 +28,8 @@
  * Example: the client edits a message at token 4,000 of 20,000. The branch is copied to a kept branch and truncated to 4,000. When
  * the client goes back to the first version, the request continues the kept branch and prefills nothing. The copy is made before
  * anything is given up for it; then it takes a free place, or that of the least valuable kept branch. */
-#ifndef LLM_SEATING_H
-#define LLM_SEATING_H
+#ifndef LLM_SLOTS_H
+#define LLM_SLOTS_H
 
 #include "sessions/session.h"
 #include "policy/branch_choice.h"
@@ -37,14 +37,14 @@
 
 typedef struct places places; /* places.h */
 
-typedef struct places_seating {
-    session **seats;        /* n_named + n_scratch: the session in each, or NULL */
+typedef struct places_slots {
+    session **holders;      /* n_named + n_scratch: the session in each, or NULL */
     uint64_t clock;         /* counts uses; orders sessions by recency */
     double stall_budget_us; /* left in this gap for optional copies; HUGE_VAL: no session decodes */
     void (*forgotten)(void *context, uint32_t owner,
                       const char *name); /* called for each name that is given up; or NULL */
     void *forgotten_context;
-} places_seating;
+} places_slots;
 
 /* ---- finding ---- */
 
@@ -54,7 +54,7 @@ session *places_next(places *p, session_name name, const session *after);
 /* Some branch of that name is open, or waits on the disk for a place. */
 bool places_knows(places *p, session_name name);
 
-/* The branch that a request of this name continues (branch_choice.h), opened now if need be, not necessarily seated.
+/* The branch that a request of this name continues (branch_choice.h), opened now if need be, with or without a slot.
  * LLM_CAPACITY: none can be opened, or the owner has as many busy ones as it may. */
 int places_admit(places *p, session_name name, const session_prompt *prompt, session **out);
 
@@ -71,12 +71,12 @@ session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t
  * least recently used, which is emptied unless the two share more than the prompt's head. NULL: all are busy. */
 session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt);
 
-/* Gives `to`, open, empty and without a seat, the first n tokens of `from` and a share of its state, parked in memory or on
+/* Gives `to`, open, empty and without a slot, the first n tokens of `from` and a share of its state, parked in memory or on
  * the disk. A state of more than n tokens is of no use: `to` has the tokens only, and prefills them. Unless it may_be_cut:
  * then it gets all tokens of the state, for the caller to truncate. (places_fork.c) */
 void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut);
 
-/* Before the seated `s` continues with this prompt: copies `s` to a kept branch if the prompt discards tokens that cost more to
+/* Before `s`, which has a slot, continues with this prompt: copies `s` to a kept branch if the prompt discards tokens that cost more to
  * prefill again than to copy, and if a place for it costs no other session its own. False: no copy is made.
  * (places_keep.c) */
 bool places_keep_branch(places *p, session *s, const session_prompt *prompt);
@@ -100,44 +100,44 @@ bool places_may_be_busy(const places *p, uint32_t owner);
 
 void places_used(places *p, session *s); /* s is the most recent now */
 
-/* ---- seats ---- */
+/* ---- slots ---- */
 
 /* Sets the time for optional copies before a decoding session notices; HUGE_VAL: none decodes. */
 void places_allow_copies(places *p, double stall_budget_us);
 
-typedef enum seating {
-    SEATED,
-    SEAT_LATER,    /* a generation, or a job of the store, may free a seat when it ends */
-    SEAT_NEVER,    /* all sessions are idle, and the policy keeps all of them */
-    SEAT_NO_CELLS, /* all sessions are idle, and the KV cache has no room without those that the policy keeps */
-} seating;
+typedef enum slot_result {
+    SLOT_READY,
+    SLOT_LATER,    /* a generation, or a job of the store, may free a slot when it ends */
+    SLOT_NEVER,    /* all sessions are idle, and the policy keeps all of them */
+    SLOT_NO_CELLS, /* all sessions are idle, and the KV cache has no room without those that the policy keeps */
+} slot_result;
 
-/* Seats the session, parking or forgetting idle ones if the policy allows it. */
-seating places_seat(places *p, session *s);
+/* Gives the session a slot, parking or forgetting idle ones if the policy allows it. */
+slot_result places_take_slot(places *p, session *s);
 
 /* Frees KV cells for `s`: another idle session leaves the model's memory. False: none can. */
 bool places_free_cells(places *p, const session *s);
 
-bool places_park(places *p, session *s);          /* gives up its seat; it may be running (decode_step.c) */
+bool places_park(places *p, session *s);          /* gives up its slot; it may be running (decode_step.c) */
 void places_forget(places *p, session *s);        /* closes an idle session for another one, and reports it */
 void places_close_session(places *p, session *s); /* removes its files, too */
 void places_reset_session(places *p, session *s); /* removes its files, too */
 
-/* ---- whether a seat can be had: places_expected.c ---- */
+/* ---- whether a slot can be had: places_expected.c ---- */
 
-/* A seat of the session's kind is empty, or its idle session may leave it. */
-bool places_has_free_seat(const places *p, const session *s);
+/* A slot of the session's kind is empty, or its idle session may leave it. */
+bool places_has_free_slot(const places *p, const session *s);
 
-/* A state is being written or read, or waits to be written: its end may free memory or a seat. */
+/* A state is being written or read, or waits to be written: its end may free memory or a slot. */
 bool places_has_in_flight(const places *p);
 
-/* A seat of that kind (or of any) may be freed without a command: a generation in another session will end, or a state is in
+/* A slot of that kind (or of any) may be freed without a command: a generation in another session will end, or a state is in
  * flight. */
 bool places_is_in_progress(const places *p, const session *s, bool any_kind);
 
-/* SEATED: the session's state should be read from the disk now, as more seats can be had than there are waiting requests
- * whose session's state is in memory or being read. A state whose session could not be seated is not read. */
-seating places_may_be_seated(const places *p, const session *s);
+/* SLOT_READY: the session's state should be read from the disk now, as more slots can be had than there are waiting requests
+ * whose session's state is in memory or being read. A state whose session could not get a slot is not read. */
+slot_result places_may_take_slot(const places *p, const session *s);
 
 /* False: the state of `s` would not fit the KV cache even if all idle sessions left it. Asked with policy `evict` only, which would
  * forget one after the other in vain. */

@@ -1,19 +1,19 @@
-/* decode_seats.c: who waits for a seat gets one, in turn, and begins or goes on. */
+/* decode_slots.c: who waits for a slot gets one, in turn, and begins or goes on. */
 #include <string.h>
 
 #include "engine/decode.h"
 #include "sessions/resuming.h"
 
 /* A generation that was parked where it is, and could go on. */
-static bool has_lost_seat(const request *r)
+static bool has_lost_slot(const request *r)
 {
-    return r->phase == REQUEST_RUNNING && !r->claim.is_paused && !session_is_seated(r->session);
+    return r->phase == REQUEST_RUNNING && !r->claim.is_paused && !session_has_slot(r->session);
 }
 
 static void count_overtaken(decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        d->requests[i]->n_overtaken += has_lost_seat(d->requests[i]);
+        d->requests[i]->n_overtaken += has_lost_slot(d->requests[i]);
     }
 }
 
@@ -28,7 +28,7 @@ static void begin(decode *d, request *r, session *s)
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);
-        d->may_reseat = true; /* without a step: who comes after it may begin, or, if it ended, have its seat */
+        d->may_assign_slots = true; /* without a step: who comes after it may begin, or, if it ended, have its slot */
     }
 }
 
@@ -38,31 +38,31 @@ static void begin(decode *d, request *r, session *s)
  * Then whoever has not begun waits for it. */
 enum { OVERTAKEN_MAX = 8 };
 
-/* Who asks for a seat, and how many of that kind its owner's generations have. */
+/* Who asks for a slot, and how many of that kind its owner's generations have. */
 typedef struct turn {
     request *r;
     bool is_asked;
     bool named;
-    uint32_t n_seated;
+    uint32_t n_with_slot;
 } turn;
 
 /* Of that owner and kind. `read`: only those that are. */
-static uint32_t n_seated(const decode *d, uint32_t owner, bool named, bool read)
+static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool read)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
-        n += r->owner == owner && request_is_for_named(r) == named && (read ? request_moves(r) : request_is_seated(r));
+        n += r->owner == owner && request_is_for_named(r) == named && (read ? request_moves(r) : request_has_slot(r));
     }
     return n;
 }
 
-/* The one whose prompt it shares has not consumed it yet, but will: it does not wait for a seat that this one may have. */
+/* The one whose prompt it shares has not consumed it yet, but will: it does not wait for a slot that this one may have. */
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? decode_find(d, r->after) : NULL;
-    const bool holds_seat = r->session != NULL && session_is_seated(r->session);
-    const bool would_wait = holds_seat && first != NULL && first->phase == REQUEST_WAITING && first->waits_for_seat;
+    const bool holds_slot = r->session != NULL && session_has_slot(r->session);
+    const bool would_wait = holds_slot && first != NULL && first->phase == REQUEST_WAITING && first->waits_for_slot;
     return first != NULL && !first->is_decoding && !would_wait;
 }
 
@@ -82,17 +82,17 @@ static bool fits_beside(const decode *d, const request *r, uint32_t n)
     return n_bytes + n_empty * m->ops->sequence_bytes(m, 0) <= m->info.state_bytes;
 }
 
-static uint32_t seats_max(const decode *d, bool named)
+static uint32_t slots_max(const decode *d, bool named)
 {
     const places_options *o = &d->places->options;
     return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->places->n_owners));
 }
 
-/* Its owner has all the seats it may have; `read`: with generations that are. */
+/* Its owner has all the slots it may have; `read`: with generations that are. */
 static bool is_at_share(const decode *d, const request *r, bool read)
 {
     const bool named = request_is_for_named(r);
-    return n_seated(d, r->owner, named, read) >= seats_max(d, named);
+    return n_with_slot(d, r->owner, named, read) >= slots_max(d, named);
 }
 
 /* For one that has been overtaken often enough, and that lacks what those took who came after it. */
@@ -100,24 +100,24 @@ static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
-        if (has_lost_seat(r) && r->n_overtaken >= OVERTAKEN_MAX && fits_beside(d, r, i) && !is_at_share(d, r, true)) {
+        if (has_lost_slot(r) && r->n_overtaken >= OVERTAKEN_MAX && fits_beside(d, r, i) && !is_at_share(d, r, true)) {
             return true;
         }
     }
     return false;
 }
 
-/* What may go on once it has a seat: it waits for any scratch session, is the first that waits for its own, or was parked
+/* What may go on once it has a slot: it waits for any scratch session, is the first that waits for its own, or was parked
  * under its request (decode_step.c) and is read. */
-static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
+static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch)
 {
     switch (r->phase) {
     case REQUEST_WAITING:
-        if (r->claim.is_early || (r->waits_for_seat && !may_reseat)) {
+        if (r->claim.is_early || (r->waits_for_slot && !may_assign_slots)) {
             return false;
         }
         return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->claim;
-    case REQUEST_RUNNING: return may_reseat && has_lost_seat(r);
+    case REQUEST_RUNNING: return may_assign_slots && has_lost_slot(r);
     case REQUEST_ENDED: break;
     }
     return false;
@@ -125,35 +125,36 @@ static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
 
 static uint32_t collect_turns(decode *d, turn *out)
 {
-    const bool may_reseat = d->may_reseat;
+    const bool may_assign_slots = d->may_assign_slots;
     const bool has_scratch = d->n_scratch_waiting > 0 && places_has_scratch(d->places);
     const bool newcomers_wait = do_newcomers_wait(d);
     uint32_t n = 0;
-    d->may_reseat = false;
+    d->may_assign_slots = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
         r->claim.is_early = is_too_early(d, r);
-        if (!wants_seat(r, may_reseat, has_scratch)) {
+        if (!needs_slot(r, may_assign_slots, has_scratch)) {
             continue;
         }
         if (newcomers_wait && r->phase == REQUEST_WAITING) {
-            r->waits_for_seat = true;
+            r->waits_for_slot = true;
         } else {
             const bool named = request_is_for_named(r);
-            out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named, false)};
+            out[n++] = (turn){.r = r, .named = named, .n_with_slot = n_with_slot(d, r->owner, named, false)};
         }
     }
     return n;
 }
 
-/* The next to be asked: of the owner with the fewest seats, within its share of them, who has waited longest. NULL: no
+/* The next to be asked: of the owner with the fewest slots, within its share of them, who has waited longest. NULL: no
  * more. */
 static request *next_turn(const decode *d, turn *turns, uint32_t n)
 {
     turn *best = NULL;
     for (uint32_t i = 0; i < n; i++) {
         turn *t = &turns[i];
-        if (!t->is_asked && t->n_seated < seats_max(d, t->named) && (best == NULL || t->n_seated < best->n_seated)) {
+        if (!t->is_asked && t->n_with_slot < slots_max(d, t->named) &&
+            (best == NULL || t->n_with_slot < best->n_with_slot)) {
             best = t;
         }
     }
@@ -164,10 +165,10 @@ static request *next_turn(const decode *d, turn *turns, uint32_t n)
     return best->r;
 }
 
-static void count_seat(turn *turns, uint32_t n, const request *seated)
+static void count_slot(turn *turns, uint32_t n, const request *served)
 {
     for (uint32_t i = 0; i < n; i++) {
-        turns[i].n_seated += turns[i].r->owner == seated->owner && turns[i].named == request_is_for_named(seated);
+        turns[i].n_with_slot += turns[i].r->owner == served->owner && turns[i].named == request_is_for_named(served);
     }
 }
 
@@ -181,11 +182,11 @@ static bool does_any_move(const decode *d, const request *asker, decode_among am
     return false;
 }
 
-/* Who may have what it lacks: a seat of its owner's share, one of its kind, or cells. */
+/* Who may have what it lacks: a slot of its owner's share, one of its kind, or cells. */
 static decode_among holders_of(const decode *d, const request *r)
 {
     return is_at_share(d, r, false)                      ? AMONG_OWNER_AND_KIND
-           : places_has_free_seat(d->places, r->session) ? AMONG_ALL
+           : places_has_free_slot(d->places, r->session) ? AMONG_ALL
                                                          : AMONG_KIND;
 }
 
@@ -205,13 +206,13 @@ static bool make_way(decode *d, const request *r)
 static void go_on(decode *d, request *r)
 {
     r->n_overtaken = 0;
-    d->may_reseat = true;                             /* whoever has waited for it may begin */
+    d->may_assign_slots = true;                       /* whoever has waited for it may begin */
     if (r->session->record.state == LLM_STATE_TORN) { /* before it could spoil a step of others */
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
     }
 }
 
-/* It has a seat, and what it can begin with is on its way from the disk. */
+/* It has a slot, and what it can begin with is on its way from the disk. */
 static bool is_fetching(decode *d, request *r, const session *s)
 {
     if (!r->has_fetched && !r->is_cold) {
@@ -226,49 +227,49 @@ static bool is_fetching(decode *d, request *r, const session *s)
     return r->fetching != 0;
 }
 
-/* Begins, goes on, waits, or ends: what nothing in progress can ever seat is not left to wait. */
-static void ask_for_seat(decode *d, request *r)
+/* Begins, goes on, waits, or ends: what nothing in progress can ever give a slot is not left to wait. */
+static void ask_for_slot(decode *d, request *r)
 {
     session *s = r->session;
     if (s == NULL) {
         s = places_scratch(d->places, r->owner, &r->claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
-    seating found = s != NULL ? places_seat(d->places, s) : SEAT_LATER;
-    if (found != SEATED && s != NULL && !session_is_named(s) && begins && s->parked.state != NULL) {
-        session_reset(s); /* a seat without cells is sooner had, and nobody counts on what it held */
-        found = places_seat(d->places, s);
+    slot_result found = s != NULL ? places_take_slot(d->places, s) : SLOT_LATER;
+    if (found != SLOT_READY && s != NULL && !session_is_named(s) && begins && s->parked.state != NULL) {
+        session_reset(s); /* a slot without cells is sooner had, and nobody counts on what it held */
+        found = places_take_slot(d->places, s);
     }
-    if (found == SEATED && begins && is_fetching(d, r, s)) {
-        found = SEAT_LATER;
+    if (found == SLOT_READY && begins && is_fetching(d, r, s)) {
+        found = SLOT_LATER;
     }
     switch (found) {
-    case SEATED:
+    case SLOT_READY:
         if (begins) {
             begin(d, r, s);
         } else {
             go_on(d, r);
         }
         break;
-    case SEAT_LATER:
-        /* Once more at once: who was counted on may have its seat by now. */
-        d->may_reseat = d->may_reseat || (begins && !r->waits_for_seat);
-        r->waits_for_seat = begins;
+    case SLOT_LATER:
+        /* Once more at once: who was counted on may have its slot by now. */
+        d->may_assign_slots = d->may_assign_slots || (begins && !r->waits_for_slot);
+        r->waits_for_slot = begins;
         break;
-    case SEAT_NEVER: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_CAPACITY); break;
-    case SEAT_NO_CELLS: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS); break;
+    case SLOT_NEVER: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_CAPACITY); break;
+    case SLOT_NO_CELLS: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS); break;
     }
 }
 
-/* Of those that still have no seat. One whose owner has its share may be kept by others of it. */
+/* Of those that still have no slot. One whose owner has its share may be kept by others of it. */
 static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
 {
     bool is_made = false;
     for (uint32_t i = 0; i < n && !is_made; i++) {
         const request *r = turns[i].r;
-        is_made = (has_lost_seat(r) || r->phase == REQUEST_WAITING) && make_way(d, r);
+        is_made = (has_lost_slot(r) || r->phase == REQUEST_WAITING) && make_way(d, r);
     }
-    d->may_reseat = d->may_reseat || is_made;
+    d->may_assign_slots = d->may_assign_slots || is_made;
 }
 
 static uint32_t n_decoding(const decode *d)
@@ -299,13 +300,13 @@ static bool start_waiting(decode *d)
     places_allow_copies(d->places, stall_budget_us);
     request *r;
     while ((r = next_turn(d, turns, n)) != NULL) {
-        ask_for_seat(d, r);
-        if (r->phase != REQUEST_ENDED && r->session != NULL && r->session->seat != SESSION_NO_SEAT) {
-            count_seat(turns, n, r);
+        ask_for_slot(d, r);
+        if (r->phase != REQUEST_ENDED && r->session != NULL && r->session->slot != SESSION_NO_SLOT) {
+            count_slot(turns, n, r);
         }
         if ((double)(session_clock_us() - began_us) >
             stall_budget_us) { /* by copying states: the others after a step */
-            d->may_reseat = true;
+            d->may_assign_slots = true;
             return false;
         }
     }
@@ -340,11 +341,11 @@ static uint64_t first_to_give_up(const decode *d)
 
 void decode_start_waiting(decode *d)
 {
-    d->may_reseat = d->may_reseat || (d->fetched_by_us != 0 && session_clock_us() >= d->fetched_by_us);
+    d->may_assign_slots = d->may_assign_slots || (d->fetched_by_us != 0 && session_clock_us() >= d->fetched_by_us);
     if (start_waiting(d) || !places_is_lending(d->places)) {
         const bool waited = places_spill_waits(d->places);
         places_spill_on(d->places);
-        d->may_reseat = d->may_reseat || (waited && !places_spill_waits(d->places));
+        d->may_assign_slots = d->may_assign_slots || (waited && !places_spill_waits(d->places));
     }
     d->fetched_by_us = first_to_give_up(d);
 }
