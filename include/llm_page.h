@@ -101,7 +101,7 @@ typedef enum llm_pin {
 
 /* What the decode thread tells of a session while it is open: X(type, member, text). One table feeds the record that it
  * keeps, the segment and what readers get; tests/test_travels.py says where else a new member is to be told. */
-#define LLM_SESSION_RECORD_TABLE(X)                                                                                    \
+#define LLM_BRANCH_RECORD_TABLE(X)                                                                                     \
     X(uint32_t, state, "llm_state")                                                                                    \
     X(uint32_t, reason, "llm_reason of the last start")                                                                \
     X(uint32_t, n_visible, "resident tokens that the client can have seen")                                            \
@@ -117,18 +117,18 @@ typedef enum llm_pin {
     X(uint64_t, opened_ms, "CLOCK_REALTIME; of what comes back with a restart, when it was first opened")              \
     X(uint64_t, used_ms, "CLOCK_REALTIME")
 
-#define LLM_SESSION_RECORD_MEMBER(type, member, text) type member;
+#define LLM_BRANCH_RECORD_MEMBER(type, member, text) type member;
 
 /* A consistent copy of one session's record. */
-typedef struct llm_session_view {
+typedef struct llm_branch_view {
     uint32_t place;
     uint32_t owner;
     uint32_t generation; /* of the token array: changes when tokens were cut or replaced */
     uint32_t n_tokens;   /* resident */
     uint64_t id;         /* of this branch, for good: names its files, and tells the next daemon which these are */
-    LLM_SESSION_RECORD_TABLE(LLM_SESSION_RECORD_MEMBER)
+    LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
-} llm_session_view;
+} llm_branch_view;
 
 typedef struct llm_page_view {
     uint32_t version;
@@ -158,7 +158,7 @@ LLM_API const llm_page *llm_engine_page(const llm_engine *engine);
 LLM_API void llm_page_read(const llm_page *page, llm_page_view *out);
 LLM_API uint64_t llm_page_counter(const llm_page *page, int counter);
 /* LLM_NOT_FOUND when the place holds no session. */
-LLM_API int llm_page_session(const llm_page *page, uint32_t place, llm_session_view *out);
+LLM_API int llm_page_session(const llm_page *page, uint32_t place, llm_branch_view *out);
 /* Copies the resident tokens; returns their count, or -1 when the place holds no session, or -count-1 when `n_out` is
  * too small. *generation (may be NULL) identifies what was copied. */
 LLM_API int64_t llm_page_tokens(const llm_page *page, uint32_t place, int32_t *out, size_t n_out, uint32_t *generation);

@@ -60,7 +60,7 @@
     X(FAILED, 5, "failed", "The model failed; the status says how.")                                                   \
     X(SHUTDOWN, 6, "shutdown", "The engine stopped before the end.")
 
-/* What a session is doing. session.h draws the transitions. */
+/* What a session is doing. branch.h draws the transitions. */
 #define LLM_STATE_TABLE(X)                                                                                             \
     X(EMPTY, 0, "empty", "Open, without tokens.")                                                                      \
     X(PREFILL, 1, "prefill", "Consuming prompt tokens.")                                                               \

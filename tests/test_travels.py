@@ -82,7 +82,7 @@ def left_out(kind: Any, seen: set[str]) -> set[str]:
 # --- from libllm to Python -------------------------------------------------------------------------------------------
 
 COPIES: dict[str, tuple[Any, Left]] = {
-    "llm_session_view": (SessionView, {}),
+    "llm_branch_view": (SessionView, {}),
     "llm_saved": (SavedSession, {}),
     "llm_engine_options": (
         EngineOptions,

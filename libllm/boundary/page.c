@@ -60,7 +60,7 @@ static uint64_t last_use_ms(const llm_page *reader)
     llm_page_read(reader, &view);
     uint64_t last = view.started_ms;
     for (uint32_t i = 0; i < view.n_places; i++) {
-        llm_session_view session;
+        llm_branch_view session;
         if (llm_page_session(reader, i, &session) == LLM_OK && session.used_ms > last) {
             last = session.used_ms;
         }
@@ -360,7 +360,7 @@ static void commit_store(page_place *s, uint64_t word)
 static void record_write(page_place *s, const page_record *record)
 {
 #define WRITE(type, member, text) STORE(member, record->member);
-    LLM_SESSION_RECORD_TABLE(WRITE)
+    LLM_BRANCH_RECORD_TABLE(WRITE)
 #undef WRITE
 }
 

@@ -49,7 +49,7 @@ void page_truncate(page *p, uint32_t place, uint32_t n);                      /*
 /* The mutable part of a record. Each member is atomic by itself: a reader may see a mix of two moments, never a torn
  * value. */
 typedef struct page_record {
-    LLM_SESSION_RECORD_TABLE(LLM_SESSION_RECORD_MEMBER)
+    LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
 } page_record;
 void page_record_store(page *p, uint32_t place, const page_record *record);
 

@@ -58,7 +58,7 @@ typedef struct page_place {
     _Atomic uint64_t name[2][PAGE_NAME_WORDS];
 
     /* page_record, each member by itself. */
-    LLM_SESSION_RECORD_TABLE(PAGE_PLACE_MEMBER)
+    LLM_BRANCH_RECORD_TABLE(PAGE_PLACE_MEMBER)
 } page_place;
 
 /* The commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens. */

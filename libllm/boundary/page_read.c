@@ -164,10 +164,10 @@ uint64_t llm_page_counter(const llm_page *page, int counter)
 /* Every load acquires, so that the second look at the commit word cannot come before it (page_layout.h). */
 #define LOAD(member) atomic_load_explicit(&s->member, memory_order_acquire)
 
-static void record_copy(const page_place *s, uint64_t word, llm_session_view *out)
+static void record_copy(const page_place *s, uint64_t word, llm_branch_view *out)
 {
 #define READ(type, member, text) out->member = LOAD(member);
-    LLM_SESSION_RECORD_TABLE(READ)
+    LLM_BRANCH_RECORD_TABLE(READ)
 #undef READ
     out->owner = LOAD(owner);
     out->id = LOAD(id);
@@ -226,7 +226,7 @@ static bool same_generation(const llm_page *page, uint32_t place, uint64_t word)
 }
 
 /* False: the segment has become shorter. */
-static bool record_load(const llm_page *page, uint32_t place, uint64_t word, llm_session_view *out)
+static bool record_load(const llm_page *page, uint32_t place, uint64_t word, llm_branch_view *out)
 {
     if (page->base != NULL) {
         record_copy(place_at(page, place), word, out);
@@ -253,13 +253,13 @@ static bool tokens_load(const llm_page *page, uint32_t place, int32_t *out, uint
     return true;
 }
 
-int llm_page_session(const llm_page *page, uint32_t place, llm_session_view *out)
+int llm_page_session(const llm_page *page, uint32_t place, llm_branch_view *out)
 {
     if (place >= page->view.n_places) {
         return LLM_NOT_FOUND;
     }
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
-        llm_session_view view = {.place = place};
+        llm_branch_view view = {.place = place};
         const uint64_t word = commit_load(page, place);
         if (word == COMMIT_CLOSED || !record_load(page, place, word, &view)) {
             return LLM_NOT_FOUND;

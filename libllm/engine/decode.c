@@ -153,7 +153,7 @@ static bool has_work(void *context)
 
 static uint64_t idle_now(decode *d)
 {
-    return idle_clock_now(&d->idle_clock, session_clock_ms(), session_clock_elapsed_ms());
+    return idle_clock_now(&d->idle_clock, clock_ms(), clock_elapsed_ms());
 }
 
 /* Idle sessions whose time is over. Looked for when the oldest one's is, and all that was told before is on its way:
@@ -190,7 +190,7 @@ static int wait_ms(decode *d)
     if (d->fetched_by_us == 0) {
         return expiry;
     }
-    const int fetch = ms_until(d->fetched_by_us, session_clock_us(), 1000);
+    const int fetch = ms_until(d->fetched_by_us, clock_us(), 1000);
     return expiry < 0 || fetch < expiry ? fetch : expiry;
 }
 

@@ -79,7 +79,7 @@ typedef struct decode {
 
     request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
     uint32_t n_requests;
-    session_claim *scratch_queue; /* first request that waits for any scratch session */
+    branch_claim *scratch_queue; /* first request that waits for any scratch session */
     uint32_t n_scratch_waiting;
     notice *notices; /* owned */
     uint32_t n_notices;
@@ -134,16 +134,16 @@ request *decode_find(const decode *d, uint64_t id);               /* NULL: it ha
 void decode_leave_queue(decode *d, request *r);                   /* if it waits in one */
 void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
-void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status);
+void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_status status);
 
 /* decode_slots.c: waiting requests that can have a slot now begin or continue. */
 void decode_start_waiting(decode *d);
 
 /* decode_session.c: the commands about sessions. */
-void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s);
-void decode_reply_stored(decode *d, const store_job *job, llm_status status, const session *s);
-session *decode_latest(decode *d, session_name name);          /* the most recently used branch */
-int decode_fork(decode *d, session *from, session_name name);  /* with all its tokens */
+void decode_reply(decode *d, uint64_t request_id, llm_status status, const branch *b);
+void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b);
+branch *decode_latest(decode *d, session_name name);           /* the most recently used branch */
+int decode_fork(decode *d, branch *from, session_name name);   /* with all its tokens */
 void decode_session_command(decode *d, const wire_command *c); /* all but GENERATE, CANCEL and PAUSE */
 void decode_take_stored(decode *d);                            /* results of the store */
 void decode_save_all(decode *d); /* at an orderly stop; commands that wait for the store are answered, too */

@@ -36,24 +36,24 @@ static void refuse(decode *d, const wire_command *c, llm_status status)
     page_count(d->page, LLM_COUNTER_FINISHED_REFUSED, 1);
 }
 
-static void reply(decode *d, uint64_t request_id, llm_status status, const session *s, uint32_t n_tokens,
+static void reply(decode *d, uint64_t request_id, llm_status status, const branch *b, uint32_t n_tokens,
                   uint32_t os_error)
 {
     wire_writer w = notice_writer(d);
-    wire_write_reply(&w, request_id, status, s != NULL ? s->place : 0, n_tokens, os_error);
+    wire_write_reply(&w, request_id, status, b != NULL ? b->place : 0, n_tokens, os_error);
     notice_add(d, &w);
 }
 
-void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s)
+void decode_reply(decode *d, uint64_t request_id, llm_status status, const branch *b)
 {
-    reply(d, request_id, status, s, s != NULL ? session_n_tokens(s) : 0, 0);
+    reply(d, request_id, status, b, b != NULL ? branch_n_tokens(b) : 0, 0);
 }
 
-void decode_reply_stored(decode *d, const store_job *job, llm_status status, const session *s)
+void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b)
 {
     const bool is_saved = job->verb == STORE_SAVE && status == LLM_OK; /* the session may hold others by now */
-    const uint32_t n_tokens = is_saved ? job->file.n_tokens : s != NULL ? session_n_tokens(s) : 0;
-    reply(d, job->request, status, s, n_tokens, status == LLM_IO ? (uint32_t)job->os_error : 0);
+    const uint32_t n_tokens = is_saved ? job->file.n_tokens : b != NULL ? branch_n_tokens(b) : 0;
+    reply(d, job->request, status, b, n_tokens, status == LLM_IO ? (uint32_t)job->os_error : 0);
 }
 
 void decode_forgotten(void *context, uint32_t owner, const char *name)
@@ -66,7 +66,7 @@ void decode_forgotten(void *context, uint32_t owner, const char *name)
 
 /* ---- queues ---- */
 
-static void queue_push(session_claim **first, session_claim *c)
+static void queue_push(branch_claim **first, branch_claim *c)
 {
     while (*first != NULL) {
         first = &(*first)->next;
@@ -74,7 +74,7 @@ static void queue_push(session_claim **first, session_claim *c)
     *first = c;
 }
 
-static void queue_remove(session_claim **first, session_claim *c)
+static void queue_remove(branch_claim **first, branch_claim *c)
 {
     while (*first != NULL && *first != c) {
         first = &(*first)->next;
@@ -100,26 +100,26 @@ void decode_leave_queue(decode *d, request *r)
     if (r->phase != REQUEST_WAITING) {
         return;
     }
-    if (r->session == NULL) {
+    if (r->branch == NULL) {
         queue_remove(&d->scratch_queue, &r->claim);
         d->n_scratch_waiting--;
     } else {
-        queue_remove(&r->session->waiting, &r->claim);
-        r->session->record.n_waiting--;
-        session_publish(r->session);
+        queue_remove(&r->branch->waiting, &r->claim);
+        r->branch->record.n_waiting--;
+        branch_publish(r->branch);
     }
 }
 
 /* The session is the request's, or is the next one's to have. */
-static bool is_first_of(const request *r, const session *s)
+static bool is_first_of(const request *r, const branch *b)
 {
-    return s->running != NULL ? s->running == &r->claim : s->waiting == &r->claim;
+    return b->running != NULL ? b->running == &r->claim : b->waiting == &r->claim;
 }
 
 static void end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
-    if (r->session != NULL && is_first_of(r, r->session)) {
-        r->session->parked.wanted_until_us = 0; /* or the next request's wait for the disk would be over already */
+    if (r->branch != NULL && is_first_of(r, r->branch)) {
+        r->branch->parked.wanted_until_us = 0; /* or the next request's wait for the disk would be over already */
     }
     decode_leave_queue(d, r);
     request_end(r, outcome, status);
@@ -130,7 +130,7 @@ static void end_request(decode *d, request *r, llm_outcome outcome, llm_status s
  * store already. */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
-    const bool is_parked = r->session != NULL && !session_has_slot(r->session);
+    const bool is_parked = r->branch != NULL && !branch_has_slot(r->branch);
     end_request(d, r, outcome, status);
     if (is_parked && !places_spill_waits(d->places)) {
         places_spill(d->places);
@@ -138,13 +138,13 @@ void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status s
 }
 
 /* Whatever is parked of the session is the caller's. */
-void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status)
+void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_status status)
 {
-    while (s->waiting != NULL) {
-        end_request(d, request_of_claim(s->waiting), outcome, status);
+    while (b->waiting != NULL) {
+        end_request(d, request_of_claim(b->waiting), outcome, status);
     }
-    if (s->running != NULL) {
-        end_request(d, request_of_claim(s->running), outcome, status);
+    if (b->running != NULL) {
+        end_request(d, request_of_claim(b->running), outcome, status);
     }
 }
 
@@ -156,7 +156,7 @@ static int fork_parent(decode *d, const wire_command *c)
     if (c->other.n_bytes == 0 || places_knows(d->places, c->session)) {
         return LLM_OK;
     }
-    session *parent = decode_latest(d, c->other);
+    branch *parent = decode_latest(d, c->other);
     return parent != NULL ? decode_fork(d, parent, c->session) : LLM_OK;
 }
 
@@ -164,9 +164,9 @@ static int fork_parent(decode *d, const wire_command *c)
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
     bool may = places_may_be_busy(d->places, c->session.owner);
-    session *s = NULL;
-    while (!may && (s = places_next(d->places, c->session, s)) != NULL) {
-        may = !session_is_idle(s);
+    branch *b = NULL;
+    while (!may && (b = places_next(d->places, c->session, b)) != NULL) {
+        may = !branch_is_idle(b);
     }
     return may;
 }
@@ -174,24 +174,24 @@ static bool may_be_busy(const decode *d, const wire_command *c)
 /* Behind the branch it goes to, or a status that says why not. */
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
-    session *s = NULL;
+    branch *b = NULL;
     int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_CAPACITY;
     if (status == LLM_OK) {
-        status = places_admit(d->places, c->session, &r->claim.prompt, &s);
+        status = places_admit(d->places, c->session, &r->claim.prompt, &b);
     }
     if (status != LLM_OK) {
         return (llm_status)status;
     }
-    if (s->record.n_waiting >= LLM_SESSION_QUEUE_MAX) {
+    if (b->record.n_waiting >= LLM_SESSION_QUEUE_MAX) {
         return LLM_QUEUE_FULL;
     }
-    if (session_is_idle(s) && !places_may_be_busy(d->places, c->session.owner)) {
+    if (branch_is_idle(b) && !places_may_be_busy(d->places, c->session.owner)) {
         return LLM_CAPACITY;
     }
-    r->session = s;
-    queue_push(&s->waiting, &r->claim);
-    s->record.n_waiting++;
-    session_publish(s);
+    r->branch = b;
+    queue_push(&b->waiting, &r->claim);
+    b->record.n_waiting++;
+    branch_publish(b);
     return LLM_OK;
 }
 
@@ -199,7 +199,7 @@ static llm_status admit_scratch(decode *d, request *r)
 {
     const uint32_t n_max = share_of(LLM_SCRATCH_QUEUE_MAX, atomic_load(&d->places->n_owners));
     uint32_t n_own = 0;
-    for (session_claim *other = d->scratch_queue; other != NULL; other = other->next) {
+    for (branch_claim *other = d->scratch_queue; other != NULL; other = other->next) {
         n_own += request_of_claim(other)->owner == r->owner;
     }
     if (d->n_scratch_waiting >= LLM_SCRATCH_QUEUE_MAX || n_own >= n_max) {
@@ -247,7 +247,7 @@ static void generate(decode *d, const wire_command *c)
         return;
     }
     r->after = first_of(d, c);
-    outbox_admit(&r->out, r->session != NULL ? r->session->place : UINT32_MAX);
+    outbox_admit(&r->out, r->branch != NULL ? r->branch->place : UINT32_MAX);
     d->requests[d->n_requests++] = r;
 }
 
@@ -322,13 +322,13 @@ void decode_take_commands(decode *d, double budget_us)
         if (c == NULL) {
             return;
         }
-        began_us = began_us == 0 ? session_clock_us() : began_us;
+        began_us = began_us == 0 ? clock_us() : began_us;
         d->is_unfinished = false;
         apply(d, c);
         if (!d->is_unfinished) {
             ring_release(d->commands);
         }
-        if ((double)(session_clock_us() - began_us) > budget_us) {
+        if ((double)(clock_us() - began_us) > budget_us) {
             return;
         }
     }

@@ -6,38 +6,38 @@
 #include "engine/decode.h"
 #include "sessions/resuming.h"
 
-session *decode_latest(decode *d, session_name name)
+branch *decode_latest(decode *d, session_name name)
 {
-    session *latest = NULL;
-    session *s = NULL;
-    while ((s = places_next(d->places, name, s)) != NULL) {
-        if (latest == NULL || s->used > latest->used) {
-            latest = s;
+    branch *latest = NULL;
+    branch *b = NULL;
+    while ((b = places_next(d->places, name, b)) != NULL) {
+        if (latest == NULL || b->used > latest->used) {
+            latest = b;
         }
     }
     return latest;
 }
 
-static session *latest_of(decode *d, const wire_command *c)
+static branch *latest_of(decode *d, const wire_command *c)
 {
     return decode_latest(d, c->session);
 }
 
-static void end_requests(decode *d, session *s)
+static void end_requests(decode *d, branch *b)
 {
-    decode_end_session_requests(d, s, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
+    decode_end_session_requests(d, b, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
 /* Every branch of a name goes but `kept` (NULL: that one, too), whatever it is doing, and its files without a place. */
-static void close_all(decode *d, session_name name, const session *kept)
+static void close_all(decode *d, session_name name, const branch *kept)
 {
-    session *after = NULL;
-    session *s;
-    while ((s = places_next(d->places, name, after)) != NULL) {
-        after = s;
-        end_requests(d, s);
-        if (s != kept) {
-            places_close_session(d->places, s);
+    branch *after = NULL;
+    branch *b;
+    while ((b = places_next(d->places, name, after)) != NULL) {
+        after = b;
+        end_requests(d, b);
+        if (b != kept) {
+            places_close_session(d->places, b);
         }
     }
     places_remove_loose(d->places, name);
@@ -46,39 +46,39 @@ static void close_all(decode *d, session_name name, const session *kept)
 
 /* What a session holds makes way, but not the session: `kept` alone is left of it, empty, and has its pin. The caller says
  * what becomes of the file. */
-static void empty_all(decode *d, session_name name, session *kept)
+static void empty_all(decode *d, session_name name, branch *kept)
 {
     if (places_is_pinned(d->places, name)) {
         kept->record.is_pinned = LLM_PIN_ANCHORED;
     }
     close_all(d, name, kept);
-    session_reset(kept);
+    branch_reset(kept);
 }
 
 /* An empty session of that name: the one there is, emptied, or a new one. LLM_CAPACITY: nothing has changed. */
-static int make_way(decode *d, session_name name, session **out)
+static int make_way(decode *d, session_name name, branch **out)
 {
-    session *s = decode_latest(d, name);
-    const int status = s != NULL ? LLM_OK : places_open_named(d->places, name, &s);
+    branch *b = decode_latest(d, name);
+    const int status = b != NULL ? LLM_OK : places_open_named(d->places, name, &b);
     if (status == LLM_OK) {
-        empty_all(d, name, s);
-        *out = s;
+        empty_all(d, name, b);
+        *out = b;
     }
     return status;
 }
 
 /* is_due: the store's result is the reply. */
-static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int status, const session *s)
+static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int status, const branch *b)
 {
     if (is_due) {
         d->n_replies_due++;
     } else {
-        decode_reply(d, c->request, (llm_status)status, s);
+        decode_reply(d, c->request, (llm_status)status, b);
     }
 }
 
 /* The answer comes when the files are gone. */
-static void end_removal(decode *d, const wire_command *c, const session *kept)
+static void end_removal(decode *d, const wire_command *c, const branch *kept)
 {
     reply_unless_due(d, c, places_removing_end(d->places, c->session, c->request), LLM_OK, kept);
 }
@@ -86,7 +86,7 @@ static void end_removal(decode *d, const wire_command *c, const session *kept)
 /* The branch used last stays; or a new one has the name and pin of what waits on the disk for a place. */
 static void reset_session(decode *d, const wire_command *c)
 {
-    session *kept = latest_of(d, c);
+    branch *kept = latest_of(d, c);
     int status = kept != NULL ? LLM_OK : LLM_NOT_FOUND;
     if (kept == NULL && places_is_waiting(d->places, c->session)) {
         status = places_open_named(d->places, c->session, &kept);
@@ -116,33 +116,33 @@ static void close_session(decode *d, const wire_command *c)
 
 /* `to` is open and empty. With two slots the model copies; else, or where it has no cells for that, what is saved of `from`
  * is copied. */
-static void fill_fork(decode *d, session *from, session *to, uint32_t at)
+static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
-    const bool has_state = from->slot != SESSION_NO_SLOT && from->record.state != LLM_STATE_TORN;
-    const uint32_t n = at < session_n_tokens(from) ? at : session_n_tokens(from);
+    const bool has_state = from->slot != BRANCH_NO_SLOT && from->record.state != LLM_STATE_TORN;
+    const uint32_t n = at < branch_n_tokens(from) ? at : branch_n_tokens(from);
     if (n == 0) {
         return;
     }
-    if (has_state && places_take_slot(d->places, to) == SLOT_READY && from->slot != SESSION_NO_SLOT &&
+    if (has_state && places_take_slot(d->places, to) == SLOT_READY && from->slot != BRANCH_NO_SLOT &&
         resuming_fork(d->places, from, to, n)) {
         return;
     }
-    if (to->slot != SESSION_NO_SLOT) {
+    if (to->slot != BRANCH_NO_SLOT) {
         (void)places_park(d->places, to); /* empty: cannot fail */
     }
     places_copy(d->places, from, to, n, true);
-    if (n < session_n_tokens(to) && places_take_slot(d->places, to) == SLOT_READY) {
+    if (n < branch_n_tokens(to) && places_take_slot(d->places, to) == SLOT_READY) {
         (void)resuming_fork(d->places, to, to, n);
-    } else if (n < session_n_tokens(to)) {
-        session_reset(to);
+    } else if (n < branch_n_tokens(to)) {
+        branch_reset(to);
         places_copy(d->places, from, to, n, false);
     }
 }
 
 /* Opens it, or empties the one that has the name, whose files go with the removal that has begun, if one has. */
-static int open_fork(decode *d, session *from, session_name name, session **out)
+static int open_fork(decode *d, branch *from, session_name name, branch **out)
 {
-    assert(!session_name_equal(session_name_of(from), name));
+    assert(!session_name_equal(branch_session_name(from), name));
     const bool was_held = from->is_held;
     from->is_held = true; /* not to be forgotten */
     const int status = make_way(d, name, out);
@@ -154,7 +154,7 @@ static int open_fork(decode *d, session *from, session_name name, session **out)
     return status;
 }
 
-static void become_fork(decode *d, session *from, session *to, uint32_t at)
+static void become_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
     places_used(d->places, from); /* so that it is not the one to be parked */
     to->record.n_last_prompt = 0;
@@ -162,12 +162,12 @@ static void become_fork(decode *d, session *from, session *to, uint32_t at)
     from->is_held = was_held || d->places->options.policy == LLM_POLICY_EVICT; /* as in open_fork; it may be parked */
     fill_fork(d, from, to, at);
     from->is_held = was_held;
-    session_ended(to, session_n_tokens(to));
+    branch_ended(to, branch_n_tokens(to));
 }
 
-int decode_fork(decode *d, session *from, session_name name)
+int decode_fork(decode *d, branch *from, session_name name)
 {
-    session *to = NULL;
+    branch *to = NULL;
     const int status = open_fork(d, from, name, &to);
     if (status == LLM_OK) {
         become_fork(d, from, to, UINT32_MAX);
@@ -175,12 +175,12 @@ int decode_fork(decode *d, session *from, session_name name)
     return status;
 }
 
-static llm_status may_fork(decode *d, const wire_command *c, const session *from)
+static llm_status may_fork(decode *d, const wire_command *c, const branch *from)
 {
     if (from == NULL) {
         return LLM_NOT_FOUND;
     }
-    if (session_name_equal(session_name_of(from), c->other)) {
+    if (session_name_equal(branch_session_name(from), c->other)) {
         return LLM_INVALID;
     }
     return !c->is_on && places_knows(d->places, c->other) ? LLM_EXISTS : LLM_OK;
@@ -189,8 +189,8 @@ static llm_status may_fork(decode *d, const wire_command *c, const session *from
 /* What it replaces is gone when the answer comes: its files go before anything is written of the fork. */
 static void fork_session(decode *d, const wire_command *c)
 {
-    session *from = latest_of(d, c);
-    session *to = NULL;
+    branch *from = latest_of(d, c);
+    branch *to = NULL;
     llm_status status = may_fork(d, c, from);
     if (status != LLM_OK) {
         decode_reply(d, c->request, status, from);
@@ -210,17 +210,17 @@ static void fork_session(decode *d, const wire_command *c)
 /* Parks one branch at a time: while others have a slot, the command stays in the ring, and the next copy may wait for a step. */
 static void park(decode *d, const wire_command *c)
 {
-    session *s = NULL;
+    branch *b = NULL;
     llm_status status = latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK;
     bool is_one_parked = false;
-    while ((s = places_next(d->places, c->session, s)) != NULL) {
-        if (!session_is_idle(s)) {
+    while ((b = places_next(d->places, c->session, b)) != NULL) {
+        if (!branch_is_idle(b)) {
             status = LLM_BUSY;
-        } else if (session_has_slot(s) && is_one_parked) {
+        } else if (branch_has_slot(b) && is_one_parked) {
             d->is_unfinished = true;
             return;
-        } else if (session_has_slot(s)) {
-            is_one_parked = places_park(d->places, s);
+        } else if (branch_has_slot(b)) {
+            is_one_parked = places_park(d->places, b);
             status = is_one_parked ? status : LLM_NO_MEMORY;
         }
     }
@@ -238,16 +238,16 @@ static void end_change(decode *d, const wire_command *c, store_job *job)
 
 static void pin(decode *d, const wire_command *c)
 {
-    session *s = latest_of(d, c);
-    store_job *job = s != NULL ? places_change_begin(d->places, c->session) : NULL;
+    branch *b = latest_of(d, c);
+    store_job *job = b != NULL ? places_change_begin(d->places, c->session) : NULL;
     if (job == NULL) {
-        decode_reply(d, c->request, s == NULL ? LLM_NOT_FOUND : LLM_NO_MEMORY, s);
+        decode_reply(d, c->request, b == NULL ? LLM_NOT_FOUND : LLM_NO_MEMORY, b);
         return;
     }
     const int status = places_pin(d->places, c->session, c->is_on);
     if (status != LLM_OK) { /* nothing was changed */
         store_job_free(job);
-        decode_reply(d, c->request, (llm_status)status, s);
+        decode_reply(d, c->request, (llm_status)status, b);
         return;
     }
     end_change(d, c, job);
@@ -281,9 +281,9 @@ static void rename_session(decode *d, const wire_command *c)
 
 static void save(decode *d, const wire_command *c)
 {
-    session *s = latest_of(d, c);
-    const int status = s != NULL ? places_save(d->places, s, c->other, c->request) : LLM_NOT_FOUND;
-    reply_unless_due(d, c, status == LLM_OK, status, s);
+    branch *b = latest_of(d, c);
+    const int status = b != NULL ? places_save(d->places, b, c->other, c->request) : LLM_NOT_FOUND;
+    reply_unless_due(d, c, status == LLM_OK, status, b);
 }
 
 /* The session is replaced when the store has read what was saved: what cannot be read replaces nothing. */
@@ -304,22 +304,22 @@ static void unsave(decode *d, const wire_command *c)
 static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
 {
     const session_name name = session_name_from(job->owner, job->name);
-    session *s = NULL;
+    branch *b = NULL;
     if (job->file.n_tokens > d->model->info.n_ctx) {
         return LLM_CONTEXT_LENGTH;
     }
-    if (job->file.n_tokens == 0 || !session_are_tokens(&d->model->info, job->file.tokens, job->file.n_tokens)) {
+    if (job->file.n_tokens == 0 || !branch_are_tokens(&d->model->info, job->file.tokens, job->file.n_tokens)) {
         return LLM_VERSION;
     }
     places_removing_begin(d->places);
-    const int status = make_way(d, name, &s);
+    const int status = make_way(d, name, &b);
     if (status == LLM_OK) {
-        places_become(d->places, s, job);
-        places_reset_file(d->places, s);
+        places_become(d->places, b, job);
+        places_reset_file(d->places, b);
     }
     *is_due = places_removing_end(d->places, name, job->request);
     if (status == LLM_OK) {
-        places_become_warm(d->places, s, job); /* its state is written behind that, if it is */
+        places_become_warm(d->places, b, job); /* its state is written behind that, if it is */
     }
     return (llm_status)status;
 }

@@ -7,7 +7,7 @@
 /* A generation that was parked where it is, and could go on. */
 static bool has_lost_slot(const request *r)
 {
-    return r->phase == REQUEST_RUNNING && !r->claim.is_paused && !session_has_slot(r->session);
+    return r->phase == REQUEST_RUNNING && !r->claim.is_paused && !branch_has_slot(r->branch);
 }
 
 static void count_overtaken(decode *d)
@@ -17,12 +17,12 @@ static void count_overtaken(decode *d)
     }
 }
 
-static void begin(decode *d, request *r, session *s)
+static void begin(decode *d, request *r, branch *b)
 {
     decode_leave_queue(d, r);
     count_overtaken(d);
-    const float *kept = request_begin(r, d->places, s);
-    places_used(d->places, s);
+    const float *kept = request_begin(r, d->places, b);
+    places_used(d->places, b);
     page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
     page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
     if (kept != NULL) {
@@ -61,7 +61,7 @@ static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool re
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? decode_find(d, r->after) : NULL;
-    const bool holds_slot = r->session != NULL && session_has_slot(r->session);
+    const bool holds_slot = r->branch != NULL && branch_has_slot(r->branch);
     const bool would_wait = holds_slot && first != NULL && first->phase == REQUEST_WAITING && first->waits_for_slot;
     return first != NULL && !first->is_decoding && !would_wait;
 }
@@ -71,10 +71,10 @@ static bool fits_beside(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;
     uint32_t n_counted = 1;
-    uint64_t n_bytes = m->ops->sequence_bytes(m, session_n_tokens(r->session) + 1);
+    uint64_t n_bytes = m->ops->sequence_bytes(m, branch_n_tokens(r->branch) + 1);
     for (uint32_t i = 0; i < n; i++) {
         if (request_moves(d->requests[i])) {
-            n_bytes += m->ops->sequence_bytes(m, session_n_tokens(d->requests[i]->session));
+            n_bytes += m->ops->sequence_bytes(m, branch_n_tokens(d->requests[i]->branch));
             n_counted++;
         }
     }
@@ -116,7 +116,7 @@ static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch
         if (r->claim.is_early || (r->waits_for_slot && !may_assign_slots)) {
             return false;
         }
-        return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->claim;
+        return r->branch == NULL ? has_scratch : r->branch->running == NULL && r->branch->waiting == &r->claim;
     case REQUEST_RUNNING: return may_assign_slots && has_lost_slot(r);
     case REQUEST_ENDED: break;
     }
@@ -185,17 +185,17 @@ static bool does_any_move(const decode *d, const request *asker, decode_among am
 /* Who may have what it lacks: a slot of its owner's share, one of its kind, or cells. */
 static decode_among holders_of(const decode *d, const request *r)
 {
-    return is_at_share(d, r, false)                      ? AMONG_OWNER_AND_KIND
-           : places_has_free_slot(d->places, r->session) ? AMONG_ALL
-                                                         : AMONG_KIND;
+    return is_at_share(d, r, false)                     ? AMONG_OWNER_AND_KIND
+           : places_has_free_slot(d->places, r->branch) ? AMONG_ALL
+                                                        : AMONG_KIND;
 }
 
 /* One that does not move is parked where that can be of use: for who has begun; for others if nobody moves who will give up
  * what they lack, or all would wait for each other. Whatever the copy takes, the others have a step before the next. */
 static bool make_way(decode *d, const request *r)
 {
-    const session *s = r->session;
-    if (s == NULL || s->parked.where == PARKED_READING || places_spill_waits(d->places)) {
+    const branch *b = r->branch;
+    if (b == NULL || b->parked.where == PARKED_READING || places_spill_waits(d->places)) {
         return false; /* one more parked state would make idle sessions lose theirs, and that wait has an end */
     }
     const decode_among among = holders_of(d, r);
@@ -206,22 +206,22 @@ static bool make_way(decode *d, const request *r)
 static void go_on(decode *d, request *r)
 {
     r->n_overtaken = 0;
-    d->may_assign_slots = true;                       /* whoever has waited for it may begin */
-    if (r->session->record.state == LLM_STATE_TORN) { /* before it could spoil a step of others */
+    d->may_assign_slots = true;                      /* whoever has waited for it may begin */
+    if (r->branch->record.state == LLM_STATE_TORN) { /* before it could spoil a step of others */
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
     }
 }
 
 /* It has a slot, and what it can begin with is on its way from the disk. */
-static bool is_fetching(decode *d, request *r, const session *s)
+static bool is_fetching(decode *d, request *r, const branch *b)
 {
     if (!r->has_fetched && !r->is_cold) {
-        const fetch f = resuming_fetch(d->places, s, &r->claim.prompt);
+        const fetch f = resuming_fetch(d->places, b, &r->claim.prompt);
         r->has_fetched = true;
         r->fetching = f.reading;
-        r->fetched_by_us = session_clock_us() + (uint64_t)f.wait_us_max;
+        r->fetched_by_us = clock_us() + (uint64_t)f.wait_us_max;
     }
-    if (r->fetching != 0 && (!places_is_reading(d->places, r->fetching) || session_clock_us() >= r->fetched_by_us)) {
+    if (r->fetching != 0 && (!places_is_reading(d->places, r->fetching) || clock_us() >= r->fetched_by_us)) {
         r->fetching = 0;
     }
     return r->fetching != 0;
@@ -230,23 +230,23 @@ static bool is_fetching(decode *d, request *r, const session *s)
 /* Begins, goes on, waits, or ends: what nothing in progress can ever give a slot is not left to wait. */
 static void ask_for_slot(decode *d, request *r)
 {
-    session *s = r->session;
-    if (s == NULL) {
-        s = places_scratch(d->places, r->owner, &r->claim.prompt);
+    branch *b = r->branch;
+    if (b == NULL) {
+        b = places_scratch(d->places, r->owner, &r->claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
-    slot_result found = s != NULL ? places_take_slot(d->places, s) : SLOT_LATER;
-    if (found != SLOT_READY && s != NULL && !session_is_named(s) && begins && s->parked.state != NULL) {
-        session_reset(s); /* a slot without cells is sooner had, and nobody counts on what it held */
-        found = places_take_slot(d->places, s);
+    slot_result found = b != NULL ? places_take_slot(d->places, b) : SLOT_LATER;
+    if (found != SLOT_READY && b != NULL && !branch_is_named(b) && begins && b->parked.state != NULL) {
+        branch_reset(b); /* a slot without cells is sooner had, and nobody counts on what it held */
+        found = places_take_slot(d->places, b);
     }
-    if (found == SLOT_READY && begins && is_fetching(d, r, s)) {
+    if (found == SLOT_READY && begins && is_fetching(d, r, b)) {
         found = SLOT_LATER;
     }
     switch (found) {
     case SLOT_READY:
         if (begins) {
-            begin(d, r, s);
+            begin(d, r, b);
         } else {
             go_on(d, r);
         }
@@ -295,17 +295,16 @@ static bool start_waiting(decode *d)
     if (n == 0) {
         return true;
     }
-    const uint64_t began_us = session_clock_us();
+    const uint64_t began_us = clock_us();
     const double stall_budget_us = decode_stall_budget_us(d);
     places_allow_copies(d->places, stall_budget_us);
     request *r;
     while ((r = next_turn(d, turns, n)) != NULL) {
         ask_for_slot(d, r);
-        if (r->phase != REQUEST_ENDED && r->session != NULL && r->session->slot != SESSION_NO_SLOT) {
+        if (r->phase != REQUEST_ENDED && r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT) {
             count_slot(turns, n, r);
         }
-        if ((double)(session_clock_us() - began_us) >
-            stall_budget_us) { /* by copying states: the others after a step */
+        if ((double)(clock_us() - began_us) > stall_budget_us) { /* by copying states: the others after a step */
             d->may_assign_slots = true;
             return false;
         }
@@ -323,14 +322,14 @@ static uint64_t earlier(uint64_t a_us, uint64_t b_us)
 static uint64_t gives_up_at(const request *r, uint64_t now_us)
 {
     const uint64_t fetch_us = r->phase == REQUEST_WAITING && r->fetching != 0 ? r->fetched_by_us : 0;
-    const uint64_t state_us = r->session != NULL ? r->session->parked.wanted_until_us : 0;
+    const uint64_t state_us = r->branch != NULL ? r->branch->parked.wanted_until_us : 0;
     return earlier(fetch_us, state_us > now_us ? state_us : 0);
 }
 
 /* When the first wait for the disk ends; 0: there is none. */
 static uint64_t first_to_give_up(const decode *d)
 {
-    const uint64_t now_us = session_clock_us();
+    const uint64_t now_us = clock_us();
     const uint64_t spill_us = places_spill_waits_until_us(d->places);
     uint64_t first_us = spill_us > now_us ? spill_us : 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -341,7 +340,7 @@ static uint64_t first_to_give_up(const decode *d)
 
 void decode_start_waiting(decode *d)
 {
-    d->may_assign_slots = d->may_assign_slots || (d->fetched_by_us != 0 && session_clock_us() >= d->fetched_by_us);
+    d->may_assign_slots = d->may_assign_slots || (d->fetched_by_us != 0 && clock_us() >= d->fetched_by_us);
     if (start_waiting(d) || !places_is_lending(d->places)) {
         const bool waited = places_spill_waits(d->places);
         places_spill_on(d->places);

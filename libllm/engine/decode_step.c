@@ -71,17 +71,17 @@ static void tell(decode *d)
 
 static void sample_and_learn(decode *d)
 {
-    const uint64_t began_us = session_clock_us();
+    const uint64_t began_us = clock_us();
     sample(d);
-    step_learn(&d->step, session_clock_us() - began_us);
+    step_learn(&d->step, clock_us() - began_us);
 }
 
 /* Who holds a slot without moving: it waits for a session that nobody runs in, or is not read. */
 static bool is_unmoving(const request *r)
 {
     return request_has_slot(r) ? r->claim.is_paused
-                               : r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
-                                     session_has_slot(r->session);
+                               : r->phase == REQUEST_WAITING && r->branch != NULL && r->branch->running == NULL &&
+                                     branch_has_slot(r->branch);
 }
 
 bool decode_is_among(const request *r, const request *asker, decode_among among)
@@ -94,8 +94,8 @@ bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
 {
     for (uint32_t i = d->n_requests; d->places->options.policy == LLM_POLICY_PARK && i-- > 0;) {
         const request *r = d->requests[i];
-        if (is_unmoving(r) && r->session != asker->session && decode_is_among(r, asker, among) &&
-            places_park(d->places, r->session)) {
+        if (is_unmoving(r) && r->branch != asker->branch && decode_is_among(r, asker, among) &&
+            places_park(d->places, r->branch)) {
             if (r->phase == REQUEST_RUNNING) {
                 page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
             }
@@ -117,7 +117,7 @@ static bool preempt_newest(decode *d)
             n_running++;
         }
     }
-    if (d->places->options.policy != LLM_POLICY_PARK || n_running < 2 || !places_park(d->places, newest->session)) {
+    if (d->places->options.policy != LLM_POLICY_PARK || n_running < 2 || !places_park(d->places, newest->branch)) {
         return false;
     }
     page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
@@ -143,13 +143,13 @@ static request *hungriest(const step *t)
 }
 
 /* Its cells are free, and its tokens stay: they are read again when it is used. */
-static void give_cells_back(decode *d, session *s)
+static void give_cells_back(decode *d, branch *b)
 {
-    if (session_is_named(s)) {
-        session_tear(s);
-        (void)places_park(d->places, s); /* of a torn one there is no state to be saved: it cannot fail */
+    if (branch_is_named(b)) {
+        branch_invalidate(b);
+        (void)places_park(d->places, b); /* of a torn one there is no state to be saved: it cannot fail */
     } else {
-        places_reset_session(d->places, s);
+        places_reset_session(d->places, b);
     }
 }
 
@@ -158,10 +158,10 @@ static void give_cells_back(decode *d, session *s)
 static void make_room(decode *d)
 {
     request *r = hungriest(&d->step);
-    session *s = r->session;
-    if (!places_free_cells(d->places, s) && !decode_park_unmoving(d, r, AMONG_ALL) && !preempt_newest(d)) {
+    branch *b = r->branch;
+    if (!places_free_cells(d->places, b) && !decode_park_unmoving(d, r, AMONG_ALL) && !preempt_newest(d)) {
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
-        give_cells_back(d, s);
+        give_cells_back(d, b);
     }
 }
 
@@ -170,7 +170,7 @@ static void end_torn(decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (r->phase == REQUEST_RUNNING && r->session->record.state == LLM_STATE_TORN) {
+        if (r->phase == REQUEST_RUNNING && r->branch->record.state == LLM_STATE_TORN) {
             decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
         }
     }
@@ -192,7 +192,7 @@ static void sample_and_checkpoint(decode *d, bool is_answering)
 
 static double elapsed_us(const decode *d)
 {
-    return (double)(session_clock_us() - d->step.call_began_us);
+    return (double)(clock_us() - d->step.call_began_us);
 }
 
 /* is_answering: some of the step decode. */

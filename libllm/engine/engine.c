@@ -240,9 +240,9 @@ static int open_places(llm_engine *e, const llm_engine_options *o, const adoptio
     ledger_open(&e->ledger, n_moving > IN_FLIGHT_BYTES_MIN ? n_moving : IN_FLIGHT_BYTES_MIN);
     checkpoint_store_open(&e->checkpoints, &e->ledger,
                           o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
-    e->ground =
-        (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
-    return places_open(&e->places, &e->ground, &sizes, e->store);
+    e->shared =
+        (branch_shared){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
+    return places_open(&e->places, &e->shared, &sizes, e->store);
 }
 
 /* A segment is there under its name when it knows all that the one before it knew, and only then that one goes: whenever

@@ -21,7 +21,7 @@ struct llm_engine {
     chat *chat;
     ledger ledger;
     checkpoint_store checkpoints;
-    session_ground ground;
+    branch_shared shared;
     places places;
     store *store; /* NULL: no state directory */
     ring *commands;

@@ -11,7 +11,7 @@ static int texts_check(const model_info *info, const int32_t *tokens, const uint
         if (n_tokens[i] == 0 || n_tokens[i] > info->n_embedding_tokens) {
             return LLM_CONTEXT_LENGTH;
         }
-        if (!session_are_tokens(info, tokens, n_tokens[i])) {
+        if (!branch_are_tokens(info, tokens, n_tokens[i])) {
             return LLM_TOKEN;
         }
         tokens += n_tokens[i];

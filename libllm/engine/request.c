@@ -16,11 +16,11 @@ static int copy_prompt(request *r, const model *m, const wire_command *command)
     if (r->prompt == NULL) {
         return LLM_NO_MEMORY;
     }
-    r->claim.prompt = (session_prompt){.tokens = r->prompt, .n_tokens = n, .n_head = command->n_head};
+    r->claim.prompt = (branch_prompt){.tokens = r->prompt, .n_tokens = n, .n_head = command->n_head};
     for (uint32_t i = 0; i < n; i++) {
         r->prompt[i] = wire_prompt_token(command, i);
     }
-    return session_are_tokens(&m->info, r->prompt, n) ? LLM_OK : LLM_TOKEN;
+    return branch_are_tokens(&m->info, r->prompt, n) ? LLM_OK : LLM_TOKEN;
 }
 
 static int open_sampler(request *r, const model *m, const wire_command *command)
@@ -108,7 +108,7 @@ int request_open(const model *m, const wire_command *command, request **out)
     r->is_cold = (command->flags & LLM_GENERATE_COLD) != 0;
     r->tells_consumed = (command->flags & LLM_GENERATE_RETURN_CONSUMED) != 0;
     r->next_token = -1;
-    r->queued_us = session_clock_us();
+    r->queued_us = clock_us();
     const int status = fill(r, m, command);
     if (status != LLM_OK) {
         request_close(r);
@@ -123,7 +123,7 @@ void request_close(request *r)
     if (r == NULL) {
         return;
     }
-    assert(r->session == NULL || r->session->running != &r->claim);
+    assert(r->branch == NULL || r->branch->running != &r->claim);
     free(r->prompt);
     free(r->ends);
     outbox_close(&r->out);
@@ -136,18 +136,18 @@ void request_close(request *r)
     free(r);
 }
 
-const float *request_begin(request *r, places *p, session *s)
+const float *request_begin(request *r, places *p, branch *b)
 {
-    assert(r->phase == REQUEST_WAITING && s->running == NULL);
-    s->running = &r->claim;
-    r->session = s;
-    r->started_us = session_clock_us();
+    assert(r->phase == REQUEST_WAITING && b->running == NULL);
+    b->running = &r->claim;
+    r->branch = b;
+    r->started_us = clock_us();
     const float *logits = NULL;
-    r->plan = resuming_begin(p, s, &r->claim.prompt, r->is_cold, &logits);
+    r->plan = resuming_begin(p, b, &r->claim.prompt, r->is_cold, &logits);
     checkpoint_points_begin(&r->points, &r->plan);
     sampler_accept(r->sampler, r->prompt, r->claim.prompt.n_tokens);
     r->phase = REQUEST_RUNNING;
-    outbox_start(&r->out, s->place, r->claim.prompt.n_tokens, &r->plan);
+    outbox_start(&r->out, b->place, r->claim.prompt.n_tokens, &r->plan);
     return logits;
 }
 
@@ -170,8 +170,8 @@ static uint32_t count_visible(const request *r)
 /* After a stop string: the session should hold what the client saw. What cannot be cut out stays, and is known. */
 static void cut_invisible(request *r, uint32_t n_visible)
 {
-    if (n_visible < session_n_tokens(r->session)) {
-        (void)session_cut(r->session, n_visible);
+    if (n_visible < branch_n_tokens(r->branch)) {
+        (void)branch_truncate(r->branch, n_visible);
     }
 }
 
@@ -182,11 +182,11 @@ static uint64_t between_us(uint64_t from, uint64_t to)
 
 static wire_finished finished(const request *r, llm_outcome outcome, llm_status status, int32_t stop_index)
 {
-    const uint64_t now = session_clock_us();
+    const uint64_t now = clock_us();
     const bool began = r->started_us != 0;
     const uint64_t prefill_end = r->decoding_us != 0 ? r->decoding_us : now;
     const uint32_t n_prompt = r->claim.prompt.n_tokens;
-    const uint32_t n_tokens = began ? session_n_tokens(r->session) : 0;
+    const uint32_t n_tokens = began ? branch_n_tokens(r->branch) : 0;
     const uint32_t n_prompt_done = n_tokens < n_prompt ? n_tokens : n_prompt;
     const uint32_t n_kept = r->plan.n_keep;
     return (wire_finished){
@@ -198,7 +198,7 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
         .n_prefilled = n_prompt_done > n_kept ? n_prompt_done - n_kept : 0,
         .n_generated = r->n_generated,
         .n_resident = n_tokens,
-        .n_visible = began ? r->session->record.n_visible : 0,
+        .n_visible = began ? r->branch->record.n_visible : 0,
         .stop_index = stop_index,
         .queue_us = between_us(r->queued_us, began ? r->started_us : now),
         .prefill_us = between_us(r->started_us, prefill_end),
@@ -209,19 +209,19 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
 
 static void finish(request *r, llm_outcome outcome, llm_status status, int32_t stop_index)
 {
-    session *s = r->session;
+    branch *b = r->branch;
     if (r->phase == REQUEST_RUNNING) {
         const uint32_t n_visible = count_visible(r);
         if (outcome == LLM_OUTCOME_STOP) {
             cut_invisible(r, n_visible);
         }
-        s->record.n_generated_total += r->n_generated;
-        session_ended(s, n_visible);
-        s->running = NULL;
+        b->record.n_generated_total += r->n_generated;
+        branch_ended(b, n_visible);
+        b->running = NULL;
     }
     const wire_finished how = finished(r, outcome, status, stop_index);
     outbox_finish(&r->out, &how);
-    r->session = NULL;
+    r->branch = NULL;
     r->phase = REQUEST_ENDED;
 }
 
@@ -290,7 +290,7 @@ static bool release_piece(request *r, const model *m, int32_t token)
 void request_consumed(request *r)
 {
     if (r->tells_consumed && !r->is_decoding) {
-        outbox_consumed(&r->out, session_n_tokens(r->session), between_us(r->started_us, session_clock_us()));
+        outbox_consumed(&r->out, branch_n_tokens(r->branch), between_us(r->started_us, clock_us()));
     }
 }
 
@@ -301,7 +301,7 @@ static void go_on_with(request *r, const model *m, int status, int32_t token)
         return;
     }
     r->n_generated++;
-    page_count(r->session->ground->page, LLM_COUNTER_DECODE_TOKENS, 1);
+    page_count(r->branch->shared->page, LLM_COUNTER_DECODE_TOKENS, 1);
     if (!remember_end(r)) {
         r->n_generated--;
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
@@ -333,9 +333,9 @@ static bool begin_sampling(request *r, sampling_threads *threads, const float *l
 void request_sample(request *r, const model *m, sampling_threads *threads, float *logits)
 {
     if (!r->is_decoding) {
-        r->decoding_us = session_clock_us();
+        r->decoding_us = clock_us();
         r->is_decoding = true;
-        session_decoding(r->session);
+        branch_decoding(r->branch);
     }
     r->next_token = -1;
     if (!token_details_logits(&r->out.details, logits)) {

@@ -17,14 +17,14 @@
 #include "llm.h"
 #include "policy/checkpoint_points.h"
 #include "policy/stop.h"
+#include "sessions/branch.h"
 #include "sessions/places.h"
-#include "sessions/session.h"
 #include "text/sampling/sampler.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_ENDED } request_phase;
 
 typedef struct request {
-    session_claim claim; /* first member */
+    branch_claim claim; /* first member */
     uint64_t id;
     uint32_t owner;
     request_phase phase;
@@ -38,7 +38,7 @@ typedef struct request {
     uint32_t n_overtaken;   /* RUNNING without a slot: requests that have begun meanwhile */
 
     int32_t *prompt;          /* the claim's; owned */
-    session *session;         /* that it holds or waits for; NULL: any scratch session, or it has ended */
+    branch *branch;           /* that it holds or waits for; NULL: any scratch session, or it has ended */
     checkpoint_points points; /* where the prompt's checkpoints are taken */
     resume_plan plan;         /* from request_begin on */
     bool is_decoding;         /* the prompt is consumed */
@@ -62,14 +62,14 @@ typedef struct request {
 } request;
 
 /* Whose claim it is; NULL for NULL. */
-static inline request *request_of_claim(session_claim *c)
+static inline request *request_of_claim(branch_claim *c)
 {
     return (request *)c;
 }
 
 static inline bool request_has_slot(const request *r)
 {
-    return r->phase == REQUEST_RUNNING && session_has_slot(r->session);
+    return r->phase == REQUEST_RUNNING && branch_has_slot(r->branch);
 }
 
 /* It has a slot and is read: it goes on, or ends. */
@@ -81,7 +81,7 @@ static inline bool request_moves(const request *r)
 /* Of a request that has a session: slots of its kind are what it takes. */
 static inline bool request_is_for_named(const request *r)
 {
-    return r->session != NULL && r->session->name[0] != '\0';
+    return r->branch != NULL && r->branch->name[0] != '\0';
 }
 
 /* Builds a request from a checked GENERATE. LLM_OK; LLM_TOKEN, LLM_CONTEXT_LENGTH, LLM_INVALID, LLM_NO_MEMORY. */
@@ -90,7 +90,7 @@ void request_close(request *r); /* NULL is allowed */
 
 /* The session, which has a slot, is this request's now, at the longest provable prefix of its prompt. Returns the logits after the
  * prompt if they were kept: they are sampled at once (request_sample), without a step. */
-const float *request_begin(request *r, places *p, session *s);
+const float *request_begin(request *r, places *p, branch *b);
 
 /* A step has consumed more of the prompt: tells who asked for it. */
 void request_consumed(request *r);

@@ -44,7 +44,7 @@ void step_add(step *t, request *r)
 {
     assert(t->n_requests < LLM_SEQUENCES_MAX);
     uint32_t at = t->n_requests++;
-    while (at > 0 && t->requests[at - 1]->session->slot > r->session->slot) {
+    while (at > 0 && t->requests[at - 1]->branch->slot > r->branch->slot) {
         t->requests[at] = t->requests[at - 1];
         at--;
     }
@@ -54,17 +54,17 @@ void step_add(step *t, request *r)
 /* Prompt tokens still to consume before the next checkpoint; 0 when the request decodes. */
 static uint32_t prefill_left(const request *r)
 {
-    return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - session_n_tokens(r->session);
+    return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - branch_n_tokens(r->branch);
 }
 
 /* By how many tokens the checkpoint of a decoding request will be late after one more token; 0: none is due. */
 static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
 {
-    const session *s = r->session;
-    const uint32_t n_tokens = session_n_tokens(s) + 1;
-    return r->is_decoding && session_takes_checkpoints(s) &&
-                   checkpoint_points_is_due(n_tokens, s->checkpoint_at, checkpoint_every)
-               ? n_tokens - s->checkpoint_at - checkpoint_every + 1
+    const branch *b = r->branch;
+    const uint32_t n_tokens = branch_n_tokens(b) + 1;
+    return r->is_decoding && branch_takes_checkpoints(b) &&
+                   checkpoint_points_is_due(n_tokens, b->checkpoint_at, checkpoint_every)
+               ? n_tokens - b->checkpoint_at - checkpoint_every + 1
                : 0;
 }
 
@@ -87,7 +87,7 @@ void step_plan(step *t)
     uint32_t left[LLM_SEQUENCES_MAX], depth[LLM_SEQUENCES_MAX];
     for (uint32_t i = 0; i < t->n_requests; i++) {
         left[i] = prefill_left(t->requests[i]);
-        depth[i] = session_n_tokens(t->requests[i]->session);
+        depth[i] = branch_n_tokens(t->requests[i]->branch);
     }
     choose_checkpoint(t);
     schedule_step(
@@ -111,13 +111,13 @@ void step_plan(step *t)
 static void add_tokens(step *t, uint32_t i)
 {
     const request *r = t->requests[i];
-    const session_prompt *prompt = &r->claim.prompt;
-    const uint32_t at = session_n_tokens(r->session);
+    const branch_prompt *prompt = &r->claim.prompt;
+    const uint32_t at = branch_n_tokens(r->branch);
     uint32_t n = t->batch.n;
     for (uint32_t k = 0; k < t->take[i]; k++, n++) {
         t->tokens[n] = r->is_decoding ? r->next_token : prompt->tokens[at + k];
         t->positions[n] = (int32_t)(at + k);
-        t->seqs[n] = (uint16_t)r->session->slot;
+        t->seqs[n] = (uint16_t)r->branch->slot;
         t->outputs[n] = 0;
     }
     t->output_at[i] = n - 1;
@@ -128,7 +128,7 @@ static void add_tokens(step *t, uint32_t i)
 /* The request may have ended or lost its slot since the step was planned. */
 static bool is_alive(const request *r)
 {
-    return r->session != NULL && r->session->slot != SESSION_NO_SLOT;
+    return r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT;
 }
 
 static step_part part_of(const request *r)
@@ -155,10 +155,10 @@ static void name_sessions(const void *work, char *out, size_t n_bytes)
     size_t at = 0;
     for (uint32_t i = 0; i < t->n_requests && at < n_bytes; i++) {
         if (t->is_called[i]) {
-            const session *s = t->requests[i]->session;
+            const branch *b = t->requests[i]->branch;
             const int n =
                 snprintf(out + at, n_bytes - at, "%ssession %s (owner %u, %u tokens)", at > 0 ? ", " : "",
-                         s->name[0] != '\0' ? s->name : "scratch", (unsigned)s->owner, (unsigned)session_n_tokens(s));
+                         b->name[0] != '\0' ? b->name : "scratch", (unsigned)b->owner, (unsigned)branch_n_tokens(b));
             at += (size_t)n;
         }
     }
@@ -171,7 +171,7 @@ static double depth_called(const step *t)
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_requests; i++) {
         if (t->is_called[i] && !t->requests[i]->is_decoding) {
-            sum += t->take[i] * (session_n_tokens(t->requests[i]->session) + t->take[i] / 2.0);
+            sum += t->take[i] * (branch_n_tokens(t->requests[i]->branch) + t->take[i] / 2.0);
             n += t->take[i];
         }
     }
@@ -183,9 +183,9 @@ static size_t undo_bytes(const step *t)
 {
     size_t n_bytes = 0;
     for (uint32_t i = 0; i < t->n_requests; i++) {
-        const session *s = t->requests[i]->session;
-        if (t->is_called[i] && session_takes_checkpoints(s) && session_n_tokens(s) > 0) {
-            n_bytes += t->model->ops->state_bytes(t->model, (uint16_t)s->slot, MODEL_STATE_CHECKPOINT);
+        const branch *b = t->requests[i]->branch;
+        if (t->is_called[i] && branch_takes_checkpoints(b) && branch_n_tokens(b) > 0) {
+            n_bytes += t->model->ops->state_bytes(t->model, (uint16_t)b->slot, MODEL_STATE_CHECKPOINT);
         }
     }
     return n_bytes;
@@ -202,16 +202,16 @@ static model_result call_model(step *t)
     last_words_working(name_sessions, t);
     /* beside streams it is short, and to be able to give it up may cost a copy */
     bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
-    ledger *account = t->places->ground.ledger;
+    ledger *account = t->places->shared.ledger;
     const size_t n_undo_bytes = may_stop ? undo_bytes(t) : 0;
     may_stop = may_stop && ledger_admits(account, n_undo_bytes);
     ledger_reserve(account, may_stop ? n_undo_bytes : 0);
     t->batch.stop = may_stop ? t->stop : NULL;
     t->batch.stop_context = t->stop_context;
     t->depth = depth_called(t);
-    t->call_began_us = session_clock_us();
+    t->call_began_us = clock_us();
     const model_result result = t->model->ops->decode(t->model, &t->batch);
-    t->call_us = session_clock_us() - t->call_began_us;
+    t->call_us = clock_us() - t->call_began_us;
     ledger_release(account, may_stop ? n_undo_bytes : 0);
     last_words_working(NULL, NULL);
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 0);
@@ -247,17 +247,16 @@ float *step_logits(step *t, uint32_t index)
 
 static void add_due(step *t, const request *r, checkpoint_due reached)
 {
-    t->due[t->n_due++] =
-        (step_due){.session = r->session, .n_tokens = session_n_tokens(r->session), .reached = reached};
+    t->due[t->n_due++] = (step_due){.branch = r->branch, .n_tokens = branch_n_tokens(r->branch), .reached = reached};
 }
 
 /* Whether a checkpoint of the prompt is due here. The logits after the last token, not yet modified by a sampler, are kept
  * for it. */
 static checkpoint_due reach_point(request *r, const float *logits)
 {
-    const checkpoint_due reached = checkpoint_points_reached(&r->points, session_n_tokens(r->session));
+    const checkpoint_due reached = checkpoint_points_reached(&r->points, branch_n_tokens(r->branch));
     if (reached != CHECKPOINT_NONE && logits != NULL) {
-        session_keep_logits(r->session, logits);
+        branch_keep_logits(r->branch, logits);
     }
     return reached;
 }
@@ -269,7 +268,7 @@ static void consume(step *t)
         if (!t->is_called[i]) {
             continue;
         }
-        session_consumed(r->session, t->tokens + t->output_at[i] + 1 - t->take[i], t->take[i]);
+        branch_consumed(r->branch, t->tokens + t->output_at[i] + 1 - t->take[i], t->take[i]);
         const checkpoint_due reached = r->is_decoding ? CHECKPOINT_NONE : reach_point(r, step_logits(t, i));
         if (reached != CHECKPOINT_NONE || r == t->checkpoint) {
             add_due(t, r, reached);
@@ -279,25 +278,25 @@ static void consume(step *t)
 
 static bool is_as_it_was(const step_due *due)
 {
-    const session *s = due->session;
-    return session_has_slot(s) && s->record.state != LLM_STATE_TORN && session_n_tokens(s) == due->n_tokens;
+    const branch *b = due->branch;
+    return branch_has_slot(b) && b->record.state != LLM_STATE_TORN && branch_n_tokens(b) == due->n_tokens;
 }
 
 static void take(const step_due *due)
 {
-    session *s = due->session;
+    branch *b = due->branch;
     if (is_as_it_was(due)) {
-        session_checkpoint(s, s->logits_at == due->n_tokens ? s->logits : NULL, due->reached == CHECKPOINT_HEAD);
+        branch_checkpoint(b, b->logits_at == due->n_tokens ? b->logits : NULL, due->reached == CHECKPOINT_HEAD);
     }
 }
 
 void step_checkpoint(step *t)
 {
     for (uint32_t i = 0; i < t->n_due; i++) {
-        const uint64_t began_us = session_clock_us();
+        const uint64_t began_us = clock_us();
         take(&t->due[i]);
         if (t->due[i].reached == CHECKPOINT_NONE) {
-            schedule_learn_checkpoint(&t->pace, (double)(session_clock_us() - began_us));
+            schedule_learn_checkpoint(&t->pace, (double)(clock_us() - began_us));
         }
     }
     t->n_due = 0;
@@ -308,13 +307,13 @@ static void tear_harmed(step *t, model_result result)
     page_count(t->page, LLM_COUNTER_STEPS_FAILED, 1);
     for (uint32_t i = 0; i < t->n_requests; i++) {
         if (t->is_called[i]) {
-            session_tear(t->requests[i]->session);
+            branch_invalidate(t->requests[i]->branch);
         }
     }
     for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->places->n_places; i++) {
-        session *s = &t->places->sessions[i];
-        if (s->is_open && s->slot != SESSION_NO_SLOT && session_n_tokens(s) > 0) {
-            session_tear(s);
+        branch *b = &t->places->branches[i];
+        if (b->is_open && b->slot != BRANCH_NO_SLOT && branch_n_tokens(b) > 0) {
+            branch_invalidate(b);
         }
     }
 }
@@ -332,7 +331,7 @@ void step_drop_ended(step *t)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_requests; i++) {
-        if (t->requests[i]->session != NULL) {
+        if (t->requests[i]->branch != NULL) {
             t->requests[n] = t->requests[i];
             t->take[n++] = t->take[i];
         }

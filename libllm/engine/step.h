@@ -18,7 +18,7 @@ typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_
 
 /* A checkpoint that a call has made due. */
 typedef struct step_due {
-    session *session;
+    branch *branch;
     uint32_t n_tokens;
     checkpoint_due reached; /* by a prompt; CHECKPOINT_NONE: the session decodes */
 } step_due;

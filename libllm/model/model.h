@@ -2,7 +2,7 @@
  * simulation with the same memory rules). Nothing else in libllm knows which one runs.
  *
  * A model holds up to info.n_seq sequences. It keeps only their state; the tokens that a sequence has consumed are kept
- * by the caller (session.c). Positions are counts: position(seq) == number of tokens consumed.
+ * by the caller (branch.c). Positions are counts: position(seq) == number of tokens consumed.
  *
  * Threads: everything that touches sequences belongs to one thread (the decode thread). The text operations (tokenize,
  * piece, is_end) read immutable tables and may run on any thread.

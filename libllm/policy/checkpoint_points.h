@@ -1,5 +1,5 @@
 /* checkpoint_points.h: when a checkpoint is taken: where prefill pauses for one, and how far apart they are behind the prompt. Pure:
- * values in, token counts out; no allocation, no model. What a checkpoint holds is session.h's and checkpoint.h's.
+ * values in, token counts out; no allocation, no model. What a checkpoint holds is branch.h's and checkpoint.h's.
  *
  * A checkpoint is worth most where histories will part again:
  *   - the head, with which many conversations begin: kept for all of them

@@ -1,5 +1,5 @@
 /* resume.h: the cheapest provable way to the state of a prompt. Pure: values in, a plan out; no clock, no allocation, no
- * model. The caller acts on the plan (session.c).
+ * model. The caller acts on the plan (branch.c).
  *
  * The state after T[0..k) is a function of these tokens alone. So whatever holds the state after exactly the prompt's
  * first k tokens may be used, and nothing else matters: not where it was taken, not what came after it. */

@@ -7,7 +7,7 @@
 enum { WAITING_NAMED_MAX = 4 }; /* a line in the log for so many that found no place, one for the rest */
 
 typedef struct candidate {
-    session_file file; /* what its file says, and the segment where that knows it, too; owns the tokens */
+    branch_file file;  /* what its file says, and the segment where that knows it, too; owns the tokens */
     state_facts state; /* beside its file; is_there: of this memory layout */
     bool has_file;     /* else only the segment knows it */
     bool is_changed;   /* it is not what its file says */
@@ -38,10 +38,10 @@ static candidate *add(adoption *a, const candidate *c)
     return &a->candidates[a->n++];
 }
 
-static void found_file(void *context, session_file *file, const state_facts *state)
+static void found_file(void *context, branch_file *file, const state_facts *state)
 {
     adoption *a = context;
-    if (file->name[0] == '\0' || !session_are_tokens(a->info, file->tokens, file->n_tokens)) {
+    if (file->name[0] == '\0' || !branch_are_tokens(a->info, file->tokens, file->n_tokens)) {
         return;
     }
     candidate c = {.file = *file, .state = *state, .has_file = true};
@@ -65,9 +65,9 @@ static candidate *find(const adoption *a, uint64_t id)
 
 /* The branch as it was when its daemon was killed, which its file, if it has one, is older than. But of tokens that only
  * begin the file's, because they were being read once more, the file has more. False: memory is short. */
-static bool learn(candidate *c, const llm_session_view *view, const int32_t *tokens, uint32_t n_tokens)
+static bool learn(candidate *c, const llm_branch_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
-    session_file *f = &c->file;
+    branch_file *f = &c->file;
     const bool is_pinned = view->is_pinned == LLM_PIN_ANCHORED;
     if (resume_common_prefix(f->tokens, f->n_tokens, tokens, n_tokens) < n_tokens) {
         int32_t *copy = malloc(n_tokens * sizeof *copy);
@@ -90,10 +90,10 @@ static bool learn(candidate *c, const llm_session_view *view, const int32_t *tok
 
 static void look_at_place(adoption *a, const llm_page *dead, uint32_t place, int32_t *tokens, uint32_t n_tokens_max)
 {
-    llm_session_view view;
+    llm_branch_view view;
     const int64_t n = llm_page_tokens(dead, place, tokens, n_tokens_max, NULL);
     if (n < 0 || llm_page_session(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
-        !session_are_tokens(a->info, tokens, (uint32_t)n)) {
+        !branch_are_tokens(a->info, tokens, (uint32_t)n)) {
         return;
     }
     candidate *c = find(a, view.id);
@@ -156,7 +156,7 @@ adoption *adoption_gather(const model_info *info, store *disk, const llm_page *d
 void adoption_free(adoption *a)
 {
     for (uint32_t i = 0; a != NULL && i < a->n; i++) {
-        session_file_clear(&a->candidates[i].file);
+        branch_file_clear(&a->candidates[i].file);
     }
     if (a != NULL) {
         free(a->candidates);
@@ -204,27 +204,27 @@ static bool has_state(const candidate *c)
 
 static void open_one(places *p, const candidate *c)
 {
-    const session_file *f = &c->file;
-    session *s = places_open_known(p, f->owner, f->name, f->id);
-    page_append(p->ground.page, s->place, f->tokens, f->n_tokens);
-    s->has_file = c->has_file;
-    session_set_file_bytes(s, (size_t)c->state.n_bytes); /* of use or not */
+    const branch_file *f = &c->file;
+    branch *b = places_open_known(p, f->owner, f->name, f->id);
+    page_append(p->shared.page, b->place, f->tokens, f->n_tokens);
+    b->has_file = c->has_file;
+    branch_set_file_bytes(b, (size_t)c->state.n_bytes); /* of use or not */
     if (has_state(c)) {
-        session_set_parked(s, &(parked){.where = PARKED_ON_DISK,
-                                        .k = c->state.k,
-                                        .n_bytes = (size_t)c->state.n_bytes,
-                                        .is_on_disk = true,
-                                        .n_disk_bytes = (size_t)c->state.n_bytes,
-                                        .ends = c->state.ends});
-        s->record.n_visible = f->n_tokens;
+        branch_set_parked(b, &(parked){.where = PARKED_ON_DISK,
+                                       .k = c->state.k,
+                                       .n_bytes = (size_t)c->state.n_bytes,
+                                       .is_on_disk = true,
+                                       .n_disk_bytes = (size_t)c->state.n_bytes,
+                                       .ends = c->state.ends});
+        b->record.n_visible = f->n_tokens;
     }
-    s->record.state = LLM_STATE_PARKED;
-    s->record.opened_ms = f->opened_ms != 0 ? f->opened_ms : s->record.opened_ms; /* older files do not say */
-    s->record.used_ms = f->used_ms;
-    s->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
-    session_publish(s);
+    b->record.state = LLM_STATE_PARKED;
+    b->record.opened_ms = f->opened_ms != 0 ? f->opened_ms : b->record.opened_ms; /* older files do not say */
+    b->record.used_ms = f->used_ms;
+    b->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
+    branch_publish(b);
     if (c->is_changed && (c->has_file || c->file.is_pinned)) { /* else the next orderly stop writes it */
-        (void)places_write_file(p, s);
+        (void)places_write_file(p, b);
     }
 }
 

@@ -2,7 +2,7 @@
  * thread.
  *
  *   command         in memory, at once           on the disk before the reply         if the disk fails
- *   PIN, RENAME     changed                      session files of branches that       the change is undone; LLM_IO
+ *   PIN, RENAME     changed                      branch files of branches that        the change is undone; LLM_IO
  *                                                have one or are pinned are written
  *   RESET           empty                        the files are removed; a pinned      LLM_IO; the next reset, close or stop
  *                                                session keeps an empty one           tries again
@@ -18,12 +18,12 @@
 #ifndef LLM_NAMING_H
 #define LLM_NAMING_H
 
-#include "sessions/session.h"
+#include "sessions/branch.h"
 #include "states/store.h"
 
 typedef struct places places; /* places.h */
 
-/* A session file whose session is not open. */
+/* A branch file whose session is not open. */
 typedef struct loose_file {
     uint64_t id;
     uint32_t owner;
@@ -55,7 +55,7 @@ int places_pin(places *p, session_name name, bool pinned);
 bool places_is_pinned(places *p, session_name name);
 
 /* Pins a new branch of a pinned session, if the limit on pins allows it. */
-void places_pin_with_others(places *p, session *s);
+void places_pin_with_others(places *p, branch *b);
 
 /* Pins or unpins the later branches of a session whose pin was undone. */
 void places_pin_follow(places *p, uint32_t owner, const char *name);

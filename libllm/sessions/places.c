@@ -9,45 +9,45 @@
 #include "policy/checkpoint_points.h"
 #include "states/durable.h"
 
-int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
+int places_open(places *p, const branch_shared *shared, const places_options *options, store *disk)
 {
     const uint32_t n_slots = options->n_named + options->n_scratch;
     *p =
-        (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_slots + options->n_parked_places};
-    p->ground.pace = &p->pace;
-    p->ground.totals = &p->totals;
-    p->pace.token_us_first = copy_cost_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
+        (places){.shared = *shared, .options = *options, .store = disk, .n_places = n_slots + options->n_parked_places};
+    p->shared.pace = &p->pace;
+    p->shared.totals = &p->totals;
+    p->pace.token_us_first = copy_cost_token_us_first(shared->model->info.n_params, shared->model->info.is_on_gpu);
     p->slots.stall_budget_us = HUGE_VAL;
     atomic_init(&p->n_owners, options->n_owners);
-    p->sessions = calloc(p->n_places, sizeof *p->sessions);
-    p->slots.holders = calloc(n_slots, sizeof(session *));
+    p->branches = calloc(p->n_places, sizeof *p->branches);
+    p->slots.holders = calloc(n_slots, sizeof(branch *));
     p->holdings = calloc(p->n_places, sizeof *p->holdings);
-    if (p->sessions == NULL || p->slots.holders == NULL || p->holdings == NULL) {
+    if (p->branches == NULL || p->slots.holders == NULL || p->holdings == NULL) {
         places_close(p);
         return LLM_NO_MEMORY;
     }
     for (uint32_t place = 0; place < p->n_places; place++) {
-        session_init(&p->sessions[place], &p->ground, place);
+        branch_init(&p->branches[place], &p->shared, place);
     }
     return LLM_OK;
 }
 
 void places_close(places *p)
 {
-    for (uint32_t i = 0; p->sessions != NULL && i < p->n_places; i++) {
-        session *s = &p->sessions[i];
-        if (s->is_open) {
-            s->running = s->waiting = NULL;
-            s->is_held = false;
-            session_close(s);
+    for (uint32_t i = 0; p->branches != NULL && i < p->n_places; i++) {
+        branch *b = &p->branches[i];
+        if (b->is_open) {
+            b->running = b->waiting = NULL;
+            b->is_held = false;
+            branch_close(b);
         }
     }
-    free(p->sessions);
+    free(p->branches);
     free(p->slots.holders);
     free(p->holdings);
     p->holdings = NULL;
     places_free_loose(p);
-    p->sessions = NULL;
+    p->branches = NULL;
     p->slots.holders = NULL;
 }
 
@@ -56,9 +56,9 @@ uint64_t places_new_number(places *p)
     return ++p->slots.clock;
 }
 
-void places_used(places *p, session *s)
+void places_used(places *p, branch *b)
 {
-    s->used = places_new_number(p);
+    b->used = places_new_number(p);
 }
 
 void places_allow_copies(places *p, double stall_budget_us)
@@ -74,12 +74,12 @@ void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t 
 
 /* ---- finding ---- */
 
-session *places_next(places *p, session_name name, const session *after)
+branch *places_next(places *p, session_name name, const branch *after)
 {
     for (uint32_t i = after != NULL ? after->place + 1 : 0; i < p->n_places; i++) {
-        session *s = &p->sessions[i];
-        if (s->is_open && session_is_named(s) && session_name_equal(session_name_of(s), name)) {
-            return s;
+        branch *b = &p->branches[i];
+        if (b->is_open && branch_is_named(b) && session_name_equal(branch_session_name(b), name)) {
+            return b;
         }
     }
     return NULL;
@@ -90,11 +90,11 @@ bool places_knows(places *p, session_name name)
     return places_next(p, name, NULL) != NULL || places_is_waiting(p, name);
 }
 
-static session *closed_place(places *p)
+static branch *closed_place(places *p)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
-        if (!p->sessions[i].is_open) {
-            return &p->sessions[i];
+        if (!p->branches[i].is_open) {
+            return &p->branches[i];
         }
     }
     return NULL;
@@ -102,52 +102,52 @@ static session *closed_place(places *p)
 
 /* What runs short, and who may be given up for it. */
 typedef struct shortage {
-    const session *asker; /* NULL: a session not yet opened */
-    uint32_t owner;       /* the asker's */
-    uint32_t limit;       /* of what all hold together */
-    bool named;           /* whose kind */
-    bool has_slot;        /* slots or their cells are short, not places */
-    bool in_tokens;       /* cells are */
-    bool pinned;          /* pinned ones may go, too */
-    bool is_lost;         /* who goes is forgotten, not parked */
+    const branch *asker; /* NULL: a branch not yet opened */
+    uint32_t owner;      /* the asker's */
+    uint32_t limit;      /* of what all hold together */
+    bool named;          /* whose kind */
+    bool has_slot;       /* slots or their cells are short, not places */
+    bool in_tokens;      /* cells are */
+    bool pinned;         /* pinned ones may go, too */
+    bool is_lost;        /* who goes is forgotten, not parked */
 } shortage;
 
 static const uint64_t LAST = (uint64_t)1 << 63;
 
-uint64_t places_order(const session *s)
+uint64_t places_order(const branch *b)
 {
     const uint64_t later = (uint64_t)1 << 62;
-    return s->used | (s->n_left > 0 ? 0 : later);
+    return b->used | (b->n_left > 0 ? 0 : later);
 }
 
-static share_holding holding_of(const places *p, const session *s, const shortage *of)
+static share_holding holding_of(const places *p, const branch *b, const shortage *of)
 {
-    if (!s->is_open || session_is_named(s) != of->named || (of->has_slot && !session_has_slot(s))) {
+    if (!b->is_open || branch_is_named(b) != of->named || (of->has_slot && !branch_has_slot(b))) {
         return (share_holding){.amount = 0};
     }
     /* Branches that were left, then the oldest first; for a place, those whose going leaves everything else as it is before any
      * other. */
     const bool is_last_resort =
-        s->n_left == 0 && session_has_slot(s) == (session_is_named(s) && p->options.policy == LLM_POLICY_PARK);
-    const uint32_t amount = of->in_tokens ? session_n_tokens(s) : 1;
+        b->n_left == 0 && branch_has_slot(b) == (branch_is_named(b) && p->options.policy == LLM_POLICY_PARK);
+    const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
     return (share_holding){
-        .owner = s->owner,
+        .owner = b->owner,
         .amount = amount,
-        .may_go = amount > 0 && session_is_idle(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
-        .order = places_order(s) | (is_last_resort ? LAST : 0),
+        .may_go = amount > 0 && branch_is_idle(b) && b != of->asker && (of->pinned || !b->record.is_pinned),
+        .order = places_order(b) | (is_last_resort ? LAST : 0),
     };
 }
 
-/* The idle session that makes way, or NULL. */
-static session *victim(places *p, const shortage *of)
+/* The idle branch that makes way, or NULL. */
+static branch *victim(places *p, const shortage *of)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
-        p->holdings[i] = holding_of(p, &p->sessions[i], of);
+        p->holdings[i] = holding_of(p, &p->branches[i], of);
     }
     const share_claim claim = {
         .asker = of->owner, .limit = of->limit, .n_owners = atomic_load(&p->n_owners), .is_lost = of->is_lost};
     const uint32_t place = share_victim(p->holdings, p->n_places, &claim);
-    return place < p->n_places ? &p->sessions[place] : NULL;
+    return place < p->n_places ? &p->branches[place] : NULL;
 }
 
 uint32_t places_names_max(const places *p)
@@ -155,8 +155,8 @@ uint32_t places_names_max(const places *p)
     return p->options.n_named + p->options.n_parked_max;
 }
 
-/* The named session that the policy gives up for a new one of this owner, or NULL. */
-static session *dispensable(places *p, uint32_t owner)
+/* The named branch that the policy gives up for a new one of this owner, or NULL. */
+static branch *dispensable(places *p, uint32_t owner)
 {
     if (p->options.policy == LLM_POLICY_REFUSE) {
         return NULL;
@@ -169,32 +169,32 @@ share_claim places_bytes_claim(const places *p, size_t n_bytes_max)
     return (share_claim){.limit = share_units(n_bytes_max), .n_owners = atomic_load(&p->n_owners)};
 }
 
-session *places_parked_victim(places *p)
+branch *places_parked_victim(places *p)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *s = &p->sessions[i];
-        const bool counts = s->is_open && s->parked.where == PARKED_IN_MEMORY;
+        const branch *b = &p->branches[i];
+        const bool counts = b->is_open && b->parked.where == PARKED_IN_MEMORY;
         p->holdings[i] = (share_holding){
-            .owner = s->owner,
-            .amount = counts ? share_units(s->parked.n_bytes) : 0,
-            .may_go = counts && session_is_idle(s),
-            .order = places_order(s),
+            .owner = b->owner,
+            .amount = counts ? share_units(b->parked.n_bytes) : 0,
+            .may_go = counts && branch_is_idle(b),
+            .order = places_order(b),
         };
     }
     const share_claim claim = places_bytes_claim(p, p->options.parked_bytes_max);
     const uint32_t place = share_victim(p->holdings, p->n_places, &claim);
-    return place < p->n_places ? &p->sessions[place] : NULL;
+    return place < p->n_places ? &p->branches[place] : NULL;
 }
 
 /* ---- opening ---- */
 
-static session *open_place(places *p, session_name name, uint64_t id)
+static branch *open_place(places *p, session_name name, uint64_t id)
 {
-    session *s = closed_place(p);
-    assert(s != NULL);
-    session_open(s, name, id);
-    places_used(p, s);
-    return s;
+    branch *b = closed_place(p);
+    assert(b != NULL);
+    branch_open(b, name, id);
+    places_used(p, b);
+    return b;
 }
 
 /* Where the policy takes nothing from anybody, room is left for the others before it is gone. n_less: of the owner's, those
@@ -203,55 +203,55 @@ static bool is_within_share(const places *p, uint32_t owner, uint32_t n_less)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        n += p->sessions[i].is_open && session_is_named(&p->sessions[i]) && p->sessions[i].owner == owner;
+        n += p->branches[i].is_open && branch_is_named(&p->branches[i]) && p->branches[i].owner == owner;
     }
     return p->options.policy != LLM_POLICY_REFUSE ||
            n - n_less < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
 
-static session *open_new(places *p, session_name name)
+static branch *open_new(places *p, session_name name)
 {
-    session *s = open_place(p, name, durable_new_id());
-    places_pin_with_others(p, s);
-    return s;
+    branch *b = open_place(p, name, durable_new_id());
+    places_pin_with_others(p, b);
+    return b;
 }
 
-int places_open_named(places *p, session_name name, session **out)
+int places_open_named(places *p, session_name name, branch **out)
 {
     if (!is_within_share(p, name.owner, 0)) {
         return LLM_CAPACITY;
     }
     if (p->totals.n_named >= places_names_max(p)) {
-        session *s = dispensable(p, name.owner);
-        if (s == NULL) {
+        branch *b = dispensable(p, name.owner);
+        if (b == NULL) {
             return LLM_CAPACITY;
         }
-        places_forget(p, s);
+        places_forget(p, b);
     }
     *out = open_new(p, name);
-    page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+    page_count(p->shared.page, LLM_COUNTER_SESSIONS_OPENED, 1);
     return LLM_OK;
 }
 
-session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id)
+branch *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id)
 {
-    session *s = open_place(p, session_name_from(owner, name), id);
-    page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
-    return s;
+    branch *b = open_place(p, session_name_from(owner, name), id);
+    page_count(p->shared.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+    return b;
 }
 
-bool places_may_open_kept(places *p, uint32_t owner, session **replaced)
+bool places_may_open_kept(places *p, uint32_t owner, branch **replaced)
 {
     *replaced = p->totals.n_named >= places_names_max(p) ? dispensable(p, owner) : NULL;
     return p->totals.n_named < places_names_max(p) || (*replaced != NULL && (*replaced)->n_left > 0);
 }
 
-session *places_open_kept(places *p, const session *s)
+branch *places_open_kept(places *p, const branch *b)
 {
-    return open_new(p, session_name_of(s));
+    return open_new(p, branch_session_name(b));
 }
 
-session *places_replace(places *p, session *old, const session *like)
+branch *places_replace(places *p, branch *old, const branch *like)
 {
     const uint32_t owner = like->owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
@@ -260,58 +260,58 @@ session *places_replace(places *p, session *old, const session *like)
     return open_new(p, session_name_from(owner, name));
 }
 
-/* For a further branch of a session that has some. Under park it is opened as any session is: the least recently used one
- * makes way for it, which may be another session's. Otherwise only where it costs nobody a place. */
+/* For a further branch of a session that has some. Under park it is opened as any branch is: the least recently used one
+ * makes way for it, which may be another branch's. Otherwise only where it costs nobody a place. */
 static bool has_room_for_another(const places *p, uint32_t owner)
 {
     return p->options.policy == LLM_POLICY_PARK ||
            (p->totals.n_named < p->options.n_named && is_within_share(p, owner, 0));
 }
 
-uint32_t places_n_history(const session *s)
+uint32_t places_n_history(const branch *b)
 {
-    const uint32_t n = session_n_tokens(s);
-    const uint32_t n_prompt = s->record.n_last_prompt;
+    const uint32_t n = branch_n_tokens(b);
+    const uint32_t n_prompt = b->record.n_last_prompt;
     return n_prompt > 0 && n_prompt < n ? n_prompt : n;
 }
 
-static uint32_t n_common_of(const session *s, const session_prompt *prompt)
+static uint32_t n_common_of(const branch *b, const branch_prompt *prompt)
 {
-    const session_claim *c = s->running != NULL ? s->running : s->waiting;
-    const bool grows = c != NULL && c->prompt.n_tokens > session_n_tokens(s); /* it will hold at least this */
+    const branch_claim *c = b->running != NULL ? b->running : b->waiting;
+    const bool grows = c != NULL && c->prompt.n_tokens > branch_n_tokens(b); /* it will hold at least this */
     return grows ? resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens)
-                 : resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
+                 : resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt->tokens, prompt->n_tokens);
 }
 
-branch_candidate places_candidate_of(const session *s, const session_prompt *prompt)
+branch_candidate places_candidate_of(const branch *b, const branch_prompt *prompt)
 {
-    const session_claim *c = s->running != NULL ? s->running : s->waiting;
+    const branch_claim *c = b->running != NULL ? b->running : b->waiting;
     return (branch_candidate){
-        .n_history = c != NULL ? c->prompt.n_tokens : places_n_history(s),
-        .n_lost = s->n_left > 0 ? s->n_left : session_n_tokens(s),
-        .n_common = prompt != NULL ? n_common_of(s, prompt) : 0,
+        .n_history = c != NULL ? c->prompt.n_tokens : places_n_history(b),
+        .n_lost = b->n_left > 0 ? b->n_left : branch_n_tokens(b),
+        .n_common = prompt != NULL ? n_common_of(b, prompt) : 0,
         .n_head = prompt != NULL ? prompt->n_head : 0,
-        .is_far = s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING,
-        .is_busy = !session_is_idle(s),
-        .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
-        .used = s->used,
+        .is_far = b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING,
+        .is_busy = !branch_is_idle(b),
+        .is_anchored = b->record.is_pinned == LLM_PIN_ANCHORED,
+        .used = b->used,
     };
 }
 
-int places_admit(places *p, session_name name, const session_prompt *prompt, session **out)
+int places_admit(places *p, session_name name, const branch_prompt *prompt, branch **out)
 {
     branch_candidate candidates[BRANCHES_COMPARED_MAX];
-    session *sessions[BRANCHES_COMPARED_MAX];
-    session *s = NULL;
+    branch *branches[BRANCHES_COMPARED_MAX];
+    branch *b = NULL;
     uint32_t n = 0;
-    while (n < BRANCHES_COMPARED_MAX && (s = places_next(p, name, s)) != NULL) {
-        candidates[n] = places_candidate_of(s, prompt);
-        sessions[n++] = s;
+    while (n < BRANCHES_COMPARED_MAX && (b = places_next(p, name, b)) != NULL) {
+        candidates[n] = places_candidate_of(b, prompt);
+        branches[n++] = b;
     }
     const branch_choice choice =
         branch_choose(candidates, n, p->options.branches_max, has_room_for_another(p, name.owner));
     if (choice.verb == BRANCH_CONTINUE) {
-        *out = sessions[choice.index];
+        *out = branches[choice.index];
         return LLM_OK;
     }
     const bool leaves_place = choice.verb == BRANCH_REPLACE;
@@ -319,26 +319,26 @@ int places_admit(places *p, session_name name, const session_prompt *prompt, ses
         return LLM_CAPACITY; /* before anything gives way to it */
     }
     if (leaves_place) {
-        *out = places_replace(p, sessions[choice.index], sessions[choice.index]);
-        page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+        *out = places_replace(p, branches[choice.index], branches[choice.index]);
+        page_count(p->shared.page, LLM_COUNTER_SESSIONS_OPENED, 1);
         return LLM_OK;
     }
     return places_open_named(p, name, out);
 }
 
-/* The idle scratch session that this prompt continues. */
-static session *continued_scratch(places *p, uint32_t owner, const session_prompt *prompt)
+/* The idle scratch branch that this prompt continues. */
+static branch *continued_scratch(places *p, uint32_t owner, const branch_prompt *prompt)
 {
-    session *best = NULL;
+    branch *best = NULL;
     uint32_t best_common = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        session *s = &p->sessions[i];
-        if (!session_is_idle(s) || session_is_named(s) || s->owner != owner) {
+        branch *b = &p->branches[i];
+        if (!branch_is_idle(b) || branch_is_named(b) || b->owner != owner) {
             continue;
         }
-        const branch_candidate t = places_candidate_of(s, prompt);
+        const branch_candidate t = places_candidate_of(b, prompt);
         if (branch_is_continued(&t) && t.n_common > best_common) {
-            best = s;
+            best = b;
             best_common = t.n_common;
         }
     }
@@ -346,49 +346,49 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
 }
 
 /* What they share need not be copied, and where they part is seen. Where the head is not known, a few tokens say nothing. */
-static bool shares_more_than_head(const session *s, uint32_t owner, const session_prompt *prompt)
+static bool shares_more_than_head(const branch *b, uint32_t owner, const branch_prompt *prompt)
 {
     const uint32_t n_head = prompt->n_head > CHECKPOINT_HEAD_TOKENS_MIN ? prompt->n_head : CHECKPOINT_HEAD_TOKENS_MIN;
-    return s->owner == owner && s->record.state != LLM_STATE_TORN && places_candidate_of(s, prompt).n_common > n_head;
+    return b->owner == owner && b->record.state != LLM_STATE_TORN && places_candidate_of(b, prompt).n_common > n_head;
 }
 
 /* Such as one that was opened for a prompt that still waits. */
-static session *empty_scratch(places *p, uint32_t owner)
+static branch *empty_scratch(places *p, uint32_t owner)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
-        session *s = &p->sessions[i];
-        if (session_is_idle(s) && !session_is_named(s) && s->owner == owner && session_n_tokens(s) == 0) {
-            return s;
+        branch *b = &p->branches[i];
+        if (branch_is_idle(b) && !branch_is_named(b) && b->owner == owner && branch_n_tokens(b) == 0) {
+            return b;
         }
     }
     return NULL;
 }
 
-session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
+branch *places_scratch(places *p, uint32_t owner, const branch_prompt *prompt)
 {
-    session *s = continued_scratch(p, owner, prompt);
-    if (s == NULL) {
-        s = empty_scratch(p, owner);
+    branch *b = continued_scratch(p, owner, prompt);
+    if (b == NULL) {
+        b = empty_scratch(p, owner);
     }
-    if (s == NULL && p->totals.n_open - p->totals.n_named == p->options.n_scratch) {
-        s = victim(p, &(shortage){.owner = owner, .limit = p->options.n_scratch});
-        if (s == NULL) {
+    if (b == NULL && p->totals.n_open - p->totals.n_named == p->options.n_scratch) {
+        b = victim(p, &(shortage){.owner = owner, .limit = p->options.n_scratch});
+        if (b == NULL) {
             return NULL;
         }
-        if (!shares_more_than_head(s, owner, prompt)) {
-            places_close_session(p, s); /* nothing of one owner may even be timed by another */
-            s = NULL;
+        if (!shares_more_than_head(b, owner, prompt)) {
+            places_close_session(p, b); /* nothing of one owner may even be timed by another */
+            b = NULL;
         }
     }
-    return s != NULL ? s : open_place(p, session_name_from(owner, ""), durable_new_id());
+    return b != NULL ? b : open_place(p, session_name_from(owner, ""), durable_new_id());
 }
 
 bool places_has_scratch(const places *p)
 {
     uint32_t n_busy = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *s = &p->sessions[i];
-        n_busy += s->is_open && !session_is_named(s) && !session_is_idle(s);
+        const branch *b = &p->branches[i];
+        n_busy += b->is_open && !branch_is_named(b) && !branch_is_idle(b);
     }
     return n_busy < p->options.n_scratch;
 }
@@ -397,52 +397,52 @@ bool places_may_be_busy(const places *p, uint32_t owner)
 {
     uint32_t n_busy = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *s = &p->sessions[i];
-        n_busy += s->is_open && session_is_named(s) && s->owner == owner && !session_is_idle(s);
+        const branch *b = &p->branches[i];
+        n_busy += b->is_open && branch_is_named(b) && b->owner == owner && !branch_is_idle(b);
     }
     return n_busy < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
 
 /* ---- closing ---- */
 
-void places_close_session(places *p, session *s)
+void places_close_session(places *p, branch *b)
 {
-    if (session_has_slot(s)) {
-        p->slots.holders[s->slot] = NULL;
+    if (branch_has_slot(b)) {
+        p->slots.holders[b->slot] = NULL;
     }
-    places_remove_file(p, s);
-    session_close(s);
+    places_remove_file(p, b);
+    branch_close(b);
 }
 
-void places_reset_session(places *p, session *s)
+void places_reset_session(places *p, branch *b)
 {
-    session_reset(s);
-    places_reset_file(p, s);
+    branch_reset(b);
+    places_reset_file(p, b);
 }
 
 void places_report_forgotten(places *p, uint32_t owner, const char *name, llm_counter counter)
 {
-    page_count(p->ground.page, counter, 1);
+    page_count(p->shared.page, counter, 1);
     if (p->slots.forgotten != NULL && !places_knows(p, session_name_from(owner, name))) {
         p->slots.forgotten(p->slots.forgotten_context, owner, name);
     }
 }
 
-static void give_up(places *p, session *s, llm_counter counter)
+static void give_up(places *p, branch *b, llm_counter counter)
 {
-    assert(session_is_idle(s));
-    const uint32_t owner = s->owner;
+    assert(branch_is_idle(b));
+    const uint32_t owner = b->owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-    memcpy(name, s->name, sizeof name);
-    places_close_session(p, s);
+    memcpy(name, b->name, sizeof name);
+    places_close_session(p, b);
     if (name[0] != '\0') {
         places_report_forgotten(p, owner, name, counter);
     }
 }
 
-void places_forget(places *p, session *s)
+void places_forget(places *p, branch *b)
 {
-    give_up(p, s, LLM_COUNTER_SESSIONS_EVICTED);
+    give_up(p, b, LLM_COUNTER_SESSIONS_EVICTED);
 }
 
 uint64_t places_expire(places *p, uint64_t before_ms)
@@ -451,15 +451,15 @@ uint64_t places_expire(places *p, uint64_t before_ms)
     uint32_t n_expired = 0;
     uint64_t oldest = places_expire_loose(p, before_ms);
     for (uint32_t i = 0; i < p->n_places; i++) {
-        session *s = &p->sessions[i];
-        if (!session_is_idle(s) || s->record.is_pinned) {
+        branch *b = &p->branches[i];
+        if (!branch_is_idle(b) || b->record.is_pinned) {
             continue;
         }
-        if (s->record.used_ms < before_ms && n_expired < EXPIRED_MAX) {
-            give_up(p, s, LLM_COUNTER_SESSIONS_EXPIRED);
+        if (b->record.used_ms < before_ms && n_expired < EXPIRED_MAX) {
+            give_up(p, b, LLM_COUNTER_SESSIONS_EXPIRED);
             n_expired++;
-        } else if (oldest == 0 || s->record.used_ms < oldest) {
-            oldest = s->record.used_ms;
+        } else if (oldest == 0 || b->record.used_ms < oldest) {
+            oldest = b->record.used_ms;
         }
     }
     return oldest;
@@ -467,42 +467,42 @@ uint64_t places_expire(places *p, uint64_t before_ms)
 
 /* ---- slots ---- */
 
-bool places_park(places *p, session *s)
+bool places_park(places *p, branch *b)
 {
-    const int32_t slot = s->slot;
-    if (!session_park(s)) {
+    const int32_t slot = b->slot;
+    if (!branch_park(b)) {
         return false;
     }
     p->slots.holders[slot] = NULL;
-    page_count(p->ground.page, LLM_COUNTER_SESSIONS_PARKED_TOTAL, 1);
+    page_count(p->shared.page, LLM_COUNTER_SESSIONS_PARKED_TOTAL, 1);
     places_spill(p);
     return true;
 }
 
-/* An idle session gives its slot up, if the policy has a way. For one that can wait no state is dropped because the store is
+/* An idle branch gives its slot up, if the policy has a way. For one that can wait no state is dropped because the store is
  * busy. */
-static bool vacate(places *p, session *s, bool can_wait)
+static bool vacate(places *p, branch *b, bool can_wait)
 {
-    if (!session_is_named(s)) {
-        places_close_session(p, s);
+    if (!branch_is_named(b)) {
+        places_close_session(p, b);
         return true;
     }
     if (p->options.policy == LLM_POLICY_PARK) {
-        return !(can_wait && places_spill_waits(p)) && places_park(p, s);
+        return !(can_wait && places_spill_waits(p)) && places_park(p, b);
     }
     if (p->options.policy == LLM_POLICY_EVICT) {
-        places_forget(p, s);
+        places_forget(p, b);
         return true;
     }
     return false;
 }
 
-static bool free_cells(places *p, const session *s, bool can_wait)
+static bool free_cells(places *p, const branch *b, bool can_wait)
 {
     const bool parks = p->options.policy == LLM_POLICY_PARK;
     shortage of = {
-        .asker = s, .owner = s->owner, .limit = p->ground.model->info.n_cells, .has_slot = true, .in_tokens = true};
-    session *idle = victim(p, &of); /* scratch sessions first: nobody counts on them */
+        .asker = b, .owner = b->owner, .limit = p->shared.model->info.n_cells, .has_slot = true, .in_tokens = true};
+    branch *idle = victim(p, &of); /* scratch branches first: nobody counts on them */
     if (idle == NULL) {
         of.named = true;
         of.pinned = parks;
@@ -512,16 +512,16 @@ static bool free_cells(places *p, const session *s, bool can_wait)
     return idle != NULL && vacate(p, idle, can_wait);
 }
 
-bool places_free_cells(places *p, const session *s)
+bool places_free_cells(places *p, const branch *b)
 {
-    return free_cells(p, s, false);
+    return free_cells(p, b, false);
 }
 
-static bool find_slot(places *p, const session *s, uint16_t *out)
+static bool find_slot(places *p, const branch *b, uint16_t *out)
 {
     const bool parks = p->options.policy == LLM_POLICY_PARK;
-    const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;
-    const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    const uint32_t from = branch_is_named(b) ? 0 : p->options.n_named;
+    const uint32_t to = branch_is_named(b) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (uint32_t i = from; i < to; i++) {
             if (p->slots.holders[i] == NULL) {
@@ -529,15 +529,15 @@ static bool find_slot(places *p, const session *s, uint16_t *out)
                 return true;
             }
         }
-        session *idle = victim(p, &(shortage){
-                                      .asker = s,
-                                      .owner = s->owner,
-                                      .limit = to - from,
-                                      .named = session_is_named(s),
-                                      .has_slot = true,
-                                      .pinned = parks,
-                                      .is_lost = session_is_named(s) && !parks,
-                                  });
+        branch *idle = victim(p, &(shortage){
+                                     .asker = b,
+                                     .owner = b->owner,
+                                     .limit = to - from,
+                                     .named = branch_is_named(b),
+                                     .has_slot = true,
+                                     .pinned = parks,
+                                     .is_lost = branch_is_named(b) && !parks,
+                                 });
         if (idle == NULL || !vacate(p, idle, true)) {
             return false;
         }
@@ -545,40 +545,40 @@ static bool find_slot(places *p, const session *s, uint16_t *out)
     return false;
 }
 
-slot_result places_take_slot(places *p, session *s)
+slot_result places_take_slot(places *p, branch *b)
 {
-    if (session_has_slot(s)) {
+    if (branch_has_slot(b)) {
         return SLOT_READY;
     }
-    if (s->parked.where == PARKED_ON_DISK) {
-        const slot_result expected = places_may_take_slot(p, s);
+    if (b->parked.where == PARKED_ON_DISK) {
+        const slot_result expected = places_may_take_slot(p, b);
         if (expected != SLOT_READY) {
-            s->parked.wanted_until_us = 0;
+            b->parked.wanted_until_us = 0;
             return expected;
         }
-        if (!places_read_file(p, s) && !places_gives_up_reading(p, s)) {
-            return places_is_in_progress(p, s, false) ? SLOT_LATER : SLOT_NEVER;
+        if (!places_read_file(p, b) && !places_gives_up_reading(p, b)) {
+            return places_is_in_progress(p, b, false) ? SLOT_LATER : SLOT_NEVER;
         }
     }
-    if (s->parked.where == PARKED_READING && !places_gives_up_reading(p, s)) {
+    if (b->parked.where == PARKED_READING && !places_gives_up_reading(p, b)) {
         return SLOT_LATER;
     }
-    if (!places_may_fit(p, s)) {
-        return places_is_in_progress(p, s, true) ? SLOT_LATER : SLOT_NO_CELLS;
+    if (!places_may_fit(p, b)) {
+        return places_is_in_progress(p, b, true) ? SLOT_LATER : SLOT_NO_CELLS;
     }
     uint16_t slot = 0;
-    if (!find_slot(p, s, &slot)) {
-        return places_is_in_progress(p, s, false) ? SLOT_LATER : SLOT_NEVER;
+    if (!find_slot(p, b, &slot)) {
+        return places_is_in_progress(p, b, false) ? SLOT_LATER : SLOT_NEVER;
     }
-    const bool had_state = s->parked.state != NULL;
-    while (session_take_slot(s, slot) == MODEL_NO_CELLS) {
-        if (!free_cells(p, s, true)) {
-            return places_is_in_progress(p, s, true) ? SLOT_LATER : SLOT_NO_CELLS;
+    const bool had_state = b->parked.state != NULL;
+    while (branch_take_slot(b, slot) == MODEL_NO_CELLS) {
+        if (!free_cells(p, b, true)) {
+            return places_is_in_progress(p, b, true) ? SLOT_LATER : SLOT_NO_CELLS;
         }
     }
-    p->slots.holders[slot] = s;
+    p->slots.holders[slot] = b;
     if (had_state) {
-        page_count(p->ground.page, LLM_COUNTER_SESSIONS_UNPARKED_TOTAL, 1);
+        page_count(p->shared.page, LLM_COUNTER_SESSIONS_UNPARKED_TOTAL, 1);
     }
     return SLOT_READY;
 }

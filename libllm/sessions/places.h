@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "llm.h"
-#include "sessions/session.h"
+#include "sessions/branch.h"
 #include "policy/share.h"
 #include "states/store.h"
 #include "sessions/naming.h"
@@ -41,15 +41,15 @@ enum {
 enum { REFUSED_REMOVALS_MAX = 1024, BRANCHES_COMPARED_MAX = 64 };
 
 struct places {
-    session_ground ground;
+    branch_shared shared;
     places_options options;
     store *store; /* NULL: no disk */
     copy_cost_pace pace;
-    session_totals totals;
+    branch_totals totals;
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_places: of one choice */
     uint32_t n_places;         /* n_named + n_scratch + n_parked_places */
-    session *sessions;         /* n_places: the session table, which all parts go through */
+    branch *branches;          /* n_places: the session table, which all parts go through */
     places_slots slots;
     places_shelf shelf;
     places_naming naming;
@@ -58,7 +58,7 @@ struct places {
 /* Returns the claim that limits each owner to a fair share of n_bytes_max, on behalf of no owner. */
 share_claim places_bytes_claim(const places *p, size_t n_bytes_max);
 
-int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);
+int places_open(places *p, const branch_shared *shared, const places_options *options, store *disk);
 void places_close(places *p);
 
 #endif

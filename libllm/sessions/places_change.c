@@ -5,11 +5,11 @@
 
 #include "sessions/places.h"
 
-session *places_find_id(places *p, uint64_t id)
+branch *places_find_id(places *p, uint64_t id)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
-        if (p->sessions[i].is_open && p->sessions[i].id == id) {
-            return &p->sessions[i];
+        if (p->branches[i].is_open && p->branches[i].id == id) {
+            return &p->branches[i];
         }
     }
     return NULL;
@@ -17,9 +17,9 @@ session *places_find_id(places *p, uint64_t id)
 
 bool places_is_changing(places *p, session_name name)
 {
-    session *s = NULL;
-    while ((s = places_next(p, name, s)) != NULL) {
-        if (s->is_changing) {
+    branch *b = NULL;
+    while ((b = places_next(p, name, b)) != NULL) {
+        if (b->is_changing) {
             return true;
         }
     }
@@ -31,17 +31,17 @@ bool places_is_changing(places *p, session_name name)
 store_job *places_change_begin(places *p, session_name name)
 {
     uint32_t n = 0;
-    session *s = NULL;
-    while ((s = places_next(p, name, s)) != NULL) {
+    branch *b = NULL;
+    while ((b = places_next(p, name, b)) != NULL) {
         n++;
     }
     store_job *job = store_job_new(STORE_CHANGE, n);
     store_change *c = job != NULL ? job->changes : NULL;
-    while (job != NULL && (s = places_next(p, name, s)) != NULL) {
-        c->file.id = s->id;
-        memcpy(c->was.name, s->name, sizeof c->was.name);
-        c->was.is_pinned = s->record.is_pinned;
-        c->was.has_file = s->has_file;
+    while (job != NULL && (b = places_next(p, name, b)) != NULL) {
+        c->file.id = b->id;
+        memcpy(c->was.name, b->name, sizeof c->was.name);
+        c->was.is_pinned = b->record.is_pinned;
+        c->was.has_file = b->has_file;
         c++;
     }
     return job;
@@ -49,9 +49,9 @@ store_job *places_change_begin(places *p, session_name name)
 
 void places_rename(places *p, session_name name, session_name to)
 {
-    session *s;
-    while ((s = places_next(p, name, NULL)) != NULL) {
-        session_rename(s, to);
+    branch *b;
+    while ((b = places_next(p, name, NULL)) != NULL) {
+        branch_rename(b, to);
     }
 }
 
@@ -62,18 +62,18 @@ static bool describe_changed(places *p, store_job *job, bool *any)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
         store_change *c = &job->changes[i];
-        session *s = places_find_id(p, c->file.id);
-        assert(s != NULL);
-        job->owner = s->owner;
-        memcpy(job->name, s->name, sizeof job->name);
-        if (!s->has_file && s->record.is_pinned != LLM_PIN_ANCHORED) {
+        branch *b = places_find_id(p, c->file.id);
+        assert(b != NULL);
+        job->owner = b->owner;
+        memcpy(job->name, b->name, sizeof job->name);
+        if (!b->has_file && b->record.is_pinned != LLM_PIN_ANCHORED) {
             continue;
         }
-        if (!places_describe(s, &c->file)) {
+        if (!places_describe(b, &c->file)) {
             return false;
         }
         c->verb = CHANGE_WRITE;
-        s->has_file = true;
+        b->has_file = true;
         *any = true;
     }
     return true;
@@ -82,9 +82,9 @@ static bool describe_changed(places *p, store_job *job, bool *any)
 static void mark(places *p, const store_job *job, bool is_changing)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
-        session *s = places_find_id(p, job->changes[i].file.id);
-        if (s != NULL) {
-            s->is_changing = is_changing;
+        branch *b = places_find_id(p, job->changes[i].file.id);
+        if (b != NULL) {
+            b->is_changing = is_changing;
         }
     }
 }
@@ -120,24 +120,24 @@ void places_change_settled(places *p, const store_job *job)
 /* ---- undo ---- */
 
 /* Its state has a file, or is getting one, which is nothing without the session's. */
-static bool has_state_file(const session *s)
+static bool has_state_file(const branch *b)
 {
-    return s->parked.where == PARKED_WRITING || s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING;
+    return b->parked.where == PARKED_WRITING || b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING;
 }
 
 static void undo(places *p, const store_change *c)
 {
-    session *s = places_find_id(p, c->file.id);
-    if (s == NULL || c->verb == CHANGE_REMOVE || c->verb == CHANGE_RESET) {
+    branch *b = places_find_id(p, c->file.id);
+    if (b == NULL || c->verb == CHANGE_REMOVE || c->verb == CHANGE_RESET) {
         return;
     }
-    if (strcmp(s->name, c->was.name) != 0) {
-        session_rename(s, session_name_from(s->owner, c->was.name));
+    if (strcmp(b->name, c->was.name) != 0) {
+        branch_rename(b, session_name_from(b->owner, c->was.name));
     }
-    s->record.is_pinned = c->was.is_pinned;
-    session_publish(s);
+    b->record.is_pinned = c->was.is_pinned;
+    branch_publish(b);
     if (c->was.has_file || c->verb != CHANGE_NONE) { /* it may have been written after all */
-        store_job *again = places_change_of(p, s, c->was.has_file || has_state_file(s) ? CHANGE_WRITE : CHANGE_REMOVE);
+        store_job *again = places_change_of(p, b, c->was.has_file || has_state_file(b) ? CHANGE_WRITE : CHANGE_REMOVE);
         if (again != NULL) {
             store_push(p->store, again);
         }

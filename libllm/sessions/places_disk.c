@@ -1,4 +1,4 @@
-/* places_disk.c: what the state files of sessions may take on the disk. The session files, which are small, always stay. */
+/* places_disk.c: what the state files of branches may take on the disk. The branch files, which are small, always stay. */
 #include "sessions/places.h"
 
 size_t places_disk_bytes(const places *p)
@@ -6,61 +6,61 @@ size_t places_disk_bytes(const places *p)
     return p->totals.file_bytes + places_loose_bytes(p);
 }
 
-bool places_remove_state(places *p, session *s)
+bool places_remove_state(places *p, branch *b)
 {
     store_job *job = store_job_new(STORE_SWEEP, 1);
     if (job == NULL) {
         return false;
     }
     job->changes[0].verb = CHANGE_RESET;
-    job->changes[0].file.id = s->id;
+    job->changes[0].file.id = b->id;
     store_push(p->store, job);
-    session_set_file_bytes(s, 0);
-    if (s->parked.where == PARKED_ON_DISK) { /* its tokens stay known */
-        session_forget_parked(s);
-        page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
+    branch_set_file_bytes(b, 0);
+    if (b->parked.where == PARKED_ON_DISK) { /* its tokens stay known */
+        branch_forget_parked(b);
+        page_count(p->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
     }
-    s->parked.is_on_disk = false;
+    b->parked.is_on_disk = false;
     return true;
 }
 
 /* A file that is being written or read stays, and one that a request waits for. */
-static bool may_lose_state(const session *s)
+static bool may_lose_state(const branch *b)
 {
-    const parked *at = &s->parked;
-    const bool is_needed = at->where == PARKED_ON_DISK && !session_is_idle(s);
+    const parked *at = &b->parked;
+    const bool is_needed = at->where == PARKED_ON_DISK && !branch_is_idle(b);
     return !is_needed && !at->is_lent && at->where != PARKED_WRITING && at->where != PARKED_READING;
 }
 
-/* Least valuable first: files that their sessions do not need, then the least recently used. `s` wants n_bytes. */
-static void weigh_files(places *p, const session *s, size_t n_bytes)
+/* Least valuable first: files that their branches do not need, then the least recently used. `b` wants n_bytes. */
+static void weigh_files(places *p, const branch *b, size_t n_bytes)
 {
     const uint64_t needed = (uint64_t)1 << 63; /* places_order is below */
     for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *other = &p->sessions[i];
-        const size_t n = other == s ? n_bytes : other->is_open ? other->n_file_bytes : 0;
+        const branch *other = &p->branches[i];
+        const size_t n = other == b ? n_bytes : other->is_open ? other->n_file_bytes : 0;
         p->holdings[i] = (share_holding){
             .owner = other->owner,
             .amount = share_units(n),
-            .may_go = n > 0 && (other == s || may_lose_state(other)),
-            .order = places_order(other) | (other == s || other->parked.where == PARKED_ON_DISK ? needed : 0),
+            .may_go = n > 0 && (other == b || may_lose_state(other)),
+            .order = places_order(other) | (other == b || other->parked.where == PARKED_ON_DISK ? needed : 0),
         };
     }
     share_add_up(p->holdings, p->n_places);
 }
 
-/* Marks files in p->holdings that have n_over bytes together. False: they would not be enough, or `s` is one of them. */
-static bool choose_victims(places *p, const session *s, size_t n_bytes, size_t n_over)
+/* Marks files in p->holdings that have n_over bytes together. False: they would not be enough, or `b` is one of them. */
+static bool choose_victims(places *p, const branch *b, size_t n_bytes, size_t n_over)
 {
     const share_claim claim = places_bytes_claim(p, p->options.parked_disk_bytes_max);
     size_t n_freed = 0;
-    weigh_files(p, s, n_bytes);
+    weigh_files(p, b, n_bytes);
     while (n_freed < n_over) {
         const uint32_t place = share_next_victim(p->holdings, p->n_places, &claim);
-        if (place == p->n_places || &p->sessions[place] == s) {
+        if (place == p->n_places || &p->branches[place] == b) {
             return false;
         }
-        n_freed += p->sessions[place].n_file_bytes;
+        n_freed += p->branches[place].n_file_bytes;
     }
     return true;
 }
@@ -69,27 +69,27 @@ static bool remove_victims(places *p)
 {
     bool are_removed = true;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        are_removed = are_removed && (!p->holdings[i].is_going || places_remove_state(p, &p->sessions[i]));
+        are_removed = are_removed && (!p->holdings[i].is_going || places_remove_state(p, &p->branches[i]));
     }
     return are_removed;
 }
 
-/* The bytes that are too many with n_bytes for `s`. */
-static size_t bytes_over(const places *p, const session *s, size_t n_bytes)
+/* The bytes that are too many with n_bytes for `b`. */
+static size_t bytes_over(const places *p, const branch *b, size_t n_bytes)
 {
-    const size_t n = places_disk_bytes(p) - (s != NULL ? s->n_file_bytes : 0) + n_bytes;
+    const size_t n = places_disk_bytes(p) - (b != NULL ? b->n_file_bytes : 0) + n_bytes;
     return n > p->options.parked_disk_bytes_max ? n - p->options.parked_disk_bytes_max : 0;
 }
 
 /* Victims go before the state is written, so that the limit always holds: if it is all the space that the disk has, nothing could
  * be written otherwise. If the write fails, they are lost in vain, but only once: the next try finds the room that they left. */
-bool places_make_disk_room(places *p, const session *s, size_t n_bytes)
+bool places_make_disk_room(places *p, const branch *b, size_t n_bytes)
 {
     if (n_bytes > p->options.parked_disk_bytes_max) {
         return false;
     }
-    const size_t n_over = bytes_over(p, s, n_bytes);
-    return n_over == 0 || (choose_victims(p, s, n_bytes, n_over) && remove_victims(p));
+    const size_t n_over = bytes_over(p, b, n_bytes);
+    return n_over == 0 || (choose_victims(p, b, n_bytes, n_over) && remove_victims(p));
 }
 
 void places_limit_disk(places *p)
@@ -103,5 +103,5 @@ void places_limit_disk(places *p)
         *n_max = (size_t)((store_free_bytes(p->store) + places_disk_bytes(p)) / PLACES_DISK_SHARE);
     }
     (void)choose_victims(p, NULL, 0, bytes_over(p, NULL, 0));
-    (void)remove_victims(p); /* as far as that goes: files of sessions without a place stay */
+    (void)remove_victims(p); /* as far as that goes: files of branches without a place stay */
 }

@@ -1,42 +1,42 @@
-/* places_expected.c: what a session that wants a slot can expect: one now, one later, or none. */
+/* places_expected.c: what a branch that wants a slot can expect: one now, one later, or none. */
 #include "sessions/places.h"
 
 bool places_has_in_flight(const places *p)
 {
-    return p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || places_spill_waits(p);
+    return p->shared.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || places_spill_waits(p);
 }
 
-bool places_is_in_progress(const places *p, const session *s, bool any_kind)
+bool places_is_in_progress(const places *p, const branch *b, bool any_kind)
 {
     if (places_has_in_flight(p)) {
         return true;
     }
     for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *other = &p->sessions[i];
-        if (other != s && other->is_open && session_has_slot(other) && !session_is_idle(other) &&
-            (any_kind || session_is_named(other) == session_is_named(s))) {
+        const branch *other = &p->branches[i];
+        if (other != b && other->is_open && branch_has_slot(other) && !branch_is_idle(other) &&
+            (any_kind || branch_is_named(other) == branch_is_named(b))) {
             return true;
         }
     }
     return false;
 }
 
-/* Whether the session would give its slot up for another (find_slot). */
-static bool would_vacate(const places *p, const session *s)
+/* Whether the branch would give its slot up for another (find_slot). */
+static bool would_vacate(const places *p, const branch *b)
 {
-    return session_is_idle(s) && (!session_is_named(s) || p->options.policy == LLM_POLICY_PARK ||
-                                  (p->options.policy == LLM_POLICY_EVICT && !s->record.is_pinned));
+    return branch_is_idle(b) && (!branch_is_named(b) || p->options.policy == LLM_POLICY_PARK ||
+                                 (p->options.policy == LLM_POLICY_EVICT && !b->record.is_pinned));
 }
 
-/* What the has_slot sessions that would not leave take of the model's memory at least: they may share cells. */
-static uint64_t least_bytes_of_others(const places *p, const session *s)
+/* What the has_slot branches that would not leave take of the model's memory at least: they may share cells. */
+static uint64_t least_bytes_of_others(const places *p, const branch *b)
 {
-    const model *m = p->ground.model;
+    const model *m = p->shared.model;
     uint64_t n_all = 0, n_most = 0;
     for (uint32_t i = 0; i < p->options.n_named + p->options.n_scratch; i++) {
-        const session *other = p->slots.holders[i];
-        if (other != NULL && other != s && !would_vacate(p, other)) {
-            const uint64_t n = m->ops->sequence_bytes(m, session_n_tokens(other)) - m->ops->sequence_bytes(m, 0);
+        const branch *other = p->slots.holders[i];
+        if (other != NULL && other != b && !would_vacate(p, other)) {
+            const uint64_t n = m->ops->sequence_bytes(m, branch_n_tokens(other)) - m->ops->sequence_bytes(m, 0);
             n_all += n;
             n_most = n > n_most ? n : n_most;
         }
@@ -44,20 +44,20 @@ static uint64_t least_bytes_of_others(const places *p, const session *s)
     return m->info.shares_cells ? n_most : n_all;
 }
 
-bool places_may_fit(const places *p, const session *s)
+bool places_may_fit(const places *p, const branch *b)
 {
-    const model *m = p->ground.model;
-    if (p->options.policy != LLM_POLICY_EVICT || s->parked.state == NULL) {
+    const model *m = p->shared.model;
+    if (p->options.policy != LLM_POLICY_EVICT || b->parked.state == NULL) {
         return true;
     }
-    const uint64_t n_empty = m->ops->sequence_bytes(m, 0), n_own = m->ops->sequence_bytes(m, s->parked.k);
-    return (m->info.n_seq - 1) * n_empty + least_bytes_of_others(p, s) + n_own <= m->info.state_bytes;
+    const uint64_t n_empty = m->ops->sequence_bytes(m, 0), n_own = m->ops->sequence_bytes(m, b->parked.k);
+    return (m->info.n_seq - 1) * n_empty + least_bytes_of_others(p, b) + n_own <= m->info.state_bytes;
 }
 
-static uint32_t n_free_slots(const places *p, const session *s)
+static uint32_t n_free_slots(const places *p, const branch *b)
 {
-    const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;
-    const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    const uint32_t from = branch_is_named(b) ? 0 : p->options.n_named;
+    const uint32_t to = branch_is_named(b) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
     uint32_t n = 0;
     for (uint32_t i = from; i < to; i++) {
         n += p->slots.holders[i] == NULL || would_vacate(p, p->slots.holders[i]);
@@ -65,9 +65,9 @@ static uint32_t n_free_slots(const places *p, const session *s)
     return n;
 }
 
-bool places_has_free_slot(const places *p, const session *s)
+bool places_has_free_slot(const places *p, const branch *b)
 {
-    return n_free_slots(p, s) > 0;
+    return n_free_slots(p, b) > 0;
 }
 
 /* Of its share of the slots of that kind, what an owner has left. */
@@ -81,33 +81,33 @@ static slots_left slots_left_of(const places *p, uint32_t owner, bool named)
     const uint32_t n_max = share_of(named ? p->options.n_named : p->options.n_scratch, atomic_load(&p->n_owners));
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->options.n_named + p->options.n_scratch; i++) {
-        const session *s = p->slots.holders[i];
-        n += s != NULL && s->owner == owner && session_is_named(s) == named && !session_is_idle(s);
+        const branch *b = p->slots.holders[i];
+        n += b != NULL && b->owner == owner && branch_is_named(b) == named && !branch_is_idle(b);
     }
     return (slots_left){.owner = owner, .n = n < n_max ? n_max - n : 0};
 }
 
-static bool needs_slot(const session *s)
+static bool needs_slot(const branch *b)
 {
-    return s->running != NULL ? !s->running->is_paused : s->waiting != NULL && !s->waiting->is_early;
+    return b->running != NULL ? !b->running->is_paused : b->waiting != NULL && !b->waiting->is_early;
 }
 
 /* It asks for a slot of the same kind as this one, and its state is at hand, or on its way. */
-static bool is_coming(const session *other, const session *s)
+static bool is_coming(const branch *other, const branch *b)
 {
-    return other != s && other->is_open && !session_has_slot(other) && needs_slot(other) &&
-           session_is_named(other) == session_is_named(s) &&
+    return other != b && other->is_open && !branch_has_slot(other) && needs_slot(other) &&
+           branch_is_named(other) == branch_is_named(b) &&
            (other->parked.where == PARKED_READING || other->parked.state != NULL);
 }
 
 /* Those that are coming, of each owner no more than may have slots. */
-static uint32_t count_coming(const places *p, const session *s)
+static uint32_t count_coming(const places *p, const branch *b)
 {
     slots_left owners[LLM_REQUESTS_MAX]; /* each that is coming has a request */
     uint32_t n_owners = 0, n_coming = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *other = &p->sessions[i];
-        if (!is_coming(other, s)) {
+        const branch *other = &p->branches[i];
+        if (!is_coming(other, b)) {
             continue;
         }
         uint32_t k = 0;
@@ -115,7 +115,7 @@ static uint32_t count_coming(const places *p, const session *s)
             k++;
         }
         if (k == n_owners) {
-            owners[n_owners++] = slots_left_of(p, other->owner, session_is_named(s));
+            owners[n_owners++] = slots_left_of(p, other->owner, branch_is_named(b));
         }
         n_coming += owners[k].n > 0;
         owners[k].n -= owners[k].n > 0;
@@ -123,11 +123,11 @@ static uint32_t count_coming(const places *p, const session *s)
     return n_coming;
 }
 
-slot_result places_may_take_slot(const places *p, const session *s)
+slot_result places_may_take_slot(const places *p, const branch *b)
 {
-    const uint32_t n_coming = count_coming(p, s);
-    if (n_free_slots(p, s) > n_coming) {
+    const uint32_t n_coming = count_coming(p, b);
+    if (n_free_slots(p, b) > n_coming) {
         return SLOT_READY;
     }
-    return n_coming > 0 || places_is_in_progress(p, s, false) ? SLOT_LATER : SLOT_NEVER;
+    return n_coming > 0 || places_is_in_progress(p, b, false) ? SLOT_LATER : SLOT_NEVER;
 }

@@ -7,20 +7,20 @@
 
 /* ---- describing ---- */
 
-bool places_describe(const session *s, session_file *out)
+bool places_describe(const branch *b, branch_file *out)
 {
-    const uint32_t n_tokens = session_n_tokens(s);
-    *out = (session_file){.id = s->id,
-                          .owner = s->owner,
-                          .is_pinned = s->record.is_pinned == LLM_PIN_ANCHORED,
-                          .opened_ms = s->record.opened_ms,
-                          .used_ms = s->record.used_ms};
-    memcpy(out->name, s->name, sizeof out->name);
+    const uint32_t n_tokens = branch_n_tokens(b);
+    *out = (branch_file){.id = b->id,
+                         .owner = b->owner,
+                         .is_pinned = b->record.is_pinned == LLM_PIN_ANCHORED,
+                         .opened_ms = b->record.opened_ms,
+                         .used_ms = b->record.used_ms};
+    memcpy(out->name, b->name, sizeof out->name);
     out->tokens = malloc(n_tokens > 0 ? n_tokens * sizeof *out->tokens : 1);
     if (out->tokens == NULL) {
         return false;
     }
-    memcpy(out->tokens, session_tokens(s), n_tokens * sizeof *out->tokens);
+    memcpy(out->tokens, branch_tokens(b), n_tokens * sizeof *out->tokens);
     out->n_tokens = n_tokens;
     return true;
 }
@@ -29,7 +29,7 @@ enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of them may lie just beh
 
 static void add_part(places *p, state_file *out, const state_part *part)
 {
-    ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, part->held);
+    ledger_hold(p->shared.ledger, LEDGER_IN_FLIGHT, part->held);
     out->parts[out->n_parts++] = *part;
 }
 
@@ -73,45 +73,45 @@ static void add_checkpoints(places *p, state_file *out, checkpoint *const *longe
         }
     }
     while (n_written-- > 0) {
-        add_checkpoint(p, out, written[n_written], ledger_room(p->ground.ledger));
+        add_checkpoint(p, out, written[n_written], ledger_room(p->shared.ledger));
     }
 }
 
-void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out)
+void places_describe_state(places *p, const branch *b, blob *state, uint32_t k, state_file *out)
 {
-    const int32_t *tokens = session_tokens(s);
+    const int32_t *tokens = branch_tokens(b);
     *out = (state_file){.k = k, .hash = token_hash_of(0, tokens, k)};
     add_part(p, out, &(state_part){.k = k, .is_whole = true, .n_state_bytes = state->n_bytes, .held = state});
     checkpoint *matching[MATCHING_MAX];
-    const uint32_t n = checkpoint_match(p->ground.checkpoints, s->owner, tokens, k, k, matching, MATCHING_MAX);
+    const uint32_t n = checkpoint_match(p->shared.checkpoints, b->owner, tokens, k, k, matching, MATCHING_MAX);
     add_checkpoints(p, out, matching, n);
 }
 
-bool places_write_state(places *p, session *s, blob *state, uint32_t k, store_job *job)
+bool places_write_state(places *p, branch *b, blob *state, uint32_t k, store_job *job)
 {
-    places_describe_state(p, s, state, k, &job->state);
+    places_describe_state(p, b, state, k, &job->state);
     const size_t n_bytes = (size_t)state_file_bytes(&job->state);
-    if (!places_make_disk_room(p, s, n_bytes)) {
+    if (!places_make_disk_room(p, b, n_bytes)) {
         places_drop_parts(p, &job->state);
         return false;
     }
-    job->place = s->place;
-    job->id = s->id;
-    memcpy(job->name, s->name, sizeof job->name);
-    job->n_bytes_before = s->n_file_bytes;
-    session_set_file_bytes(s, n_bytes);
+    job->place = b->place;
+    job->id = b->id;
+    memcpy(job->name, b->name, sizeof job->name);
+    job->n_bytes_before = b->n_file_bytes;
+    branch_set_file_bytes(b, n_bytes);
     store_push(p->store, job);
     return true;
 }
 
 bool places_may_write(const places *p, size_t n_bytes)
 {
-    return p->store != NULL && store_n_jobs(p->store) < STORE_JOBS_MAX && ledger_admits(p->ground.ledger, n_bytes);
+    return p->store != NULL && store_n_jobs(p->store) < STORE_JOBS_MAX && ledger_admits(p->shared.ledger, n_bytes);
 }
 
-/* ---- session files ---- */
+/* ---- branch files ---- */
 
-store_job *places_change_of(places *p, session *s, change_verb verb)
+store_job *places_change_of(places *p, branch *b, change_verb verb)
 {
     store_job *job = p->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
     if (job == NULL) {
@@ -119,47 +119,47 @@ store_job *places_change_of(places *p, session *s, change_verb verb)
     }
     store_change *c = &job->changes[0];
     c->verb = verb;
-    c->file.id = s->id;
-    c->file.owner = s->owner;
-    memcpy(c->file.name, s->name, sizeof c->file.name);
-    if ((verb == CHANGE_WRITE || verb == CHANGE_RESET) && !places_describe(s, &c->file)) {
+    c->file.id = b->id;
+    c->file.owner = b->owner;
+    memcpy(c->file.name, b->name, sizeof c->file.name);
+    if ((verb == CHANGE_WRITE || verb == CHANGE_RESET) && !places_describe(b, &c->file)) {
         store_job_free(job);
         return NULL;
     }
-    memcpy(job->name, s->name, sizeof job->name);
-    s->has_file = verb != CHANGE_REMOVE;
+    memcpy(job->name, b->name, sizeof job->name);
+    b->has_file = verb != CHANGE_REMOVE;
     return job;
 }
 
-bool places_write_file(places *p, session *s)
+bool places_write_file(places *p, branch *b)
 {
-    store_job *job = places_change_of(p, s, CHANGE_WRITE);
+    store_job *job = places_change_of(p, b, CHANGE_WRITE);
     if (job != NULL) {
         store_push(p->store, job);
     }
     return job != NULL;
 }
 
-void places_remove_file(places *p, session *s)
+void places_remove_file(places *p, branch *b)
 {
-    if (s->has_file && p->store != NULL) {
-        places_remove_id(p, s->id, s->owner, s->name);
-        s->has_file = false;
-        session_set_file_bytes(s, 0);
+    if (b->has_file && p->store != NULL) {
+        places_remove_id(p, b->id, b->owner, b->name);
+        b->has_file = false;
+        branch_set_file_bytes(b, 0);
     }
 }
 
-void places_reset_file(places *p, session *s)
+void places_reset_file(places *p, branch *b)
 {
-    if (s->record.is_pinned != LLM_PIN_ANCHORED || p->store == NULL) {
-        places_remove_file(p, s);
+    if (b->record.is_pinned != LLM_PIN_ANCHORED || p->store == NULL) {
+        places_remove_file(p, b);
         return;
     }
-    store_job *job = places_change_of(p, s, CHANGE_RESET);
+    store_job *job = places_change_of(p, b, CHANGE_RESET);
     if (job != NULL) {
         places_attach(p, job);
-        session_set_file_bytes(s, 0);
+        branch_set_file_bytes(b, 0);
     } else {
-        places_remove_file(p, s);
+        places_remove_file(p, b);
     }
 }

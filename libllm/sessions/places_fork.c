@@ -1,10 +1,10 @@
-/* places_fork.c: a session becomes a copy of another one without the model. */
+/* places_fork.c: a branch becomes a copy of another one without the model. */
 #include <string.h>
 
 #include "sessions/places.h"
 
 /* The state on the disk gets a second name, which is there before anybody can ask for it: the store keeps the order. */
-static void share_file(places *p, const session *from, session *to)
+static void share_file(places *p, const branch *from, branch *to)
 {
     store_job *job = places_may_write(p, 0) ? store_job_new(STORE_WRITE, 0) : NULL;
     if (job == NULL || !places_write_file(p, to)) {
@@ -15,25 +15,25 @@ static void share_file(places *p, const session *from, session *to)
     job->id = to->id;
     job->linked_id = from->id;
     memcpy(job->name, to->name, sizeof job->name);
-    session_set_parked(to, &from->parked);
+    branch_set_parked(to, &from->parked);
     to->parked.where = PARKED_ON_DISK;
-    session_set_file_bytes(to, from->n_file_bytes); /* either may outlive the other */
+    branch_set_file_bytes(to, from->n_file_bytes); /* either may outlive the other */
     store_push(p->store, job);
 }
 
-void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut)
+void places_copy(places *p, branch *from, branch *to, uint32_t n, bool may_be_cut)
 {
     uint32_t k = 0;
-    blob *state = session_hold_state(from, LEDGER_PARKED, &k);
+    blob *state = branch_hold_state(from, LEDGER_PARKED, &k);
     const bool is_of_use = k <= n || (may_be_cut && state != NULL);
-    page_append(p->ground.page, to->place, session_tokens(from), is_of_use && k > n ? k : n);
+    page_append(p->shared.page, to->place, branch_tokens(from), is_of_use && k > n ? k : n);
     if (state != NULL && is_of_use) {
-        session_hold_parked(to, state, k);
+        branch_hold_parked(to, state, k);
         places_spill(p);
         return;
     }
-    ledger_drop(p->ground.ledger, LEDGER_PARKED, state);
-    if (is_of_use && k > 0 && !session_has_slot(from) && from->parked.is_on_disk) {
+    ledger_drop(p->shared.ledger, LEDGER_PARKED, state);
+    if (is_of_use && k > 0 && !branch_has_slot(from) && from->parked.is_on_disk) {
         share_file(p, from, to);
     }
 }

@@ -6,23 +6,23 @@
 
 static int32_t free_slot(const places *p)
 {
-    for (uint32_t i = 0; p->ground.model->info.shares_cells && i < p->options.n_named; i++) {
+    for (uint32_t i = 0; p->shared.model->info.shares_cells && i < p->options.n_named; i++) {
         if (p->slots.holders[i] == NULL) {
             return (int32_t)i;
         }
     }
-    return SESSION_NO_SLOT;
+    return BRANCH_NO_SLOT;
 }
 
 /* The tokens that are to be kept; 0: the cut may discard what it will. */
-static uint32_t n_tokens_to_keep(const places *p, const session *s, const session_prompt *prompt)
+static uint32_t n_tokens_to_keep(const places *p, const branch *b, const branch_prompt *prompt)
 {
-    const uint32_t n = session_n_tokens(s);
-    const size_t n_bytes = free_slot(p) != SESSION_NO_SLOT ? 0 : session_state_bytes(s, n);
+    const uint32_t n = branch_n_tokens(b);
+    const size_t n_bytes = free_slot(p) != BRANCH_NO_SLOT ? 0 : branch_state_bytes(b, n);
     const copy_cost_divergence cut = {
         .n_tokens = n,
-        .n_history = places_n_history(s),
-        .n_common = resume_common_prefix(session_tokens(s), n, prompt->tokens, prompt->n_tokens),
+        .n_history = places_n_history(b),
+        .n_common = resume_common_prefix(branch_tokens(b), n, prompt->tokens, prompt->n_tokens),
         .n_prompt = prompt->n_tokens,
         .n_cost = copy_cost_tokens(&p->pace, n_bytes),
         .copy_us = copy_cost_us(&p->pace, n_bytes),
@@ -32,42 +32,42 @@ static uint32_t n_tokens_to_keep(const places *p, const session *s, const sessio
 }
 
 /* Where n_lost tokens beside s may stay. False: nowhere. *replaced: the branch that goes for it; NULL: none has to. */
-static bool find_place(places *p, session *s, uint32_t n_lost, session **replaced)
+static bool find_place(places *p, branch *b, uint32_t n_lost, branch **replaced)
 {
     branch_candidate candidates[BRANCHES_COMPARED_MAX];
-    session *sessions[BRANCHES_COMPARED_MAX];
+    branch *branches[BRANCHES_COMPARED_MAX];
     uint32_t n = 0;
     uint32_t index = 0;
-    session *t = NULL;
-    while (n < BRANCHES_COMPARED_MAX && (t = places_next(p, session_name_of(s), t)) != NULL) {
-        index = t == s ? n : index;
+    branch *t = NULL;
+    while (n < BRANCHES_COMPARED_MAX && (t = places_next(p, branch_session_name(b), t)) != NULL) {
+        index = t == b ? n : index;
         candidates[n] = places_candidate_of(t, NULL);
-        sessions[n++] = t;
+        branches[n++] = t;
     }
     const branch_choice choice = branch_choose_for_discarded(candidates, n, p->options.branches_max, index, n_lost);
-    *replaced = choice.verb == BRANCH_REPLACE ? sessions[choice.index] : NULL;
-    return choice.verb == BRANCH_REPLACE || (choice.verb == BRANCH_OPEN && places_may_open_kept(p, s->owner, replaced));
+    *replaced = choice.verb == BRANCH_REPLACE ? branches[choice.index] : NULL;
+    return choice.verb == BRANCH_REPLACE || (choice.verb == BRANCH_OPEN && places_may_open_kept(p, b->owner, replaced));
 }
 
-bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
+bool places_keep_branch(places *p, branch *b, const branch_prompt *prompt)
 {
-    const bool may_be_kept = session_is_named(s) && !s->is_held && p->options.policy == LLM_POLICY_PARK &&
-                             s->record.state != LLM_STATE_TORN && session_n_tokens(s) > 0;
-    const uint32_t n_lost = may_be_kept ? n_tokens_to_keep(p, s, prompt) : 0;
-    session *replaced = NULL;
-    session_copy copy;
-    if (n_lost == 0 || !find_place(p, s, n_lost, &replaced) || !session_copy_of(s, free_slot(p), &copy)) {
+    const bool may_be_kept = branch_is_named(b) && !b->is_held && p->options.policy == LLM_POLICY_PARK &&
+                             b->record.state != LLM_STATE_TORN && branch_n_tokens(b) > 0;
+    const uint32_t n_lost = may_be_kept ? n_tokens_to_keep(p, b, prompt) : 0;
+    branch *replaced = NULL;
+    branch_copy copy;
+    if (n_lost == 0 || !find_place(p, b, n_lost, &replaced) || !branch_copy_of(b, free_slot(p), &copy)) {
         return false;
     }
-    session *kept = replaced != NULL ? places_replace(p, replaced, s) : places_open_kept(p, s);
-    session_become_copy(kept, s, &copy);
-    if (copy.slot != SESSION_NO_SLOT) {
+    branch *kept = replaced != NULL ? places_replace(p, replaced, b) : places_open_kept(p, b);
+    branch_become_copy(kept, b, &copy);
+    if (copy.slot != BRANCH_NO_SLOT) {
         p->slots.holders[copy.slot] = kept;
     }
     kept->n_left = n_lost;
     p->slots.stall_budget_us -= copy_cost_us(&p->pace, kept->parked.n_bytes);
-    places_used(p, s); /* the kept branch is the older one of the two */
-    page_count(p->ground.page, LLM_COUNTER_BRANCHES_KEPT, 1);
+    places_used(p, b); /* the kept branch is the older one of the two */
+    page_count(p->shared.page, LLM_COUNTER_BRANCHES_KEPT, 1);
     places_spill(p);
     return true;
 }

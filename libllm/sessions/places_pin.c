@@ -7,8 +7,8 @@ static uint32_t count_pinned(const places *p, const uint32_t *owner)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *s = &p->sessions[i];
-        n += s->is_open && s->record.is_pinned && (owner == NULL || s->owner == *owner);
+        const branch *b = &p->branches[i];
+        n += b->is_open && b->record.is_pinned && (owner == NULL || b->owner == *owner);
     }
     return n;
 }
@@ -35,10 +35,10 @@ int places_pin(places *p, session_name name, bool pinned)
 {
     uint32_t n_branches = 0;
     uint32_t n_more = 0;
-    session *s = NULL;
-    while ((s = places_next(p, name, s)) != NULL) {
+    branch *b = NULL;
+    while ((b = places_next(p, name, b)) != NULL) {
         n_branches++;
-        n_more += s->record.is_pinned == LLM_PIN_NONE;
+        n_more += b->record.is_pinned == LLM_PIN_NONE;
     }
     if (n_branches == 0) {
         return LLM_NOT_FOUND;
@@ -46,18 +46,18 @@ int places_pin(places *p, session_name name, bool pinned)
     if (pinned && ((n_more > 0 && !may_pin(p, name.owner, n_more)) || n_branches == BRANCHES_COMPARED_MAX)) {
         return LLM_PINS;
     }
-    while ((s = places_next(p, name, s)) != NULL) {
-        s->record.is_pinned = pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
-        session_publish(s);
+    while ((b = places_next(p, name, b)) != NULL) {
+        b->record.is_pinned = pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
+        branch_publish(b);
     }
     return LLM_OK;
 }
 
 bool places_is_pinned(places *p, session_name name)
 {
-    session *s = NULL;
-    while ((s = places_next(p, name, s)) != NULL) {
-        if (s->record.is_pinned == LLM_PIN_ANCHORED) {
+    branch *b = NULL;
+    while ((b = places_next(p, name, b)) != NULL) {
+        if (b->record.is_pinned == LLM_PIN_ANCHORED) {
             return true;
         }
     }
@@ -70,33 +70,33 @@ bool places_is_pinned(places *p, session_name name)
     return false;
 }
 
-void places_pin_with_others(places *p, session *s)
+void places_pin_with_others(places *p, branch *b)
 {
-    if (s->record.is_pinned == LLM_PIN_NONE && places_is_pinned(p, session_name_of(s)) && may_pin(p, s->owner, 1)) {
-        s->record.is_pinned = LLM_PIN_SESSION;
-        session_publish(s);
+    if (b->record.is_pinned == LLM_PIN_NONE && places_is_pinned(p, branch_session_name(b)) && may_pin(p, b->owner, 1)) {
+        b->record.is_pinned = LLM_PIN_SESSION;
+        branch_publish(b);
     }
 }
 
 void places_pin_follow(places *p, uint32_t owner, const char *name)
 {
-    session *s = NULL;
-    while ((s = places_next(p, session_name_from(owner, name), s)) != NULL) {
-        if (s->record.is_pinned == LLM_PIN_SESSION) {
-            s->record.is_pinned = LLM_PIN_NONE;
-            session_publish(s);
+    branch *b = NULL;
+    while ((b = places_next(p, session_name_from(owner, name), b)) != NULL) {
+        if (b->record.is_pinned == LLM_PIN_SESSION) {
+            b->record.is_pinned = LLM_PIN_NONE;
+            branch_publish(b);
         }
     }
-    while ((s = places_next(p, session_name_from(owner, name), s)) != NULL) {
-        places_pin_with_others(p, s);
+    while ((b = places_next(p, session_name_from(owner, name), b)) != NULL) {
+        places_pin_with_others(p, b);
     }
 }
 
 void places_pin_later_branches(places *p)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
-        if (p->sessions[i].is_open && p->sessions[i].name[0] != '\0') {
-            places_pin_with_others(p, &p->sessions[i]);
+        if (p->branches[i].is_open && p->branches[i].name[0] != '\0') {
+            places_pin_with_others(p, &p->branches[i]);
         }
     }
 }

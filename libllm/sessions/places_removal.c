@@ -94,9 +94,9 @@ void places_removal_refused(places *p, const store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
         const store_change *c = &job->changes[i];
-        session *s = places_find_id(p, c->file.id);
-        if (c->verb == CHANGE_REMOVE && s != NULL) {
-            s->has_file = true; /* of a session that was reset: the next reset, close or stop sees to it */
+        branch *b = places_find_id(p, c->file.id);
+        if (c->verb == CHANGE_REMOVE && b != NULL) {
+            b->has_file = true; /* of a session that was reset: the next reset, close or stop sees to it */
         } else if (c->verb == CHANGE_REMOVE && p->naming.n_loose - places_n_waiting(p) < REFUSED_REMOVALS_MAX) {
             loose_file f = {.id = c->file.id, .owner = c->file.owner, .is_closed = true};
             memcpy(f.name, c->file.name, sizeof f.name);

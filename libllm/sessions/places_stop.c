@@ -1,22 +1,22 @@
-/* places_stop.c: an orderly stop: every named session is saved as it is. */
+/* places_stop.c: an orderly stop: every named branch is saved as it is. */
 #include <string.h>
 
 #include "sessions/places.h"
 
-static void save_one(places *p, session *s)
+static void save_one(places *p, branch *b)
 {
     uint32_t k = 0;
-    if (!places_write_file(p, s)) {
-        store_complain(p->store, "session \"%s\" could not be saved: memory is short", s->name);
+    if (!places_write_file(p, b)) {
+        store_complain(p->store, "session \"%s\" could not be saved: memory is short", b->name);
         p->shelf.is_unsaved = true;
         return;
     }
-    blob *state = !s->parked.is_on_disk ? session_hold_state(s, LEDGER_IN_FLIGHT, &k) : NULL;
+    blob *state = !b->parked.is_on_disk ? branch_hold_state(b, LEDGER_IN_FLIGHT, &k) : NULL;
     store_job *job = state != NULL ? store_job_new(STORE_WRITE, 0) : NULL;
-    if (job != NULL && !places_write_state(p, s, state, k, job)) {
+    if (job != NULL && !places_write_state(p, b, state, k, job)) {
         store_job_free(job);
     }
-    ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, state);
+    ledger_drop(p->shared.ledger, LEDGER_IN_FLIGHT, state);
 }
 
 bool places_is_unsaved(const places *p)
@@ -34,12 +34,12 @@ void places_save_all(places *p, void (*take_stored)(void *context), void *contex
     take_stored(context);
     p->shelf.is_saving = true;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        session *s = &p->sessions[i];
-        if (s->is_open && session_is_named(s) && (session_n_tokens(s) > 0 || s->record.is_pinned)) {
-            save_one(p, s);
-            page_count(p->ground.page, LLM_COUNTER_SESSIONS_SAVED, 1);
-        } else if (s->is_open && session_is_named(s)) {
-            places_remove_file(p, s); /* it was reset, and the disk refused that */
+        branch *b = &p->branches[i];
+        if (b->is_open && branch_is_named(b) && (branch_n_tokens(b) > 0 || b->record.is_pinned)) {
+            save_one(p, b);
+            page_count(p->shared.page, LLM_COUNTER_SESSIONS_SAVED, 1);
+        } else if (b->is_open && branch_is_named(b)) {
+            places_remove_file(p, b); /* it was reset, and the disk refused that */
         }
         store_wait(p->store); /* one at a time: a copy of each is in memory until its result is taken */
         take_stored(context);

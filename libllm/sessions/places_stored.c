@@ -4,7 +4,7 @@
 void places_drop_parts(places *p, state_file *f)
 {
     for (uint32_t i = 0; i < f->n_parts; i++) {
-        ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, f->parts[i].held);
+        ledger_drop(p->shared.ledger, LEDGER_IN_FLIGHT, f->parts[i].held);
     }
     f->n_parts = 0;
 }
@@ -28,7 +28,7 @@ static void take_one(places *p, store_job *job)
         break;
     case STORE_SAVE: places_drop_parts(p, &job->state); break;
     case STORE_READ: places_read_back(p, job); break;
-    case STORE_LOAD: ledger_release(p->ground.ledger, job->n_bytes_max); break;
+    case STORE_LOAD: ledger_release(p->shared.ledger, job->n_bytes_max); break;
     case STORE_CHANGE: changed(p, job); break;
     case STORE_UNSAVE:
     case STORE_SWEEP: break;

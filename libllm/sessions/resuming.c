@@ -5,10 +5,10 @@
 
 enum { CHECKPOINTS_LOOKED_AT = 64, DONORS_MAX = LLM_SEQUENCES_MAX + LLM_PARKED_MAX };
 
-/* What a prompt may resume from, beside the session itself. */
+/* What a prompt may resume from, beside the branch itself. */
 typedef struct resuming_sources {
     uint32_t n_donors;
-    const session *donor_sessions[DONORS_MAX];
+    const branch *donor_branches[DONORS_MAX];
     resume_source donors[DONORS_MAX];
     uint32_t n_checkpoints;
     checkpoint *checkpoint_entries[CHECKPOINTS_LOOKED_AT];
@@ -16,26 +16,26 @@ typedef struct resuming_sources {
 } resuming_sources;
 
 /* A copy that shares no cells takes memory while it is made, of which states on their way may leave too little. */
-static bool may_copy(const session *donor)
+static bool may_copy(const branch *donor)
 {
-    const session_ground *g = donor->ground;
-    return g->model->info.shares_cells || ledger_admits(g->ledger, session_state_bytes(donor, session_n_tokens(donor)));
+    const branch_shared *g = donor->shared;
+    return g->model->info.shares_cells || ledger_admits(g->ledger, branch_state_bytes(donor, branch_n_tokens(donor)));
 }
 
-static bool can_give(const session *donor, const session *s)
+static bool can_give(const branch *donor, const branch *b)
 {
-    const bool holds_state = donor->slot != SESSION_NO_SLOT ? may_copy(donor) : donor->parked.state != NULL;
-    return donor != s && donor->is_open && holds_state && donor->owner == s->owner &&
-           donor->record.state != LLM_STATE_TORN && session_n_tokens(donor) > 0;
+    const bool holds_state = donor->slot != BRANCH_NO_SLOT ? may_copy(donor) : donor->parked.state != NULL;
+    return donor != b && donor->is_open && holds_state && donor->owner == b->owner &&
+           donor->record.state != LLM_STATE_TORN && branch_n_tokens(donor) > 0;
 }
 
 /* A parked state is loaded whole; only dense memory can be cut back from there. */
-static resume_source parked_source(const model *m, const session *donor)
+static resume_source parked_source(const model *m, const branch *donor)
 {
     const uint32_t n = donor->parked.k;
-    const copy_cost_pace *pace = donor->ground->pace;
+    const copy_cost_pace *pace = donor->shared->pace;
     return (resume_source){
-        .tokens = session_tokens(donor),
+        .tokens = branch_tokens(donor),
         .n_tokens = n,
         .rewind_floor = m->info.memory == LLM_MEMORY_DENSE ? 1 : n,
         .n_cost = copy_cost_tokens(pace, donor->parked.n_bytes),
@@ -44,14 +44,14 @@ static resume_source parked_source(const model *m, const session *donor)
 
 /* A copy that shares no cells is made through a saved state, and that of a sliding window keeps the window only: it can
  * be taken whole, or with a checkpoint, but not cut back. */
-static resume_source donor_source(const model *m, const session *donor)
+static resume_source donor_source(const model *m, const branch *donor)
 {
-    if (donor->slot == SESSION_NO_SLOT) {
+    if (donor->slot == BRANCH_NO_SLOT) {
         return parked_source(m, donor);
     }
-    resume_source source = session_source(donor);
+    resume_source source = branch_source(donor);
     if (!m->info.shares_cells) { /* saved, and loaded */
-        source.n_cost = copy_cost_tokens(donor->ground->pace, 2 * session_state_bytes(donor, source.n_tokens));
+        source.n_cost = copy_cost_tokens(donor->shared->pace, 2 * branch_state_bytes(donor, source.n_tokens));
     }
     const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
     if (is_narrowed && source.n_tokens > m->info.n_window) {
@@ -60,35 +60,33 @@ static resume_source donor_source(const model *m, const session *donor)
     return source;
 }
 
-static void gather_donors(places *p, const session *s, bool has_slot, resuming_sources *out)
+static void gather_donors(places *p, const branch *b, bool has_slot, resuming_sources *out)
 {
     for (uint32_t i = 0; i < p->n_places && out->n_donors < DONORS_MAX; i++) {
-        const session *donor = &p->sessions[i];
-        if ((donor->slot != SESSION_NO_SLOT) == has_slot && can_give(donor, s)) {
-            out->donor_sessions[out->n_donors] = donor;
-            out->donors[out->n_donors++] = donor_source(p->ground.model, donor);
+        const branch *donor = &p->branches[i];
+        if ((donor->slot != BRANCH_NO_SLOT) == has_slot && can_give(donor, b)) {
+            out->donor_branches[out->n_donors] = donor;
+            out->donors[out->n_donors++] = donor_source(p->shared.model, donor);
         }
     }
 }
 
-/* How many of the prompt's first tokens the session or a donor holds: checkpoints that need more are of no use, and would
+/* How many of the prompt's first tokens the branch or a donor holds: checkpoints that need more are of no use, and would
  * crowd out those that stand alone. */
-static uint32_t attention_of(const session *s, const int32_t *prompt, uint32_t n_prompt,
-                             const resuming_sources *sources)
+static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
-    const bool is_trusted = s->record.state != LLM_STATE_TORN;
-    const uint32_t own =
-        is_trusted ? resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, n_prompt) : 0;
+    const bool is_trusted = b->record.state != LLM_STATE_TORN;
+    const uint32_t own = is_trusted ? resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt, n_prompt) : 0;
     return resume_longest(prompt, n_prompt, sources->donors, sources->n_donors, own);
 }
 
-static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, resuming_sources *out)
+static void gather(places *p, const branch *b, const int32_t *prompt, uint32_t n_prompt, resuming_sources *out)
 {
     out->n_donors = 0;
-    gather_donors(p, s, true, out); /* cheaper to copy: they win where both hold as much */
-    gather_donors(p, s, false, out);
+    gather_donors(p, b, true, out); /* cheaper to copy: they win where both hold as much */
+    gather_donors(p, b, false, out);
     out->n_checkpoints =
-        checkpoint_match(p->ground.checkpoints, s->owner, prompt, n_prompt, attention_of(s, prompt, n_prompt, out),
+        checkpoint_match(p->shared.checkpoints, b->owner, prompt, n_prompt, attention_of(b, prompt, n_prompt, out),
                          out->checkpoint_entries, CHECKPOINTS_LOOKED_AT);
     for (uint32_t i = 0; i < out->n_checkpoints; i++) {
         const checkpoint *c = out->checkpoint_entries[i];
@@ -99,16 +97,16 @@ static void gather(places *p, const session *s, const int32_t *prompt, uint32_t 
     }
 }
 
-static resume_plan decide(const session *s, const session_prompt *prompt, bool cold, const resuming_sources *sources)
+static resume_plan decide(const branch *b, const branch_prompt *prompt, bool cold, const resuming_sources *sources)
 {
     return resume_decide(&(resume_input){
         .prompt = prompt->tokens,
         .n_prompt = prompt->n_tokens,
-        .own = session_source(s),
-        .own_logits_at = s->logits_at,
-        .torn = s->record.state == LLM_STATE_TORN,
+        .own = branch_source(b),
+        .own_logits_at = b->logits_at,
+        .torn = b->record.state == LLM_STATE_TORN,
         .cold = cold,
-        .was_parked = s->was_parked,
+        .was_parked = b->was_parked,
         .donors = sources->donors,
         .n_donors = sources->n_donors,
         .checkpoints = sources->checkpoints,
@@ -116,60 +114,60 @@ static resume_plan decide(const session *s, const session_prompt *prompt, bool c
     });
 }
 
-static bool apply(session *s, const resume_plan *plan, const int32_t *prompt, const resuming_sources *sources)
+static bool apply(branch *b, const resume_plan *plan, const int32_t *prompt, const resuming_sources *sources)
 {
-    const session *donor = plan->donor >= 0 ? sources->donor_sessions[plan->donor] : NULL;
+    const branch *donor = plan->donor >= 0 ? sources->donor_branches[plan->donor] : NULL;
     checkpoint *from = plan->checkpoint >= 0 ? sources->checkpoint_entries[plan->checkpoint] : NULL;
-    return session_apply(s, plan, prompt, donor, from);
+    return branch_apply(b, plan, prompt, donor, from);
 }
 
 /* ---- what lies on the disk ---- */
 
-static bool is_afar(const session *other, const session *s)
+static bool is_afar(const branch *other, const branch *b)
 {
     const parked_where where = other->parked.where;
-    return other != s && other->is_open && other->owner == s->owner &&
+    return other != b && other->is_open && other->owner == b->owner &&
            (where == PARKED_ON_DISK || where == PARKED_READING);
 }
 
 /* Tokens that its state covers. */
-static uint32_t n_known_of(const session *other)
+static uint32_t n_known_of(const branch *other)
 {
-    const uint32_t k = other->parked.k, n_tokens = session_n_tokens(other);
+    const uint32_t k = other->parked.k, n_tokens = branch_n_tokens(other);
     return k < n_tokens ? k : n_tokens;
 }
 
 /* How many of the prompt's first tokens could be had from there, one being left to be read. */
-static uint32_t n_afar(const session *other, const session_prompt *prompt)
+static uint32_t n_afar(const branch *other, const branch_prompt *prompt)
 {
     const parked *at = &other->parked;
     const uint32_t n_known = n_known_of(other);
-    const uint32_t n = resume_common_prefix(session_tokens(other), n_known, prompt->tokens, prompt->n_tokens - 1);
-    const bool may_be_cut = other->ground->model->info.memory == LLM_MEMORY_DENSE;
+    const uint32_t n = resume_common_prefix(branch_tokens(other), n_known, prompt->tokens, prompt->n_tokens - 1);
+    const bool may_be_cut = other->shared->model->info.memory == LLM_MEMORY_DENSE;
     return may_be_cut || n == at->k ? n : state_ends_within(&at->ends, n);
 }
 
 typedef struct afar {
-    session *from; /* NULL: nothing there is worth it */
-    uint32_t n;    /* tokens of the prompt that it brings */
-    double us;     /* so much is gained by it */
+    branch *from; /* NULL: nothing there is worth it */
+    uint32_t n;   /* tokens of the prompt that it brings */
+    double us;    /* so much is gained by it */
 } afar;
 
 /* What is gained by it with n tokens. Where nobody has asked for it yet, memory has to have room for it, and it comes
  * behind all that is on its way. */
-static double gain_us(const places *p, const session *other, uint32_t n, uint32_t n_at_hand)
+static double gain_us(const places *p, const branch *other, uint32_t n, uint32_t n_at_hand)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
     const bool is_coming = other->parked.where == PARKED_READING;
-    if (n <= n_at_hand || (!is_coming && !ledger_admits(p->ground.ledger, n_bytes))) {
+    if (n <= n_at_hand || (!is_coming && !ledger_admits(p->shared.ledger, n_bytes))) {
         return 0;
     }
-    const size_t n_bytes_before = is_coming ? 0 : p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT];
+    const size_t n_bytes_before = is_coming ? 0 : p->shared.ledger->n_bytes[LEDGER_IN_FLIGHT];
     return copy_cost_fetch_saves_us(&p->pace, n_bytes, n_bytes_before, n - n_at_hand);
 }
 
 /* The fewest tokens, up to n_most, with which `other` gains more than `us`; 0: no number does. */
-static uint32_t n_to_gain(const places *p, const session *other, uint32_t n_most, uint32_t n_at_hand, double us)
+static uint32_t n_to_gain(const places *p, const branch *other, uint32_t n_most, uint32_t n_at_hand, double us)
 {
     if (gain_us(p, other, n_most, n_at_hand) <= us) {
         return 0;
@@ -186,19 +184,19 @@ static uint32_t n_to_gain(const places *p, const session *other, uint32_t n_most
     return enough;
 }
 
-/* Many sessions on the disk may begin with the same head. A whole prefix is compared only where the token that decides is the
- * prompt's: of sessions that share as much, only where the state is smaller than those before. */
-static afar best_afar(places *p, const session *s, const session_prompt *prompt, uint32_t n_at_hand)
+/* Many branches on the disk may begin with the same head. A whole prefix is compared only where the token that decides is the
+ * prompt's: of branches that share as much, only where the state is smaller than those before. */
+static afar best_afar(places *p, const branch *b, const branch_prompt *prompt, uint32_t n_at_hand)
 {
     afar best = {.from = NULL};
     for (uint32_t i = 0; i < p->n_places; i++) {
-        session *other = &p->sessions[i];
-        if (!is_afar(other, s)) {
+        branch *other = &p->branches[i];
+        if (!is_afar(other, b)) {
             continue;
         }
         const uint32_t n_most = n_known_of(other) < prompt->n_tokens ? n_known_of(other) : prompt->n_tokens;
         const uint32_t n_least = n_to_gain(p, other, n_most, n_at_hand, best.us);
-        if (n_least == 0 || session_tokens(other)[n_least - 1] != prompt->tokens[n_least - 1]) {
+        if (n_least == 0 || branch_tokens(other)[n_least - 1] != prompt->tokens[n_least - 1]) {
             continue;
         }
         const uint32_t n = n_afar(other, prompt);
@@ -210,13 +208,13 @@ static afar best_afar(places *p, const session *s, const session_prompt *prompt,
     return best;
 }
 
-/* Most prompts go on with what their session holds: then nobody else's tokens are looked at. */
-static uint32_t n_in_place(const session *s, const session_prompt *prompt)
+/* Most prompts go on with what their branch holds: then nobody else's tokens are looked at. */
+static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 {
-    if (s->record.state == LLM_STATE_TORN) {
+    if (b->record.state == LLM_STATE_TORN) {
         return 0;
     }
-    const resume_source own = session_source(s);
+    const resume_source own = branch_source(b);
     const uint32_t n = resume_common_prefix(own.tokens, own.n_tokens, prompt->tokens, prompt->n_tokens);
     return n == own.n_tokens || n >= own.rewind_floor ? n : 0;
 }
@@ -229,21 +227,21 @@ static bool begin_reading(places *p, const afar *best)
         if (!places_read_file(p, best->from)) {
             return false;
         }
-        page_count(p->ground.page, LLM_COUNTER_PARKED_FETCHED, 1);
+        page_count(p->shared.page, LLM_COUNTER_PARKED_FETCHED, 1);
     }
     at->n_wanted = best->n > at->n_wanted ? best->n : at->n_wanted;
     return true;
 }
 
-fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt)
+fetch resuming_fetch(places *p, const branch *b, const branch_prompt *prompt)
 {
-    uint32_t n_at_hand = n_in_place(s, prompt);
-    afar best = best_afar(p, s, prompt, n_at_hand);
+    uint32_t n_at_hand = n_in_place(b, prompt);
+    afar best = best_afar(p, b, prompt, n_at_hand);
     if (best.from != NULL) {
         resuming_sources sources;
-        gather(p, s, prompt->tokens, prompt->n_tokens, &sources);
-        n_at_hand = decide(s, prompt, false, &sources).n_keep;
-        best = best_afar(p, s, prompt, n_at_hand);
+        gather(p, b, prompt->tokens, prompt->n_tokens, &sources);
+        n_at_hand = decide(b, prompt, false, &sources).n_keep;
+        best = best_afar(p, b, prompt, n_at_hand);
     }
     if (best.from == NULL || !begin_reading(p, &best)) {
         return (fetch){.reading = 0};
@@ -254,57 +252,57 @@ fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt)
 
 /* ---- beginning ---- */
 
-/* The plan when the model refused one: the session starts over. In doubt, refill. */
+/* The plan when the model refused one: the branch starts over. In doubt, refill. */
 static resume_plan refill(int32_t diverged_at)
 {
     return (resume_plan){.reason = LLM_REASON_TORN, .diverged_at = diverged_at, .donor = -1, .checkpoint = -1};
 }
 
-/* Decides and acts. A refusal is mostly a want of cells: idle sessions make way, and what they held can still be a source. */
-static resume_plan settle(places *p, session *s, const session_prompt *prompt, bool cold, resuming_sources *sources)
+/* Decides and acts. A refusal is mostly a want of cells: idle branches make way, and what they held can still be a source. */
+static resume_plan settle(places *p, branch *b, const branch_prompt *prompt, bool cold, resuming_sources *sources)
 {
     enum { TRIES = 3 };
     int32_t diverged_at = -1;
     for (int i = 0; i < TRIES; i++) {
-        gather(p, s, prompt->tokens, prompt->n_tokens, sources);
-        const resume_plan plan = decide(s, prompt, cold, sources);
-        if (apply(s, &plan, prompt->tokens, sources)) {
+        gather(p, b, prompt->tokens, prompt->n_tokens, sources);
+        const resume_plan plan = decide(b, prompt, cold, sources);
+        if (apply(b, &plan, prompt->tokens, sources)) {
             return plan;
         }
         diverged_at = i == 0 ? plan.diverged_at : diverged_at;
-        if (!places_free_cells(p, s)) {
+        if (!places_free_cells(p, b)) {
             break;
         }
     }
     return refill(diverged_at);
 }
 
-resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, bool cold, const float **logits)
+resume_plan resuming_begin(places *p, branch *b, const branch_prompt *prompt, bool cold, const float **logits)
 {
     resuming_sources sources;
     if (!cold) {
-        (void)places_keep_branch(p, s, prompt);
+        (void)places_keep_branch(p, b, prompt);
     }
-    const resume_plan plan = settle(p, s, prompt, cold, &sources);
+    const resume_plan plan = settle(p, b, prompt, cold, &sources);
     *logits = NULL;
     if (plan.has_logits) {
-        *logits = plan.checkpoint >= 0 ? sources.checkpoint_entries[plan.checkpoint]->logits : s->logits;
+        *logits = plan.checkpoint >= 0 ? sources.checkpoint_entries[plan.checkpoint]->logits : b->logits;
     }
-    session_begin(s, &plan, prompt->n_tokens);
+    branch_begin(b, &plan, prompt->n_tokens);
     return plan;
 }
 
-bool resuming_fork(places *p, const session *from, session *to, uint32_t at)
+bool resuming_fork(places *p, const branch *from, branch *to, uint32_t at)
 {
-    const uint32_t n = session_n_tokens(from);
+    const uint32_t n = branch_n_tokens(from);
     const uint32_t wanted = at < n ? at : n;
     resuming_sources sources;
-    const int32_t *tokens = session_tokens(from);
+    const int32_t *tokens = branch_tokens(from);
     gather(p, to, tokens, wanted, &sources);
     const resume_plan plan = resume_decide(&(resume_input){
         .prompt = tokens,
         .n_prompt = wanted,
-        .own = session_source(to),
+        .own = branch_source(to),
         .donors = sources.donors,
         .n_donors = sources.n_donors,
         .checkpoints = sources.checkpoints,

@@ -1,4 +1,4 @@
-/* resuming.h: brings a session to the longest provable prefix of a prompt: gathers what there is to resume from, has
+/* resuming.h: brings a branch to the longest provable prefix of a prompt: gathers what there is to resume from, has
  * resume.h decide, and acts. Owned by the decode thread. */
 #ifndef LLM_RESUMING_H
 #define LLM_RESUMING_H
@@ -9,9 +9,9 @@
 #include "sessions/places.h"
 #include "policy/resume.h"
 
-/* The session `s`, which has a slot, begins with this prompt. Returns the plan as it happened; where it has_logits, *logits points to
+/* The branch `b`, which has a slot, begins with this prompt. Returns the plan as it happened; where it has_logits, *logits points to
  * n_vocab kept ones (read-only, valid until the next call). */
-resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, bool cold, const float **logits);
+resume_plan resuming_begin(places *p, branch *b, const branch_prompt *prompt, bool cold, const float **logits);
 
 /* What is read from the disk for a prompt. */
 typedef struct fetch {
@@ -19,14 +19,14 @@ typedef struct fetch {
     double wait_us_max; /* longer it is not waited for */
 } fetch;
 
-/* Another session of the owner may have a state on the disk with so much more of the prompt than there is at hand for
- * the session `s`, which has a slot, that it is sooner read than the tokens are: then its reading begins, or has begun before. Behind it
+/* Another branch of the owner may have a state on the disk with so much more of the prompt than there is at hand for
+ * the branch `b`, which has a slot, that it is sooner read than the tokens are: then its reading begins, or has begun before. Behind it
  * resuming_begin finds it, until places_spill_on. */
-fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt);
+fetch resuming_fetch(places *p, const branch *b, const branch_prompt *prompt);
 
-/* A copy of `from`, with or without a slot, in the empty session `to`, which has one: of its first `at` tokens, or as close below as
+/* A copy of `from`, with or without a slot, in the empty branch `to`, which has one: of its first `at` tokens, or as close below as
  * its memory and the checkpoints allow. False: nothing would be left of it, or the model refused, for want of cells, say;
  * `to` is empty. */
-bool resuming_fork(places *p, const session *from, session *to, uint32_t at);
+bool resuming_fork(places *p, const branch *from, branch *to, uint32_t at);
 
 #endif

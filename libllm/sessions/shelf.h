@@ -5,30 +5,30 @@
  *   IN_MEMORY  held as parked: with a store three quarters of --park-memory, the rest is for states on their way
  *   WRITING    in memory, and being written to its file
  *   ON_DISK    in its file only
- *   READING    being read from its file: for a request of its session, or lent to a request of another session
+ *   READING    being read from its file: for a request of its branch, or lent to a request of another branch
  *
  * Spill: while parked states take more than that, the least valuable idle one leaves memory:
  *
- *   the session, the store                        its state
- *   a scratch session                             NOWHERE: sessions without a name are never written to the disk
- *   a session whose file holds this state         ON_DISK
+ *   the branch, the store                         its state
+ *   a scratch branch                              NOWHERE: branches without a name are never written to the disk
+ *   a branch whose file holds this state          ON_DISK
  *   the store has capacity                        WRITING, then ON_DISK
  *   the store is busy                             stays in memory, one at a time, until spill_until_us; then NOWHERE
  *   no store, or the disk is full or failed       NOWHERE
  *
  * Example: with --park-memory 1G, a second state of 400 MB is parked: the older one is written, and its memory is freed when
- * it is on the disk. The next request of its session reads it, and reports `restored`.
+ * it is on the disk. The next request of its branch reads it, and reports `restored`.
  *
- * Lend: a prompt of one session may share a prefix with another session's state on the disk. That state is read if this is
+ * Lend: a prompt of one branch may share a prefix with another branch's state on the disk. That state is read if this is
  * faster than prefilling the prefix (sessions/resuming.c):
  *
  *   read for                                      after the read                      if the read fails
- *   a request of its session                      IN_MEMORY, until it has a slot      NOWHERE
- *   a request of another session, while its own   IN_MEMORY, lent until the waiting   ON_DISK, as before
- *   session is idle                               requests have begun; then ON_DISK
+ *   a request of its branch                       IN_MEMORY, until it has a slot      NOWHERE
+ *   a request of another branch, while its own    IN_MEMORY, lent until the waiting   ON_DISK, as before
+ *   branch is idle                                requests have begun; then ON_DISK
  *
- * A request waits for its own session's state as long as prefilling its tokens would take, and 10 s at least: losing a state
- * costs more than a disk that is busy for a moment. For another session's state it waits as long as prefilling the shared
+ * A request waits for its own branch's state as long as prefilling its tokens would take, and 10 s at least: losing a state
+ * costs more than a disk that is busy for a moment. For another branch's state it waits as long as prefilling the shared
  * tokens would take, and 1 s at least.
  *
  * Example: an agent's system prompt of 10,000 tokens is in the parked session `a`. The first request of the new session `b`
@@ -36,7 +36,7 @@
 #ifndef LLM_SHELF_H
 #define LLM_SHELF_H
 
-#include "sessions/session.h"
+#include "sessions/branch.h"
 #include "states/store.h"
 
 typedef struct places places; /* places.h */
@@ -49,7 +49,7 @@ typedef struct places_shelf {
     uint64_t stall_said_us;
     bool is_lending; /* a state is lent: until it is returned nothing is spilled */
     bool is_saving;  /* an orderly stop has begun */
-    bool is_unsaved; /* during the stop, writing a session file failed */
+    bool is_unsaved; /* during the stop, writing a branch file failed */
 } places_shelf;
 
 /* ---- what the store has finished: places_stored.c ---- */
@@ -62,8 +62,8 @@ void places_settle(places *p);
 
 /* ---- parked states: places_parked.c ---- */
 
-/* The session whose parked state leaves memory next; NULL: none may. A state that a request waits for stays. (places.c) */
-session *places_parked_victim(places *p);
+/* The branch whose parked state leaves memory next; NULL: none may. A state that a request waits for stays. (places.c) */
+branch *places_parked_victim(places *p);
 
 /* Moves parked states from memory to the store until the budget holds. While the store is busy, one state waits in memory
  * (spill_waits), as long as prefilling its tokens again would take, and 10 s at least; other states over the budget are
@@ -73,24 +73,24 @@ bool places_is_refused(const places *p); /* a state could not be written a short
 void places_spill_on(places *p);         /* returns lent states, and spills again: the store may have capacity now */
 
 bool places_spill_waits(const places *p);
-bool places_is_lending(const places *p); /* states that were read for other sessions are in memory */
-bool places_is_unsaved(const places *p); /* an orderly stop could not write a session file */
+bool places_is_lending(const places *p); /* states that were read for other branches are in memory */
+bool places_is_unsaved(const places *p); /* an orderly stop could not write a branch file */
 
-/* Begins to read the session's parked state. False: too many bytes are in flight; try again after the next result. */
-bool places_read_file(places *p, session *s);
+/* Begins to read the branch's parked state. False: too many bytes are in flight; try again after the next result. */
+bool places_read_file(places *p, branch *b);
 
 /* When the wait of a parked state for the store ends; 0: none waits. */
 uint64_t places_spill_waits_until_us(const places *p);
 
-/* The session's request has waited for the state on the disk as long as prefilling its tokens would take, and 10 s at least:
+/* The branch's request has waited for the state on the disk as long as prefilling its tokens would take, and 10 s at least:
  * the state is dropped, and the tokens are prefilled again. False: the wait goes on. */
-bool places_gives_up_reading(places *p, session *s);
+bool places_gives_up_reading(places *p, branch *b);
 
-/* Some session's state is being read under this number (session.h). */
+/* Some branch's state is being read under this number (branch.h). */
 bool places_is_reading(const places *p, uint64_t reading);
 
-/* Gives the session the state that was read, and adds the checkpoints read with it. False: it is not of these tokens. */
-bool places_take_state(places *p, session *s, state_file *from);
+/* Gives the branch the state that was read, and adds the checkpoints read with it. False: it is not of these tokens. */
+bool places_take_state(places *p, branch *b, state_file *from);
 
 /* Drops the blobs of a job whose write is over. */
 void places_drop_parts(places *p, state_file *f);
@@ -102,61 +102,61 @@ void places_read_back(places *p, store_job *job);     /* a state was read, or th
 
 size_t places_disk_bytes(const places *p);
 
-/* Removes the state file, and with it the state of a session that has it nowhere else. False: memory is short. */
-bool places_remove_state(places *p, session *s);
+/* Removes the state file, and with it the state of a branch that has it nowhere else. False: memory is short. */
+bool places_remove_state(places *p, branch *b);
 
-/* Removes the least valuable states until one of n_bytes of `s` fits. False, and all stay: it is less valuable than they
+/* Removes the least valuable states until one of n_bytes of `b` fits. False, and all stay: it is less valuable than they
  * are, or would not fit all the same. */
-bool places_make_disk_room(places *p, const session *s, size_t n_bytes);
+bool places_make_disk_room(places *p, const branch *b, size_t n_bytes);
 
 /* At a start: decides the limit if none was given, and removes states beyond it. */
 void places_limit_disk(places *p);
 
-/* Sort key of sessions by the value of their tokens, least valuable first. Below 2^63. (places.c) */
-uint64_t places_order(const session *s);
+/* Sort key of branches by the value of their tokens, least valuable first. Below 2^63. (places.c) */
+uint64_t places_order(const branch *b);
 
-/* ---- session files: places_files.c ---- */
+/* ---- branch files: places_files.c ---- */
 
 /* Fills `out` with the tokens, name, pin and stamps. False: memory is short. */
-bool places_describe(const session *s, session_file *out);
+bool places_describe(const branch *b, branch_file *out);
 
-/* Fills `out` with the state of the session's first k tokens and with its checkpoints, as far as the limit on bytes in flight
+/* Fills `out` with the state of the branch's first k tokens and with its checkpoints, as far as the limit on bytes in flight
  * allows; all are held as in flight. */
-void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out);
+void places_describe_state(places *p, const branch *b, blob *state, uint32_t k, state_file *out);
 
-/* Fills the job and pushes it. The session file must be written, or its write pushed, before. False: the states on the disk
+/* Fills the job and pushes it. The branch file must be written, or its write pushed, before. False: the states on the disk
  * are worth more, and the job stays the caller's. */
-bool places_write_state(places *p, session *s, blob *state, uint32_t k, store_job *job);
+bool places_write_state(places *p, branch *b, blob *state, uint32_t k, store_job *job);
 
 /* The store has capacity for a state of that size now. */
 bool places_may_write(const places *p, size_t n_bytes);
 
-/* A job that changes one session file; with a verb that writes it, it is described. NULL: memory is short. */
-store_job *places_change_of(places *p, session *s, change_verb verb);
+/* A job that changes one branch file; with a verb that writes it, it is described. NULL: memory is short. */
+store_job *places_change_of(places *p, branch *b, change_verb verb);
 
-bool places_write_file(places *p, session *s); /* false: memory is short */
+bool places_write_file(places *p, branch *b); /* false: memory is short */
 
-/* Removes the session's files; a pinned session that is reset keeps an empty one. */
-void places_remove_file(places *p, session *s);
-void places_reset_file(places *p, session *s);
+/* Removes the branch's files; a pinned branch that is reset keeps an empty one. */
+void places_remove_file(places *p, branch *b);
+void places_reset_file(places *p, branch *b);
 
 /* ---- an orderly stop: places_stop.c ---- */
 
-/* Writes every named session as it is now, and waits until it is written. `take_stored` takes the store's results. */
+/* Writes every named branch as it is now, and waits until it is written. `take_stored` takes the store's results. */
 void places_save_all(places *p, void (*take_stored)(void *context), void *context);
 
-/* ---- sessions saved under labels: places_saved.c ---- */
+/* ---- branches saved under labels: places_saved.c ---- */
 
 /* Begin a job whose result comes through places_take_stored: LLM_OK. Else LLM_IO (no state directory), LLM_NO_MEMORY (also:
- * the limit on bytes in flight is reached), LLM_NOT_FOUND (the session has no tokens; nothing is saved under that label).
+ * the limit on bytes in flight is reached), LLM_NOT_FOUND (the branch has no tokens; nothing is saved under that label).
  * Checkpoints are saved as well, without a copy. */
-int places_save(places *p, session *s, session_name label, uint64_t request);
+int places_save(places *p, branch *b, session_name label, uint64_t request);
 int places_load(places *p, session_name name, session_name label, uint64_t request);
 int places_unsave(places *p, session_name label, uint64_t request);
 
-/* Gives a session that is open, idle and empty the loaded tokens, parked; then, in a second step, the loaded state, if there
+/* Gives a branch that is open, idle and empty the loaded tokens, parked; then, in a second step, the loaded state, if there
  * is one. Between the two its file may be written. */
-void places_become(places *p, session *s, const store_job *from);
-void places_become_warm(places *p, session *s, store_job *from);
+void places_become(places *p, branch *b, const store_job *from);
+void places_become_warm(places *p, branch *b, store_job *from);
 
 #endif

@@ -1,29 +1,29 @@
-/* slots.h: which sessions have a place and which a slot. A session is open while it has a place, a record in the shared
+/* slots.h: which branches have a place and which a slot. A branch is open while it has a place, a record in the shared
  * segment. It has a slot, a sequence of the model, while its state is in the model's memory. Owned by the decode thread.
  *
- * Slots 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. places_take_slot
+ * Slots 0..n_named-1 are for named branches, the rest for scratch, so that neither kind can starve the other. places_take_slot
  * never blocks, and no request waits in a slot that another request waits for.
  *
- *   the session                       the slots of its kind           places_take_slot
+ *   the branch                        the slots of its kind           places_take_slot
  *   has a slot                        any                             SLOT_READY
  *   its state is on the disk          one is free, or can be freed    SLOT_LATER, and the state is read (shelf.h)
  *   its state is being read           any                             SLOT_LATER
  *   parked in memory, or tokens only  one is free                     SLOT_READY
- *                                     an idle session has one         SLOT_READY: `park` parks that session, `evict` forgets it
+ *                                     an idle branch has one          SLOT_READY: `park` parks that branch, `evict` forgets it
  *                                     all busy, or a state in flight  SLOT_LATER: the end of either frees one
  *                                     idle, but kept by the policy    SLOT_NEVER (`refuse`; `evict`, if all are pinned)
- *   does not fit the KV cells         any                             idle sessions leave; else SLOT_LATER or SLOT_NO_CELLS
+ *   does not fit the KV cells         any                             idle branches leave; else SLOT_LATER or SLOT_NO_CELLS
  *
  * Example: `a` and `b` are idle and have the only two slots; the policy is park. A request of the parked `c` arrives: `a`, the
  * least recently used, is parked, `c` is loaded into its slot, and the request begins.
  *
- * A branch whose session continues with a prompt that diverges from it may be kept as a copy (policy/copy_cost.h decides):
+ * A branch that continues with a prompt that diverges from it may be kept as a copy (policy/copy_cost.h decides):
  *
- *   the prompt                                   the session's tokens after the common prefix
- *   continues the session                        none are discarded
+ *   the prompt                                   the branch's tokens after the common prefix
+ *   continues the branch                         none are discarded
  *   has another answer in place of the last one  are discarded: the client replaced them
  *   diverges earlier, prefilling is cheaper      are discarded, and prefilled again if a request needs them
- *   diverges earlier, a copy is cheaper          stay in a kept branch, unless its place would cost another session its own
+ *   diverges earlier, a copy is cheaper          stay in a kept branch, unless its place would cost another branch its own
  *
  * Example: the client edits a message at token 4,000 of 20,000. The branch is copied to a kept branch and truncated to 4,000. When
  * the client goes back to the first version, the request continues the kept branch and prefills nothing. The copy is made before
@@ -31,16 +31,16 @@
 #ifndef LLM_SLOTS_H
 #define LLM_SLOTS_H
 
-#include "sessions/session.h"
+#include "sessions/branch.h"
 #include "policy/branch_choice.h"
 #include "states/store.h"
 
 typedef struct places places; /* places.h */
 
 typedef struct places_slots {
-    session **holders;      /* n_named + n_scratch: the session in each, or NULL */
-    uint64_t clock;         /* counts uses; orders sessions by recency */
-    double stall_budget_us; /* left in this gap for optional copies; HUGE_VAL: no session decodes */
+    branch **holders;       /* n_named + n_scratch: the branch in each, or NULL */
+    uint64_t clock;         /* counts uses; orders branches by recency */
+    double stall_budget_us; /* left in this gap for optional copies; HUGE_VAL: no branch decodes */
     void (*forgotten)(void *context, uint32_t owner,
                       const char *name); /* called for each name that is given up; or NULL */
     void *forgotten_context;
@@ -49,104 +49,104 @@ typedef struct places_slots {
 /* ---- finding ---- */
 
 /* The next open branch of a name after `after` (NULL: the first). NULL: no more. */
-session *places_next(places *p, session_name name, const session *after);
+branch *places_next(places *p, session_name name, const branch *after);
 
 /* Some branch of that name is open, or waits on the disk for a place. */
 bool places_knows(places *p, session_name name);
 
 /* The branch that a request of this name continues (branch_choice.h), opened now if need be, with or without a slot.
  * LLM_CAPACITY: none can be opened, or the owner has as many busy ones as it may. */
-int places_admit(places *p, session_name name, const session_prompt *prompt, session **out);
+int places_admit(places *p, session_name name, const branch_prompt *prompt, branch **out);
 
 /* A new branch of this name, without looking at the others. LLM_CAPACITY: nothing has changed. */
-int places_open_named(places *p, session_name name, session **out);
+int places_open_named(places *p, session_name name, branch **out);
 
 /* A new branch of the session of `like`, in the place of `old`, which is idle and is forgotten. */
-session *places_replace(places *p, session *old, const session *like);
+branch *places_replace(places *p, branch *old, const branch *like);
 
 /* Opens a branch that has this id already, in a free place. */
-session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id);
+branch *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id);
 
-/* An idle scratch session for this prompt: the one of the same owner that the prompt continues, else a free one, else the
+/* An idle scratch branch for this prompt: the one of the same owner that the prompt continues, else a free one, else the
  * least recently used, which is emptied unless the two share more than the prompt's head. NULL: all are busy. */
-session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt);
+branch *places_scratch(places *p, uint32_t owner, const branch_prompt *prompt);
 
 /* Gives `to`, open, empty and without a slot, the first n tokens of `from` and a share of its state, parked in memory or on
  * the disk. A state of more than n tokens is of no use: `to` has the tokens only, and prefills them. Unless it may_be_cut:
  * then it gets all tokens of the state, for the caller to truncate. (places_fork.c) */
-void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut);
+void places_copy(places *p, branch *from, branch *to, uint32_t n, bool may_be_cut);
 
-/* Before `s`, which has a slot, continues with this prompt: copies `s` to a kept branch if the prompt discards tokens that cost more to
- * prefill again than to copy, and if a place for it costs no other session its own. False: no copy is made.
+/* Before `b`, which has a slot, continues with this prompt: copies `b` to a kept branch if the prompt discards tokens that cost more to
+ * prefill again than to copy, and if a place for it costs no other branch its own. False: no copy is made.
  * (places_keep.c) */
-bool places_keep_branch(places *p, session *s, const session_prompt *prompt);
+bool places_keep_branch(places *p, branch *b, const branch_prompt *prompt);
 
 /* There is a place for another kept branch of this owner: a free one (*replaced is NULL) for places_open_kept, or that of
  * another kept branch. */
-bool places_may_open_kept(places *p, uint32_t owner, session **replaced);
-session *places_open_kept(places *p, const session *s);
+bool places_may_open_kept(places *p, uint32_t owner, branch **replaced);
+branch *places_open_kept(places *p, const branch *b);
 
 /* What branch_choose compares, for a prompt; what branch_choose_for_discarded compares, for NULL. */
-branch_candidate places_candidate_of(const session *s, const session_prompt *prompt);
+branch_candidate places_candidate_of(const branch *b, const branch_prompt *prompt);
 
 /* Resident tokens of the last prompt. */
-uint32_t places_n_history(const session *s);
+uint32_t places_n_history(const branch *b);
 
-/* A scratch session is idle, or can be opened. */
+/* A scratch branch is idle, or can be opened. */
 bool places_has_scratch(const places *p);
 
-/* This owner has fewer busy sessions than its share: their places cannot be given to other owners. */
+/* This owner has fewer busy branches than its share: their places cannot be given to other owners. */
 bool places_may_be_busy(const places *p, uint32_t owner);
 
-void places_used(places *p, session *s); /* s is the most recent now */
+void places_used(places *p, branch *b); /* b is the most recent now */
 
 /* ---- slots ---- */
 
-/* Sets the time for optional copies before a decoding session notices; HUGE_VAL: none decodes. */
+/* Sets the time for optional copies before a decoding branch notices; HUGE_VAL: none decodes. */
 void places_allow_copies(places *p, double stall_budget_us);
 
 typedef enum slot_result {
     SLOT_READY,
     SLOT_LATER,    /* a generation, or a job of the store, may free a slot when it ends */
-    SLOT_NEVER,    /* all sessions are idle, and the policy keeps all of them */
-    SLOT_NO_CELLS, /* all sessions are idle, and the KV cache has no room without those that the policy keeps */
+    SLOT_NEVER,    /* all branches are idle, and the policy keeps all of them */
+    SLOT_NO_CELLS, /* all branches are idle, and the KV cache has no room without those that the policy keeps */
 } slot_result;
 
-/* Gives the session a slot, parking or forgetting idle ones if the policy allows it. */
-slot_result places_take_slot(places *p, session *s);
+/* Gives the branch a slot, parking or forgetting idle ones if the policy allows it. */
+slot_result places_take_slot(places *p, branch *b);
 
-/* Frees KV cells for `s`: another idle session leaves the model's memory. False: none can. */
-bool places_free_cells(places *p, const session *s);
+/* Frees KV cells for `b`: another idle branch leaves the model's memory. False: none can. */
+bool places_free_cells(places *p, const branch *b);
 
-bool places_park(places *p, session *s);          /* gives up its slot; it may be running (decode_step.c) */
-void places_forget(places *p, session *s);        /* closes an idle session for another one, and reports it */
-void places_close_session(places *p, session *s); /* removes its files, too */
-void places_reset_session(places *p, session *s); /* removes its files, too */
+bool places_park(places *p, branch *b);          /* gives up its slot; it may be running (decode_step.c) */
+void places_forget(places *p, branch *b);        /* closes an idle branch for another one, and reports it */
+void places_close_session(places *p, branch *b); /* removes its files, too */
+void places_reset_session(places *p, branch *b); /* removes its files, too */
 
 /* ---- whether a slot can be had: places_expected.c ---- */
 
-/* A slot of the session's kind is empty, or its idle session may leave it. */
-bool places_has_free_slot(const places *p, const session *s);
+/* A slot of the branch's kind is empty, or its idle branch may leave it. */
+bool places_has_free_slot(const places *p, const branch *b);
 
 /* A state is being written or read, or waits to be written: its end may free memory or a slot. */
 bool places_has_in_flight(const places *p);
 
-/* A slot of that kind (or of any) may be freed without a command: a generation in another session will end, or a state is in
+/* A slot of that kind (or of any) may be freed without a command: a generation in another branch will end, or a state is in
  * flight. */
-bool places_is_in_progress(const places *p, const session *s, bool any_kind);
+bool places_is_in_progress(const places *p, const branch *b, bool any_kind);
 
-/* SLOT_READY: the session's state should be read from the disk now, as more slots can be had than there are waiting requests
- * whose session's state is in memory or being read. A state whose session could not get a slot is not read. */
-slot_result places_may_take_slot(const places *p, const session *s);
+/* SLOT_READY: the branch's state should be read from the disk now, as more slots can be had than there are waiting requests
+ * whose branch's state is in memory or being read. A state whose branch could not get a slot is not read. */
+slot_result places_may_take_slot(const places *p, const branch *b);
 
-/* False: the state of `s` would not fit the KV cache even if all idle sessions left it. Asked with policy `evict` only, which would
+/* False: the state of `b` would not fit the KV cache even if all idle branches left it. Asked with policy `evict` only, which would
  * forget one after the other in vain. */
-bool places_may_fit(const places *p, const session *s);
+bool places_may_fit(const places *p, const branch *b);
 
 /* ---- ids ---- */
 
-session *places_find_id(places *p, uint64_t id); /* the open branch, or NULL */
-uint32_t places_names_max(const places *p);      /* limit on open named branches */
+branch *places_find_id(places *p, uint64_t id); /* the open branch, or NULL */
+uint32_t places_names_max(const places *p);     /* limit on open named branches */
 
 uint64_t places_new_number(places *p); /* larger than all before: of a use, or of a read */
 
@@ -157,7 +157,7 @@ void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t 
 /* Counts a branch that was given up unasked, and reports the name if it was the last one. */
 void places_report_forgotten(places *p, uint32_t owner, const char *name, llm_counter counter);
 
-/* Forgets unpinned idle sessions not used since `before_ms` (CLOCK_REALTIME), at most 64 at a time, so that decoding sessions do
+/* Forgets unpinned idle branches not used since `before_ms` (CLOCK_REALTIME), at most 64 at a time, so that decoding branches do
  * not wait for a thousand of them. Returns the oldest stamp of those left that may expire, or 0. */
 uint64_t places_expire(places *p, uint64_t before_ms);
 

@@ -2,7 +2,7 @@
  *
  * A blob is a state that never changes once it is filled: so it may have several holders, none of whom copies it, and the
  * last one to drop it frees it. There is no other way for a state to be in host memory. Its users:
- *   LEDGER_PARKED       sessions without a slot (session.h)
+ *   LEDGER_PARKED       sessions without a slot (branch.h)
  *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
  *   LEDGER_IN_FLIGHT    the store's jobs (store.h): on its way to a file, a session's or a label's (snapshot.h), or from one
  * A blob counts in each use it is held for, so that every budget holds whatever the others let go.

@@ -10,7 +10,7 @@
 #include "states/checkpoint.h"
 #include "states/durable.h"
 
-static const char SESSION_MAGIC[8] = "LLMDSES1";
+static const char BRANCH_MAGIC[8] = "LLMDSES1";
 static const char STATE_MAGIC[8] = "LLMDSTA1";
 
 enum {
@@ -28,7 +28,7 @@ typedef struct file_mark {
     uint64_t file_bytes;
 } file_mark;
 
-typedef struct session_head {
+typedef struct branch_head {
     file_mark mark;
     uint64_t id;
     uint64_t opened_ms;
@@ -40,7 +40,7 @@ typedef struct session_head {
     uint8_t identity[16];
     char name[LLM_SESSION_NAME_BYTES_MAX + 8];
     uint64_t checksum; /* of all before it */
-} session_head;
+} branch_head;
 
 typedef struct state_head {
     file_mark mark;
@@ -60,10 +60,10 @@ typedef struct part_head {
     uint64_t n_state_bytes;
 } part_head;
 
-void session_file_clear(session_file *f)
+void branch_file_clear(branch_file *f)
 {
     free(f->tokens);
-    *f = (session_file){0};
+    *f = (branch_file){0};
 }
 
 void state_file_clear(state_file *f)
@@ -122,12 +122,12 @@ static file_mark mark_of(const char magic[8], uint32_t head_bytes, uint64_t file
     return mark;
 }
 
-static bool write_session(int fd, const uint8_t identity[16], const session_file *f)
+static bool write_branch(int fd, const uint8_t identity[16], const branch_file *f)
 {
     const size_t n_token_bytes = f->n_tokens * sizeof *f->tokens;
-    session_head head;
+    branch_head head;
     memset(&head, 0, sizeof head);
-    head.mark = mark_of(SESSION_MAGIC, sizeof head, sizeof head + n_token_bytes + sizeof(uint64_t));
+    head.mark = mark_of(BRANCH_MAGIC, sizeof head, sizeof head + n_token_bytes + sizeof(uint64_t));
     head.id = f->id;
     head.opened_ms = f->opened_ms;
     head.used_ms = f->used_ms;
@@ -136,43 +136,43 @@ static bool write_session(int fd, const uint8_t identity[16], const session_file
     head.n_tokens = f->n_tokens;
     memcpy(head.identity, identity, sizeof head.identity);
     memcpy(head.name, f->name, sizeof f->name);
-    head.checksum = sum_of(&head, offsetof(session_head, checksum));
+    head.checksum = sum_of(&head, offsetof(branch_head, checksum));
     const uint64_t checksum = sum_of(f->tokens, n_token_bytes);
     return durable_write(fd, &head, sizeof head) && durable_write(fd, f->tokens, n_token_bytes) &&
            durable_write(fd, &checksum, sizeof checksum);
 }
 
-int session_file_prepare(const char *directory, const uint8_t identity[16], const session_file *f)
+int branch_file_prepare(const char *directory, const uint8_t identity[16], const branch_file *f)
 {
-    const int fd = durable_create(directory, f->id, SNAPSHOT_SESSION_WRITING);
+    const int fd = durable_create(directory, f->id, SNAPSHOT_BRANCH_WRITING);
     if (fd < 0) {
         return LLM_IO;
     }
-    if (!durable_finish(fd, write_session(fd, identity, f))) {
+    if (!durable_finish(fd, write_branch(fd, identity, f))) {
         const int error = errno;
-        session_file_abandon(directory, f->id);
+        branch_file_abandon(directory, f->id);
         errno = error;
         return LLM_IO;
     }
     return LLM_OK;
 }
 
-int session_file_commit(const char *directory, uint64_t id)
+int branch_file_commit(const char *directory, uint64_t id)
 {
-    return durable_rename(directory, id, SNAPSHOT_SESSION_WRITING, SNAPSHOT_SESSION) ? LLM_OK : LLM_IO;
+    return durable_rename(directory, id, SNAPSHOT_BRANCH_WRITING, SNAPSHOT_BRANCH) ? LLM_OK : LLM_IO;
 }
 
-void session_file_abandon(const char *directory, uint64_t id)
+void branch_file_abandon(const char *directory, uint64_t id)
 {
-    (void)durable_remove(directory, id, SNAPSHOT_SESSION_WRITING);
+    (void)durable_remove(directory, id, SNAPSHOT_BRANCH_WRITING);
 }
 
-int session_file_write(const char *directory, const uint8_t identity[16], const session_file *f)
+int branch_file_write(const char *directory, const uint8_t identity[16], const branch_file *f)
 {
-    int status = session_file_prepare(directory, identity, f);
-    if (status == LLM_OK && session_file_commit(directory, f->id) != LLM_OK) {
+    int status = branch_file_prepare(directory, identity, f);
+    if (status == LLM_OK && branch_file_commit(directory, f->id) != LLM_OK) {
         const int error = errno;
-        session_file_abandon(directory, f->id);
+        branch_file_abandon(directory, f->id);
         errno = error;
         status = LLM_IO;
     }
@@ -378,10 +378,10 @@ static int take_head(reading *r, void *head, size_t n_bytes, const char magic[8]
     return LLM_OK;
 }
 
-static int read_session(reading *r, uint64_t id, const uint8_t identity[16], session_file *out)
+static int read_branch(reading *r, uint64_t id, const uint8_t identity[16], branch_file *out)
 {
-    session_head head;
-    int status = take_head(r, &head, sizeof head, SESSION_MAGIC);
+    branch_head head;
+    int status = take_head(r, &head, sizeof head, BRANCH_MAGIC);
     if (status != LLM_OK) {
         return status;
     }
@@ -393,29 +393,28 @@ static int read_session(reading *r, uint64_t id, const uint8_t identity[16], ses
     if (head.id != id || !is_named || r->left != n_token_bytes + sizeof(uint64_t)) {
         return refuse(r, "its head does not fit the file");
     }
-    *out = (session_file){.id = id,
-                          .owner = head.owner,
-                          .is_pinned = head.is_pinned != 0,
-                          .opened_ms = head.opened_ms,
-                          .used_ms = head.used_ms,
-                          .n_tokens = head.n_tokens};
+    *out = (branch_file){.id = id,
+                         .owner = head.owner,
+                         .is_pinned = head.is_pinned != 0,
+                         .opened_ms = head.opened_ms,
+                         .used_ms = head.used_ms,
+                         .n_tokens = head.n_tokens};
     memcpy(out->name, head.name, sizeof out->name);
     r->n_bytes_left = n_token_bytes;
     status = take_tokens(r, n_token_bytes, &out->tokens);
     return status == LLM_OK ? take_checksum(r) : status;
 }
 
-int session_file_read(const char *directory, uint64_t id, const uint8_t identity[16], session_file *out,
-                      const char **why)
+int branch_file_read(const char *directory, uint64_t id, const uint8_t identity[16], branch_file *out, const char **why)
 {
     reading r;
-    *out = (session_file){0};
-    int status = open_file(&r, directory, id, SNAPSHOT_SESSION);
+    *out = (branch_file){0};
+    int status = open_file(&r, directory, id, SNAPSHOT_BRANCH);
     if (status == LLM_OK) {
-        status = read_session(&r, id, identity, out);
+        status = read_branch(&r, id, identity, out);
     }
     if (status != LLM_OK) {
-        session_file_clear(out);
+        branch_file_clear(out);
     }
     return close_file(&r, status, why);
 }

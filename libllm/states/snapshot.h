@@ -10,11 +10,11 @@
  *       parts         part head + state + logits, each: first the whole state, then checkpoints of shorter prefixes
  *       checksum      of everything behind the head
  *
- * The session file knows nothing of the state file: a state is one of this session iff its hash is that of the session's
+ * The branch file knows nothing of the state file: a state is one of this session iff its hash is that of the session's
  * first k tokens. So any mix that a crash leaves is safe, and a session whose state is gone is read again from its tokens.
  *
  * All in the byte order and layout of the writing machine: the heads' sizes refuse any other. Nothing in a file is trusted
- * before its checksum is right; a session file of another model (identity) and a state of another memory layout (geometry)
+ * before its checksum is right; a branch file of another model (identity) and a state of another memory layout (geometry)
  * are told apart from damage. */
 #ifndef LLM_SNAPSHOT_H
 #define LLM_SNAPSHOT_H
@@ -30,12 +30,12 @@
 enum { SNAPSHOT_PARTS_MAX = 64 };
 
 /* Endings of the files, and of those that are being written. */
-#define SNAPSHOT_SESSION "llmd-session"
-#define SNAPSHOT_SESSION_WRITING "writing"
+#define SNAPSHOT_BRANCH "llmd-session"
+#define SNAPSHOT_BRANCH_WRITING "writing"
 #define SNAPSHOT_STATE "llmd-state"
 #define SNAPSHOT_STATE_WRITING "writing-state"
 
-typedef struct session_file {
+typedef struct branch_file {
     uint64_t id;
     uint32_t owner;
     bool is_pinned;
@@ -44,7 +44,7 @@ typedef struct session_file {
     uint64_t used_ms;
     int32_t *tokens; /* owned */
     uint32_t n_tokens;
-} session_file;
+} branch_file;
 
 /* A state after k tokens and, if there are any, the logits after the k-th: laid out as a checkpoint's blob. */
 typedef struct state_part {
@@ -78,8 +78,8 @@ typedef struct state_facts {
     state_ends ends;  /* state_file_look_at_parts, where somebody asks for it */
 } state_facts;
 
-void session_file_clear(session_file *f); /* frees the tokens */
-void state_file_clear(state_file *f);     /* frees what was read; what was to be written is dropped before (ledger.h) */
+void branch_file_clear(branch_file *f); /* frees the tokens */
+void state_file_clear(state_file *f);   /* frees what was read; what was to be written is dropped before (ledger.h) */
 uint64_t state_file_bytes(const state_file *f);
 state_ends state_file_ends(const state_file *f);
 
@@ -89,21 +89,21 @@ uint32_t state_ends_within(const state_ends *e, uint32_t n_tokens);
 /* Whether a state of k tokens with that hash belongs to these tokens. */
 bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t n_tokens);
 
-/* ---- the session file ---- */
+/* ---- the branch file ---- */
 
-/* Writes it under its temporary name; session_file_commit makes it the file, but for durable_sync. LLM_OK, or LLM_IO with
+/* Writes it under its temporary name; branch_file_commit makes it the file, but for durable_sync. LLM_OK, or LLM_IO with
  * errno: then there is no temporary file. */
-int session_file_prepare(const char *directory, const uint8_t identity[16], const session_file *f);
-int session_file_commit(const char *directory, uint64_t id);
-void session_file_abandon(const char *directory, uint64_t id);
+int branch_file_prepare(const char *directory, const uint8_t identity[16], const branch_file *f);
+int branch_file_commit(const char *directory, uint64_t id);
+void branch_file_abandon(const char *directory, uint64_t id);
 
 /* All three, and durable_sync. */
-int session_file_write(const char *directory, const uint8_t identity[16], const session_file *f);
+int branch_file_write(const char *directory, const uint8_t identity[16], const branch_file *f);
 
-/* LLM_OK; LLM_NOT_FOUND; LLM_IO; LLM_VERSION (no session file, damaged, or of another model; `why` says which);
+/* LLM_OK; LLM_NOT_FOUND; LLM_IO; LLM_VERSION (no branch file, damaged, or of another model; `why` says which);
  * LLM_NO_MEMORY. */
-int session_file_read(const char *directory, uint64_t id, const uint8_t identity[16], session_file *out,
-                      const char **why);
+int branch_file_read(const char *directory, uint64_t id, const uint8_t identity[16], branch_file *out,
+                     const char **why);
 
 /* ---- the state file ---- */
 
@@ -116,25 +116,25 @@ int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[1
  * as long as a part has to be looked for. */
 state_ends state_file_look_at_parts(const char *directory, uint64_t id, const uint8_t geometry[16]);
 
-/* Allocates no more than n_bytes_max, whatever the file says. As session_file_read; LLM_VERSION also for another
+/* Allocates no more than n_bytes_max, whatever the file says. As branch_file_read; LLM_VERSION also for another
  * geometry. */
 int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[16], uint64_t n_bytes_max,
                     state_file *out, const char **why);
 
 /* ---- both: snapshot_directory.c ---- */
 
-/* The session file first: a state alone is nothing, and is removed at the next start. LLM_OK or LLM_IO. */
-int snapshot_remove_session(const char *directory, uint64_t id);
+/* The branch file first: a state alone is nothing, and is removed at the next start. LLM_OK or LLM_IO. */
+int snapshot_remove_branch(const char *directory, uint64_t id);
 int snapshot_remove_state(const char *directory, uint64_t id);
 
 /* A state that lies on the disk gets a second name: it is never changed. LLM_OK or LLM_IO. */
 int snapshot_link_state(const char *from_directory, uint64_t from, const char *to_directory, uint64_t to);
 
 /* Renames a file that must not be read again to ID.refused or ID.refused-state. */
-void snapshot_set_session_aside(const char *directory, uint64_t id);
+void snapshot_set_branch_aside(const char *directory, uint64_t id);
 void snapshot_set_state_aside(const char *directory, uint64_t id);
 
-/* Calls `found` for each session file in the directory; then removes temporary files and states without a session, which
+/* Calls `found` for each branch file in the directory; then removes temporary files and states without a session, which
  * a crash left. LLM_OK or LLM_IO. */
 int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t id), void *context);
 

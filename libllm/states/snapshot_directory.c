@@ -5,9 +5,9 @@
 #include "states/durable.h"
 #include "states/snapshot.h"
 
-int snapshot_remove_session(const char *directory, uint64_t id)
+int snapshot_remove_branch(const char *directory, uint64_t id)
 {
-    return durable_remove(directory, id, SNAPSHOT_SESSION) ? LLM_OK : LLM_IO;
+    return durable_remove(directory, id, SNAPSHOT_BRANCH) ? LLM_OK : LLM_IO;
 }
 
 int snapshot_remove_state(const char *directory, uint64_t id)
@@ -24,9 +24,9 @@ int snapshot_link_state(const char *from_directory, uint64_t from, const char *t
     return link(path_from, path_to) == 0 ? LLM_OK : LLM_IO;
 }
 
-void snapshot_set_session_aside(const char *directory, uint64_t id)
+void snapshot_set_branch_aside(const char *directory, uint64_t id)
 {
-    (void)durable_rename(directory, id, SNAPSHOT_SESSION, "refused");
+    (void)durable_rename(directory, id, SNAPSHOT_BRANCH, "refused");
 }
 
 void snapshot_set_state_aside(const char *directory, uint64_t id)
@@ -43,18 +43,18 @@ int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t i
     const struct dirent *entry;
     uint64_t id = 0;
     while ((entry = readdir(d)) != NULL) {
-        if (durable_parse(entry->d_name, SNAPSHOT_SESSION, &id)) {
+        if (durable_parse(entry->d_name, SNAPSHOT_BRANCH, &id)) {
             found(context, id);
         }
     }
     rewinddir(d); /* states after all sessions: what was refused meanwhile has none any more */
     while ((entry = readdir(d)) != NULL) {
-        if (durable_parse(entry->d_name, SNAPSHOT_SESSION_WRITING, &id)) {
-            (void)durable_remove(directory, id, SNAPSHOT_SESSION_WRITING);
+        if (durable_parse(entry->d_name, SNAPSHOT_BRANCH_WRITING, &id)) {
+            (void)durable_remove(directory, id, SNAPSHOT_BRANCH_WRITING);
         } else if (durable_parse(entry->d_name, SNAPSHOT_STATE_WRITING, &id)) {
             (void)durable_remove(directory, id, SNAPSHOT_STATE_WRITING);
         } else if (durable_parse(entry->d_name, SNAPSHOT_STATE, &id) &&
-                   !durable_exists(directory, id, SNAPSHOT_SESSION)) {
+                   !durable_exists(directory, id, SNAPSHOT_BRANCH)) {
             (void)durable_remove(directory, id, SNAPSHOT_STATE);
         }
     }

@@ -28,7 +28,7 @@ struct store {
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
-    job_queue changes; /* of session files: before others that were pushed earlier, but for one after each */
+    job_queue changes; /* of branch files: before others that were pushed earlier, but for one after each */
     job_queue states;
     uint64_t n_pushed;
     bool was_change; /* the last one that was taken */
@@ -94,10 +94,10 @@ void store_job_free(store_job *job)
         return;
     }
     for (uint32_t i = 0; i < job->n_changes; i++) {
-        session_file_clear(&job->changes[i].file);
+        branch_file_clear(&job->changes[i].file);
     }
     free(job->changes);
-    session_file_clear(&job->file);
+    branch_file_clear(&job->file);
     state_file_clear(&job->state);
     free(job);
 }
@@ -144,7 +144,7 @@ static void work(store *s, store_job *job)
     notifier_wake(s->consumer);
 }
 
-/* One of each in turn, or who changes session files without end keeps all states where they are; but no state before what
+/* One of each in turn, or who changes branch files without end keeps all states where they are; but no state before what
  * was to be changed first. */
 static store_job *next_job(store *s)
 {
@@ -255,7 +255,7 @@ uint64_t store_free_bytes(const store *s)
     return is_known ? (uint64_t)disk.f_bavail * disk.f_frsize : UINT64_MAX / 2;
 }
 
-void store_scan(store *s, void (*found)(void *context, session_file *file, const state_facts *state), void *context)
+void store_scan(store *s, void (*found)(void *context, branch_file *file, const state_facts *state), void *context)
 {
     store_files_scan(&s->files, found, context);
 }

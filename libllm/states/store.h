@@ -3,7 +3,7 @@
  * the store from the push until the result is taken. Blobs are the exception: the ledger keeps them, and the store only reads
  * their bytes.
  *
- * There are two queues, each in order. Changes of session files go first: they are small, and commands wait for them. States,
+ * There are two queues, each in order. Changes of branch files go first: they are small, and commands wait for them. States,
  * which may take seconds, follow. Either order is safe, as the two files of a session do not depend on each other
  * (snapshot.h). The callers bound the queues: a command waits for each job, or the job is the only one of its kind for its
  * session, and no state is written while STORE_JOBS_MAX jobs wait. */
@@ -26,26 +26,26 @@ enum {
 typedef struct store store;
 
 typedef enum store_verb {
-    STORE_CHANGE, /* writes session files, all or none, then removes session files */
-    STORE_WRITE,  /* writes a session's state, or links that of `linked_id`; nothing if its session file is gone */
+    STORE_CHANGE, /* writes branch files, all or none, then removes branch files */
+    STORE_WRITE,  /* writes a session's state, or links that of `linked_id`; nothing if its branch file is gone */
     STORE_READ,   /* reads a session's state */
-    STORE_SAVE,   /* saves session file and state (or that of `linked_id`) under a label */
-    STORE_LOAD,   /* reads the session file saved under a label and, if it fits this model's memory, the state */
+    STORE_SAVE,   /* saves branch file and state (or that of `linked_id`) under a label */
+    STORE_LOAD,   /* reads the branch file saved under a label and, if it fits this model's memory, the state */
     STORE_UNSAVE, /* removes the files of a label */
     STORE_SWEEP, /* removes states: after a CHANGE (pushed by the store itself), or to free disk space; it has no result */
 } store_verb;
 
 typedef enum change_verb {
-    CHANGE_WRITE,  /* the session file is written */
+    CHANGE_WRITE,  /* the branch file is written */
     CHANGE_REMOVE, /* both files are removed */
-    CHANGE_RESET,  /* the session file is written, the state removed */
+    CHANGE_RESET,  /* the branch file is written, the state removed */
     CHANGE_NONE,   /* no file changes; `was` is needed for an undo */
 } change_verb;
 
 /* The change of one session's file, and what an undo restores if it fails. */
 typedef struct store_change {
     change_verb verb;
-    session_file file; /* REMOVE: without tokens; NONE: only the id */
+    branch_file file; /* REMOVE: without tokens; NONE: only the id */
     struct {
         char name[LLM_SESSION_NAME_BYTES_MAX + 1];
         uint32_t is_pinned; /* as its record has it */
@@ -71,7 +71,7 @@ typedef struct store_job {
     uint64_t n_bytes_max;  /* READ, LOAD: limit on the state */
     size_t n_bytes_before; /* WRITE: of the state file that it replaces */
     double took_us;        /* out: duration */
-    session_file file;     /* SAVE: in; LOAD: out */
+    branch_file file;      /* SAVE: in; LOAD: out */
     state_file state;      /* WRITE, SAVE: in; READ, LOAD: out, without parts if there is none */
     uint64_t number;       /* in the order of pushes; a sweep after a change has the change's */
     struct store_job *next;
@@ -112,9 +112,9 @@ bool store_complaint(store *s, char *out, size_t n_bytes);
 /* Free bytes on the disk of the state directory; UINT64_MAX / 2 if its file system does not say. The opener's thread. */
 uint64_t store_free_bytes(const store *s);
 
-/* Reads all session files in the directory and the heads of their states. `found` may take the tokens. Files that are refused
+/* Reads all branch files in the directory and the heads of their states. `found` may take the tokens. Files that are refused
  * are renamed and reported. The opener's thread, before the first job. */
-void store_scan(store *s, void (*found)(void *context, session_file *file, const state_facts *state), void *context);
+void store_scan(store *s, void (*found)(void *context, branch_file *file, const state_facts *state), void *context);
 
 /* ---- sessions saved under labels: any thread ---- */
 

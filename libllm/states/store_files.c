@@ -71,7 +71,7 @@ void store_files_refuse(store_files *f, bool is_saved, uint64_t id, int status, 
     const char *directory = is_saved ? f->saved_directory : f->directory;
     const char *kind = is_saved ? "saved session" : "session";
     if (status == LLM_VERSION) {
-        snapshot_set_session_aside(directory, id);
+        snapshot_set_branch_aside(directory, id);
         store_files_complain(f, "%s file %016llx was refused and set aside: %s", kind, (unsigned long long)id, why);
     } else {
         store_files_complain(f, "%s file %016llx cannot be read: %s", kind, (unsigned long long)id, why);
@@ -84,7 +84,7 @@ static void complain_of_write(store_files *f, store_job *job, const char *what)
     store_files_complain(f, "session \"%s\" cannot be written to %s: %s", what, f->directory, strerror(errno));
 }
 
-/* ---- changes of session files ---- */
+/* ---- changes of branch files ---- */
 
 static bool is_written(const store_change *c)
 {
@@ -96,10 +96,10 @@ static int prepare_all(store_files *f, store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
         const store_change *c = &job->changes[i];
-        if (is_written(c) && session_file_prepare(f->directory, f->identity, &c->file) != LLM_OK) {
+        if (is_written(c) && branch_file_prepare(f->directory, f->identity, &c->file) != LLM_OK) {
             complain_of_write(f, job, c->file.name);
             for (uint32_t j = 0; j < i; j++) {
-                session_file_abandon(f->directory, job->changes[j].file.id);
+                branch_file_abandon(f->directory, job->changes[j].file.id);
             }
             return LLM_IO;
         }
@@ -109,12 +109,12 @@ static int prepare_all(store_files *f, store_job *job)
 
 static int commit(store_files *f, store_job *job, const store_change *c)
 {
-    if (is_written(c) && session_file_commit(f->directory, c->file.id) != LLM_OK) {
+    if (is_written(c) && branch_file_commit(f->directory, c->file.id) != LLM_OK) {
         complain_of_write(f, job, c->file.name);
-        session_file_abandon(f->directory, c->file.id);
+        branch_file_abandon(f->directory, c->file.id);
         return LLM_IO;
     }
-    if (c->verb == CHANGE_REMOVE && snapshot_remove_session(f->directory, c->file.id) != LLM_OK) {
+    if (c->verb == CHANGE_REMOVE && snapshot_remove_branch(f->directory, c->file.id) != LLM_OK) {
         job->os_error = errno;
         store_files_complain(f, "session file %016llx cannot be removed from %s: %s", (unsigned long long)c->file.id,
                              f->directory, strerror(errno));
@@ -158,8 +158,8 @@ static void learn_of_disk(store_files *f, bool is_written)
 
 static void write_state(store_files *f, store_job *job)
 {
-    if (!durable_exists(f->directory, job->id, SNAPSHOT_SESSION)) {
-        job->status = LLM_NOT_FOUND; /* closed or reset meanwhile, or its session file could not be written */
+    if (!durable_exists(f->directory, job->id, SNAPSHOT_BRANCH)) {
+        job->status = LLM_NOT_FOUND; /* closed or reset meanwhile, or its branch file could not be written */
         return;
     }
     if (job->linked_id != 0) {
@@ -221,7 +221,7 @@ void store_files_work(store_files *f, store_job *job)
 
 typedef struct scan {
     store_files *files;
-    void (*found)(void *context, session_file *file, const state_facts *state);
+    void (*found)(void *context, branch_file *file, const state_facts *state);
     void *context;
 } scan;
 
@@ -229,10 +229,10 @@ static void scan_one(void *context, uint64_t id)
 {
     const scan *c = context;
     store_files *f = c->files;
-    session_file file;
+    branch_file file;
     state_facts state;
     const char *why = "";
-    int status = session_file_read(f->directory, id, f->identity, &file, &why);
+    int status = branch_file_read(f->directory, id, f->identity, &file, &why);
     if (status != LLM_OK) {
         store_files_refuse(f, false, id, status, why);
         return;
@@ -246,10 +246,10 @@ static void scan_one(void *context, uint64_t id)
         state.ends = state_file_look_at_parts(f->directory, id, f->geometry);
     }
     c->found(c->context, &file, &state);
-    session_file_clear(&file);
+    branch_file_clear(&file);
 }
 
-void store_files_scan(store_files *f, void (*found)(void *context, session_file *file, const state_facts *state),
+void store_files_scan(store_files *f, void (*found)(void *context, branch_file *file, const state_facts *state),
                       void *context)
 {
     scan c = {.files = f, .found = found, .context = context};

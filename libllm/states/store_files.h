@@ -38,7 +38,7 @@ void store_files_complain(store_files *f, const char *format, ...) __attribute__
 bool store_files_complaint(store_files *f, char *out, size_t n_bytes);
 
 void store_files_work(store_files *f, store_job *job);
-void store_files_scan(store_files *f, void (*found)(void *context, session_file *file, const state_facts *state),
+void store_files_scan(store_files *f, void (*found)(void *context, branch_file *file, const state_facts *state),
                       void *context);
 
 /* A file that was refused or could not be read. */

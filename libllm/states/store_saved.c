@@ -39,7 +39,7 @@ bool store_saved_find(store_files *f, uint32_t owner, const char *label, saved_e
     return found != NULL;
 }
 
-static saved_entry entry_of(const session_file *file, const state_facts *state)
+static saved_entry entry_of(const branch_file *file, const state_facts *state)
 {
     const uint64_t n_bytes = state->is_of_other_geometry ? 0 : state->n_bytes;
     saved_entry entry = {
@@ -61,7 +61,7 @@ static bool has_room(store_files *f, uint32_t owner)
 
 static void remove_files(store_files *f, uint64_t id)
 {
-    if (snapshot_remove_session(f->saved_directory, id) != LLM_OK) {
+    if (snapshot_remove_branch(f->saved_directory, id) != LLM_OK) {
         store_files_complain(f, "saved session file %016llx cannot be removed from %s: %s", (unsigned long long)id,
                              f->saved_directory, strerror(errno));
     }
@@ -75,10 +75,10 @@ static void remove_files(store_files *f, uint64_t id)
 static void scan_one(void *context, uint64_t id)
 {
     store_files *f = context;
-    session_file file;
+    branch_file file;
     state_facts state;
     const char *why = "";
-    const int status = session_file_read(f->saved_directory, id, f->identity, &file, &why);
+    const int status = branch_file_read(f->saved_directory, id, f->identity, &file, &why);
     if (status != LLM_OK) {
         store_files_refuse(f, true, id, status, why);
         return;
@@ -88,7 +88,7 @@ static void scan_one(void *context, uint64_t id)
     }
     const saved_entry entry = entry_of(&file, &state);
     saved_entry *other = find(f, file.owner, file.name);
-    session_file_clear(&file);
+    branch_file_clear(&file);
     if (other != NULL) {
         const bool is_newer = entry.facts.saved_ms >= other->facts.saved_ms;
         remove_files(f, is_newer ? other->id : entry.id);
@@ -110,7 +110,7 @@ void store_saved_scan(store_files *f)
 
 /* ---- saving ---- */
 
-/* The state first: the label is there when its session file is. A state that cannot be linked is read again. */
+/* The state first: the label is there when its branch file is. A state that cannot be linked is read again. */
 static int write_files(store_files *f, store_job *job)
 {
     int status = LLM_OK;
@@ -120,7 +120,7 @@ static int write_files(store_files *f, store_job *job)
         (void)snapshot_link_state(f->directory, job->linked_id, f->saved_directory, job->file.id);
     }
     if (status == LLM_OK) {
-        status = session_file_write(f->saved_directory, f->identity, &job->file);
+        status = branch_file_write(f->saved_directory, f->identity, &job->file);
     }
     return status;
 }
@@ -224,7 +224,7 @@ void store_saved_load(store_files *f, store_job *job)
         job->status = LLM_BUSY; /* it was replaced by a larger one meanwhile */
         return;
     }
-    job->status = (llm_status)session_file_read(f->saved_directory, entry.id, f->identity, &job->file, &why);
+    job->status = (llm_status)branch_file_read(f->saved_directory, entry.id, f->identity, &job->file, &why);
     if (job->status != LLM_OK) {
         job->os_error = job->status == LLM_IO ? errno : 0;
         store_files_refuse(f, true, entry.id, job->status, why);
@@ -243,7 +243,7 @@ void store_saved_remove(store_files *f, store_job *job)
         job->status = LLM_NOT_FOUND;
         return;
     }
-    if (snapshot_remove_session(f->saved_directory, entry.id) != LLM_OK) {
+    if (snapshot_remove_branch(f->saved_directory, entry.id) != LLM_OK) {
         job->status = LLM_IO;
         job->os_error = errno;
         store_files_complain(f, "saved session \"%s\" cannot be removed from %s: %s", job->label, f->saved_directory,

@@ -587,21 +587,21 @@ uint64_t driver_counter(const driver *d, int counter)
 
 int driver_state(const driver *d, uint32_t place)
 {
-    llm_session_view view;
+    llm_branch_view view;
     return llm_page_session(d->page, place, &view) == LLM_OK ? (int)view.state : -1;
 }
 
-llm_session_view driver_session(const driver *d, const char *name)
+llm_branch_view driver_session(const driver *d, const char *name)
 {
     llm_page_view page_view;
     llm_page_read(d->page, &page_view);
     for (uint32_t place = 0; place < page_view.n_places; place++) {
-        llm_session_view view;
+        llm_branch_view view;
         if (llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
             return view;
         }
     }
-    return (llm_session_view){.place = UINT32_MAX};
+    return (llm_branch_view){.place = UINT32_MAX};
 }
 
 uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out)
@@ -616,7 +616,7 @@ bool driver_is_idle(driver *d)
     bool idle = d->n_open == 0 && driver_counter(d, LLM_COUNTER_REQUESTS_RUNNING) == 0 &&
                 driver_counter(d, LLM_COUNTER_REQUESTS_WAITING) == 0;
     for (uint32_t place = 0; place < d->info.n_places; place++) {
-        llm_session_view view;
+        llm_branch_view view;
         if (llm_page_session(d->page, place, &view) == LLM_OK) {
             idle = idle && view.n_waiting == 0 && view.state != LLM_STATE_PREFILL && view.state != LLM_STATE_DECODE;
         }

@@ -122,7 +122,7 @@ bool driver_is_idle(driver *d); /* the page says that nothing runs or waits */
 /* State of the session in that place, or -1. */
 int driver_state(const driver *d, uint32_t place);
 /* The open session of that name; place UINT32_MAX: there is none. */
-llm_session_view driver_session(const driver *d, const char *name);
+llm_branch_view driver_session(const driver *d, const char *name);
 /* Copies its resident tokens; 0 when it is closed. */
 uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out);
 

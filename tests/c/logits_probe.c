@@ -7,9 +7,9 @@
 const float *probe_logits(const llm_engine *engine, const char *name, uint32_t n_tokens)
 {
     for (uint32_t i = 0; i < engine->places.n_places; i++) {
-        const session *s = &engine->places.sessions[i];
-        if (s->is_open && s->owner == 0 && strcmp(s->name, name) == 0 && s->logits_at == n_tokens) {
-            return s->logits;
+        const branch *b = &engine->places.branches[i];
+        if (b->is_open && b->owner == 0 && strcmp(b->name, name) == 0 && b->logits_at == n_tokens) {
+            return b->logits;
         }
     }
     return NULL;

@@ -76,9 +76,9 @@ static void fill(uint8_t *bytes, size_t n, uint8_t first)
     }
 }
 
-session_file files_session(uint64_t id)
+branch_file files_branch(uint64_t id)
 {
-    session_file f = {.id = id, .owner = 7, .is_pinned = true, .name = "it", .opened_ms = 5, .used_ms = 6};
+    branch_file f = {.id = id, .owner = 7, .is_pinned = true, .name = "it", .opened_ms = 5, .used_ms = 6};
     f.n_tokens = FILES_TOKENS;
     f.tokens = malloc(FILES_TOKENS * sizeof *f.tokens);
     if (f.tokens == NULL) {
@@ -101,16 +101,16 @@ static state_part part_of(uint32_t k, bool is_whole, size_t n_state_bytes, uint3
 
 state_file files_state(void)
 {
-    session_file of = files_session(0);
+    branch_file of = files_branch(0);
     state_file f = {.k = FILES_COVERED, .hash = token_hash_of(0, of.tokens, FILES_COVERED), .n_parts = 3};
     f.parts[0] = part_of(FILES_COVERED, true, 77, 0);
     f.parts[1] = part_of(3, false, 21, 0);
     f.parts[2] = part_of(FILES_COVERED, true, 5, 4);
-    session_file_clear(&of);
+    branch_file_clear(&of);
     return f;
 }
 
-int files_sessions_equal(const session_file *a, const session_file *b)
+int files_branches_equal(const branch_file *a, const branch_file *b)
 {
     return a->id == b->id && a->owner == b->owner && a->is_pinned == b->is_pinned && strcmp(a->name, b->name) == 0 &&
            a->opened_ms == b->opened_ms && a->used_ms == b->used_ms && a->n_tokens == b->n_tokens &&

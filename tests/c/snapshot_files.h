@@ -15,11 +15,11 @@ void files_remove_directory(const char *path);
 /* The directory of the one model that was served with this state directory. */
 void files_model_directory(const char *directory, char out[FILES_PATH_BYTES]);
 
-/* A session of FILES_TOKENS tokens, owner 7, name "it", pinned. Freed with session_file_clear. */
-session_file files_session(uint64_t id);
+/* A session of FILES_TOKENS tokens, owner 7, name "it", pinned. Freed with branch_file_clear. */
+branch_file files_branch(uint64_t id);
 /* A state of its first FILES_COVERED tokens with two checkpoints, one with logits. Freed with state_file_clear. */
 state_file files_state(void);
-int files_sessions_equal(const session_file *a, const session_file *b);
+int files_branches_equal(const branch_file *a, const branch_file *b);
 int files_states_equal(const state_file *a, const state_file *b);
 
 /* The whole file, or NULL; freed by the caller. */

@@ -91,7 +91,7 @@ static uint64_t tokens_held(const driver *d)
 {
     uint64_t n = 0;
     for (uint32_t place = 0; place < d->info.n_places; place++) {
-        llm_session_view view;
+        llm_branch_view view;
         n += llm_page_session(d->page, place, &view) == LLM_OK ? view.n_tokens : 0;
     }
     return n;
@@ -107,7 +107,7 @@ static void a_prompt_counts_while_it_is_read(void)
     generate_call call = {.session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = 1};
     uint64_t request = driver_generate(d, &call);
     uint32_t place = driver_wait_started(d, request)->place;
-    llm_session_view view;
+    llm_branch_view view;
     do {
         driver_loop(d);
         CHECK_INT(llm_page_session(d->page, place, &view), LLM_OK);

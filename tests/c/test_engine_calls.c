@@ -51,7 +51,7 @@ static model_result hooked_decode(model *m, const model_batch *batch)
 static bool waits_for_a_token(const request *r)
 {
     const uint32_t n_prompt = r->claim.prompt.n_tokens;
-    return r->phase == REQUEST_RUNNING && session_n_tokens(r->session) == n_prompt + r->n_generated;
+    return r->phase == REQUEST_RUNNING && branch_n_tokens(r->branch) == n_prompt + r->n_generated;
 }
 
 static bool anybody_waits_for_a_token(void)

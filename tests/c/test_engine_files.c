@@ -8,7 +8,7 @@
 #include "check.h"
 #include "boundary/page_layout.h"
 #include "dead_segment.h"
-#include "sessions/session.h"
+#include "sessions/branch.h"
 #include "snapshot_files.h"
 
 enum { LONG = 400, N_MANY = 24, MANY_STATE_KB = 512 };
@@ -100,7 +100,7 @@ static void test_more_places_keep_the_state(void)
 /* Of the session that is open under that name, or of a new one. */
 static void leave_segment(const driver *d, const char *name, const int32_t *tokens, uint32_t n, bool is_pinned)
 {
-    const llm_session_view view = driver_session(d, name);
+    const llm_branch_view view = driver_session(d, name);
     const uint64_t id = view.place != UINT32_MAX ? view.id : 0;
     dead_segment_leave(d, &(dead_session){name, tokens, n, UINT32_MAX, is_pinned, id}, 1);
 }
@@ -216,7 +216,7 @@ static void test_what_cannot_be_saved_stays_in_the_segment(void)
     files_remove_directory(path);
     CHECK_INT(driver_close(d), 0);
     CHECK_INT(llm_page_open(name, -1, &left), LLM_OK);
-    llm_session_view view;
+    llm_branch_view view;
     bool is_there = false;
     for (uint32_t place = 0; llm_page_session(left, place, &view) != LLM_INVALID && place < 8; place++) {
         is_there = is_there || (strcmp(view.name, "it") == 0 && view.n_tokens == n_tokens);
@@ -351,7 +351,7 @@ static void test_a_pin_that_failed_is_none_of_a_later_branch(void)
         driver_generate(d, &(generate_call){.session = "it", .prompt = tokens, .n_prompt = LONG, .max_tokens = 5});
     CHECK_INT(driver_wait(d, pin)->status, LLM_IO);
     CHECK_INT(driver_wait(d, other)->status, LLM_OK);
-    llm_session_view view;
+    llm_branch_view view;
     for (uint32_t place = 0; place < 4; place++) {
         CHECK(llm_page_session(d->page, place, &view) != LLM_OK || view.is_pinned == LLM_PIN_NONE);
     }
@@ -359,7 +359,7 @@ static void test_a_pin_that_failed_is_none_of_a_later_branch(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The session file, which is there again when the test says so. */
+/* The branch file, which is there again when the test says so. */
 static held_file take_away(const char *path)
 {
     const held_file file = hold(path, "llmd-session");
@@ -518,7 +518,7 @@ static void test_no_damage_gives_a_wrong_answer(void)
             put_damaged(path, random_below(&r, 2) == 0 ? small : large, &r);
         }
         driver *d = open_usual(2);
-        const llm_session_view view = driver_session(d, "it");
+        const llm_branch_view view = driver_session(d, "it");
         CHECK(view.place == UINT32_MAX || view.n_tokens == talks[0].n || view.n_tokens == talks[1].n);
         for (int i = 0; i < 2; i++) {
             const generate_call call = {
@@ -547,7 +547,7 @@ static void leave_four(llm_policy policy)
     for (uint64_t i = 0; i < 4; i++) {
         say(d, names[i], i);
         const uint64_t used_ms = driver_session(d, names[i]).used_ms;
-        while (session_clock_ms() == used_ms) { /* the next stamp is another one */
+        while (clock_ms() == used_ms) { /* the next stamp is another one */
         }
     }
     driver_wait(d, driver_pin(d, 0, "pinned", true));

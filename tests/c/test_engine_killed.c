@@ -97,7 +97,7 @@ static found look_at(const driver *d)
     llm_page_view page_view;
     llm_page_read(d->page, &page_view);
     for (uint32_t place = 0; place < page_view.n_places; place++) {
-        llm_session_view view;
+        llm_branch_view view;
         if (llm_page_session(d->page, place, &view) == LLM_OK) {
             f.n++;
             f.n_pinned += view.is_pinned == LLM_PIN_ANCHORED;
@@ -108,7 +108,7 @@ static found look_at(const driver *d)
     return f;
 }
 
-static uint32_t n_session_files(void)
+static uint32_t n_branch_files(void)
 {
     char path[FILES_PATH_BYTES];
     files_model_directory(directory, path);
@@ -142,7 +142,7 @@ static void test_a_pinned_session_is_one_however_often_it_is_killed(void)
     CHECK_INT(f.n, 1);
     CHECK_INT(f.n_pinned, 1);
     CHECK_INT(f.n_tokens, LONG + 4); /* the last one was not consumed */
-    CHECK_INT(n_session_files(), 1);
+    CHECK_INT(n_branch_files(), 1);
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -168,7 +168,7 @@ static void test_a_rename_that_is_killed_leaves_one_session(void)
     CHECK_INT(f.n, 1);
     CHECK_INT(f.n_pinned, 1);
     CHECK(strcmp(f.name, "old") == 0 || strcmp(f.name, "new") == 0);
-    CHECK_INT(n_session_files(), 1);
+    CHECK_INT(n_branch_files(), 1);
     CHECK_INT(driver_close(d), 0);
 }
 

@@ -105,7 +105,7 @@ static uint32_t n_branches(const driver *d, const char *name, uint32_t pin)
     llm_page_view page_view;
     llm_page_read(d->page, &page_view);
     for (uint32_t place = 0; place < page_view.n_places; place++) {
-        llm_session_view view;
+        llm_branch_view view;
         n += llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0 &&
              (pin == LLM_PIN_NONE || view.is_pinned == pin);
     }

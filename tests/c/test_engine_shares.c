@@ -36,7 +36,7 @@ static uint32_t pin(driver *d, uint32_t owner, const char *session, bool pinned)
 static bool is_open(const driver *d, uint32_t owner, const char *name)
 {
     for (uint32_t place = 0; place < d->info.n_places; place++) {
-        llm_session_view view;
+        llm_branch_view view;
         if (llm_page_session(d->page, place, &view) == LLM_OK && view.owner == owner && strcmp(view.name, name) == 0) {
             return true;
         }
@@ -75,7 +75,7 @@ static void test_later_branches_are_pinned_with_their_session(void)
 {
     driver *d = driver_open(&(llm_engine_options){
         .model = "sim:dense,length=0", .n_sessions = 5, .branches_max = 2, .capacity_policy = LLM_POLICY_EVICT});
-    llm_session_view view;
+    llm_branch_view view;
     CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
     CHECK_INT(pin(d, OWN, "a", true), LLM_OK);
     const uint32_t place = say(d, OWN, "a", 2)->place;

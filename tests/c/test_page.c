@@ -66,7 +66,7 @@ static void a_private_page_tells_its_facts(void)
     CHECK(view.started_ms > UINT64_C(1500000000000));
     CHECK_STR(view.model, "a model");
     CHECK_STR(view.fingerprint, "0123456789abcdef0123456789abcdef");
-    llm_session_view session;
+    llm_branch_view session;
     int32_t token;
     for (uint32_t place = 0; place < 5; place++) { /* all closed, the last two do not exist */
         CHECK_INT(llm_page_session(page_reader(p), place, &session), LLM_NOT_FOUND);
@@ -117,7 +117,7 @@ static void a_record_is_shown_and_leaves_with_its_session(void)
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     page_place_open(p, 0, 42, name, 77);
-    llm_session_view v;
+    llm_branch_view v;
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_OK);
     CHECK_STR(v.name, name);
     CHECK_INT(v.owner, 42);
@@ -257,7 +257,7 @@ static void a_segment_that_shrinks_harms_no_reader(void)
     llm_page_read(reader, &view);
     const int fd = shm_open(segment, O_RDWR, 0);
     int32_t copy[16];
-    llm_session_view session;
+    llm_branch_view session;
     CHECK_INT(llm_page_tokens(reader, 1, copy, 16, NULL), 2);
     for (uint64_t n = view.bytes; n > 0; n -= 32) {
         CHECK_INT(ftruncate(fd, (off_t)n), 0);
@@ -441,7 +441,7 @@ static int write_segment(const void *bytes, size_t n)
 static void read_all(const llm_page *reader)
 {
     static int32_t copy[4096];
-    llm_session_view session;
+    llm_branch_view session;
     llm_page_view view;
     llm_page_read(reader, &view);
     for (uint32_t place = 0; place < view.n_places; place++) {
@@ -580,7 +580,7 @@ static void a_reader_never_sees_a_torn_copy(void)
         uint32_t generation;
         int64_t n = llm_page_tokens(reader, 0, copy, TORTURE_CTX, &generation);
         torn += n < -1 || (n > 0 && !is_whole(copy, n));
-        llm_session_view v;
+        llm_branch_view v;
         if (llm_page_session(reader, 0, &v) == LLM_OK) {
             torn_records += strcmp(v.name, "torture") != 0 || v.n_tokens > TORTURE_CTX;
         }
@@ -618,7 +618,7 @@ static void a_renamed_session_is_always_there(void)
     while (!atomic_load(&t.done)) {
         const llm_page *readers[] = {other, page_reader(t.p)};
         for (int i = 0; i < 2; i++) {
-            llm_session_view v;
+            llm_branch_view v;
             int32_t copy[4];
             if (llm_page_session(readers[i], 0, &v) != LLM_OK || llm_page_tokens(readers[i], 0, copy, 4, NULL) != 3) {
                 missed++;

@@ -9,9 +9,9 @@ enum { ID = 0xabc };
 
 static char directory[FILES_PATH_BYTES];
 
-static int read_session(uint64_t id, session_file *out, const char **why)
+static int read_session(uint64_t id, branch_file *out, const char **why)
 {
-    return session_file_read(directory, id, files_identity, out, why);
+    return branch_file_read(directory, id, files_identity, out, why);
 }
 
 static int read_state(uint64_t id, state_file *out, const char **why)
@@ -21,24 +21,24 @@ static int read_state(uint64_t id, state_file *out, const char **why)
 
 static void write_both(const char *where, uint64_t id)
 {
-    session_file session = files_session(id);
+    branch_file session = files_branch(id);
     state_file state = files_state();
-    CHECK_INT(session_file_write(where, files_identity, &session), LLM_OK);
+    CHECK_INT(branch_file_write(where, files_identity, &session), LLM_OK);
     CHECK_INT(state_file_write(where, id, files_geometry, &state), LLM_OK);
-    session_file_clear(&session);
+    branch_file_clear(&session);
     state_file_clear(&state);
 }
 
 static void test_round_trip(void)
 {
-    session_file session = files_session(ID), session_back;
+    branch_file session = files_branch(ID), session_back;
     state_file state = files_state(), state_back;
     state_facts facts;
     const char *why = "";
     write_both(directory, ID);
     CHECK(!files_exists(directory, ID, "writing") && !files_exists(directory, ID, "writing-state"));
     CHECK_INT(read_session(ID, &session_back, &why), LLM_OK);
-    CHECK(files_sessions_equal(&session, &session_back));
+    CHECK(files_branches_equal(&session, &session_back));
     CHECK_INT(read_state(ID, &state_back, &why), LLM_OK);
     CHECK(files_states_equal(&state, &state_back));
     CHECK_INT(state_file_look(directory, ID, files_geometry, &facts, &why), LLM_OK);
@@ -51,27 +51,27 @@ static void test_round_trip(void)
     CHECK_INT(state_ends_within(&ends, FILES_COVERED - 1), 3);
     CHECK_INT(state_ends_within(&ends, 2), 0);
     CHECK(state_matches(facts.k, facts.hash, session.tokens, session.n_tokens));
-    session_file_clear(&session);
-    session_file_clear(&session_back);
+    branch_file_clear(&session);
+    branch_file_clear(&session_back);
     state_file_clear(&state);
     state_file_clear(&state_back);
 }
 
 static void test_the_smallest_one(void)
 {
-    const session_file s = {.id = ID + 1};
-    session_file back;
+    const branch_file s = {.id = ID + 1};
+    branch_file back;
     const char *why = "";
-    CHECK_INT(session_file_write(directory, files_identity, &s), LLM_OK);
+    CHECK_INT(branch_file_write(directory, files_identity, &s), LLM_OK);
     CHECK_INT(read_session(ID + 1, &back, &why), LLM_OK);
     CHECK_INT(back.n_tokens, 0);
-    session_file_clear(&back);
+    branch_file_clear(&back);
 }
 
 /* A state belongs to a session iff its tokens are the session's first ones, whatever the files are called. */
 static void test_a_state_is_known_by_its_tokens(void)
 {
-    session_file s = files_session(ID);
+    branch_file s = files_branch(ID);
     const state_file state = {.k = FILES_COVERED, .hash = token_hash_of(0, s.tokens, FILES_COVERED)};
     CHECK(state_matches(state.k, state.hash, s.tokens, s.n_tokens));
     CHECK(state_matches(state.k, state.hash, s.tokens, FILES_COVERED));
@@ -80,7 +80,7 @@ static void test_a_state_is_known_by_its_tokens(void)
     CHECK(!state_matches(0, token_hash_of(0, s.tokens, 0), s.tokens, s.n_tokens));
     s.tokens[FILES_COVERED - 1]++;
     CHECK(!state_matches(state.k, state.hash, s.tokens, s.n_tokens));
-    session_file_clear(&s);
+    branch_file_clear(&s);
 }
 
 /* The file is put there by hand; reading must fail, say why, and give nothing. */
@@ -93,7 +93,7 @@ static void check_refused(bool is_state, const uint8_t *bytes, size_t n_bytes)
         CHECK_INT(read_state(ID, &back, &why), LLM_VERSION);
         CHECK(back.n_parts == 0);
     } else {
-        session_file back;
+        branch_file back;
         CHECK_INT(read_session(ID, &back, &why), LLM_VERSION);
         CHECK(back.tokens == NULL);
     }
@@ -153,10 +153,10 @@ static void test_every_flipped_byte_is_refused(void)
 static void test_a_file_of_another_model_is_refused(void)
 {
     const uint8_t other[16] = {9};
-    session_file back;
+    branch_file back;
     const char *why = "";
     write_both(directory, ID);
-    CHECK_INT(session_file_read(directory, ID, other, &back, &why), LLM_VERSION);
+    CHECK_INT(branch_file_read(directory, ID, other, &back, &why), LLM_VERSION);
     CHECK(strstr(why, "another model") != NULL);
 }
 
@@ -191,7 +191,7 @@ static void test_a_file_under_another_id_is_refused(void)
 {
     size_t n = 0;
     uint8_t *bytes = written(false, &n);
-    session_file back;
+    branch_file back;
     const char *why = "";
     files_write(directory, ID + 9, "llmd-session", bytes, n);
     CHECK_INT(read_session(ID + 9, &back, &why), LLM_VERSION);
@@ -200,13 +200,13 @@ static void test_a_file_under_another_id_is_refused(void)
 
 static void test_remove_and_set_aside(void)
 {
-    session_file session;
+    branch_file session;
     state_file state;
     state_facts facts;
     const char *why = "";
     write_both(directory, ID);
     for (int i = 0; i < 2; i++) { /* what is not there is removed */
-        CHECK_INT(snapshot_remove_session(directory, ID), LLM_OK);
+        CHECK_INT(snapshot_remove_branch(directory, ID), LLM_OK);
         CHECK_INT(snapshot_remove_state(directory, ID), LLM_OK);
     }
     CHECK_INT(read_session(ID, &session, &why), LLM_NOT_FOUND);
@@ -214,7 +214,7 @@ static void test_remove_and_set_aside(void)
     CHECK_INT(state_file_look(directory, ID, files_geometry, &facts, &why), LLM_OK);
     CHECK(!facts.is_there);
     write_both(directory, ID);
-    snapshot_set_session_aside(directory, ID);
+    snapshot_set_branch_aside(directory, ID);
     snapshot_set_state_aside(directory, ID);
     CHECK(files_exists(directory, ID, "refused") && files_exists(directory, ID, "refused-state"));
     CHECK_INT(read_session(ID, &session, &why), LLM_NOT_FOUND);
@@ -222,18 +222,18 @@ static void test_remove_and_set_aside(void)
 
 static void test_what_is_no_file(void)
 {
-    session_file session;
+    branch_file session;
     state_file state = files_state();
     const char *why = "";
     files_obstruct(directory, ID + 2, "llmd-session");
     files_obstruct(directory, ID + 2, "llmd-state");
     CHECK_INT(read_session(ID + 2, &session, &why), LLM_VERSION);
-    session = files_session(ID + 2);
-    CHECK_INT(session_file_write(directory, files_identity, &session), LLM_IO);
+    session = files_branch(ID + 2);
+    CHECK_INT(branch_file_write(directory, files_identity, &session), LLM_IO);
     CHECK_INT(state_file_write(directory, ID + 2, files_geometry, &state), LLM_IO);
     CHECK(!files_exists(directory, ID + 2, "writing") && !files_exists(directory, ID + 2, "writing-state"));
-    CHECK_INT(session_file_write("/nonexistent-directory", files_identity, &session), LLM_IO);
-    session_file_clear(&session);
+    CHECK_INT(branch_file_write("/nonexistent-directory", files_identity, &session), LLM_IO);
+    branch_file_clear(&session);
     state_file_clear(&state);
 }
 

@@ -68,7 +68,7 @@ static void push_change(fixture *f, change_verb verb, uint64_t id, uint64_t requ
 {
     store_job *job = asked(store_job_new(STORE_CHANGE, 1), request);
     job->changes[0].verb = verb;
-    job->changes[0].file = files_session(id);
+    job->changes[0].file = files_branch(id);
     store_push(f->store, job);
 }
 
@@ -95,7 +95,7 @@ static store_job *about_label(store_verb verb, const char *label, uint64_t reque
 static void push_save(fixture *f, const char *label, uint64_t request)
 {
     store_job *job = about_label(STORE_SAVE, label, request);
-    job->file = files_session(0);
+    job->file = files_branch(0);
     memset(job->file.name, 0, sizeof job->file.name);
     strcpy(job->file.name, label);
     job->state = files_state();
@@ -197,7 +197,7 @@ static void test_what_is_queued_at_the_close_is_written(void)
         push_state(&f, STORE_WRITE, i, 0);
     }
     store_close(f.store);
-    for (uint64_t i = 0; i < N_JOBS; i++) { /* no state is taken up before the session file that it belongs to */
+    for (uint64_t i = 0; i < N_JOBS; i++) { /* no state is taken up before the branch file that it belongs to */
         CHECK(files_exists(f.directory, i, "llmd-session"));
         CHECK(files_exists(f.directory, i, "llmd-state"));
     }
@@ -255,20 +255,20 @@ static void test_a_change_that_fails_changes_nothing(void)
     store_job *job = asked(store_job_new(STORE_CHANGE, 2), 2);
     for (uint64_t i = 0; i < 2; i++) {
         job->changes[i].verb = CHANGE_WRITE;
-        job->changes[i].file = files_session(i + 1);
+        job->changes[i].file = files_branch(i + 1);
         strcpy(job->changes[i].file.name, "other");
     }
     store_push(f.store, job);
     CHECK_INT(take_status(&f, 2), LLM_IO);
-    session_file back, expected = files_session(1);
+    branch_file back, expected = files_branch(1);
     const char *why = "";
-    CHECK_INT(session_file_read(f.directory, 1, files_identity, &back, &why), LLM_OK);
-    CHECK(files_sessions_equal(&back, &expected));
+    CHECK_INT(branch_file_read(f.directory, 1, files_identity, &back, &why), LLM_OK);
+    CHECK(files_branches_equal(&back, &expected));
     CHECK(!files_exists(f.directory, 1, "writing"));
     char text[256];
     CHECK(store_complaint(f.store, text, sizeof text) && strstr(text, "cannot be written") != NULL);
-    session_file_clear(&back);
-    session_file_clear(&expected);
+    branch_file_clear(&back);
+    branch_file_clear(&expected);
     files_obstruct(f.directory, 1, "llmd-session");
     push_change(&f, CHANGE_REMOVE, 1, 3);
     CHECK_INT(take_status(&f, 3), LLM_IO);
@@ -287,7 +287,7 @@ static void test_what_goes_needs_no_room(void)
     files_obstruct(f.directory, 1, "writing");
     store_job *job = asked(store_job_new(STORE_CHANGE, 2), 3);
     job->changes[0].verb = CHANGE_RESET;
-    job->changes[0].file = files_session(1);
+    job->changes[0].file = files_branch(1);
     job->changes[1].verb = CHANGE_REMOVE;
     job->changes[1].file.id = 2;
     store_push(f.store, job);
@@ -406,7 +406,7 @@ typedef struct scanned {
     uint32_t n_states;
 } scanned;
 
-static void count(void *context, session_file *file, const state_facts *state)
+static void count(void *context, branch_file *file, const state_facts *state)
 {
     scanned *found = context;
     found->n += file->n_tokens == FILES_TOKENS;
@@ -493,20 +493,20 @@ static void test_what_was_saved_last_is_the_newer(void)
     open_store(&f);
     char saved[FILES_PATH_BYTES + 8];
     snprintf(saved, sizeof saved, "%s/saved", f.directory);
-    session_file old = files_session(1);
+    branch_file old = files_branch(1);
     strcpy(old.name, "label");
     old.used_ms = (uint64_t)1 << 60;
     old.n_tokens--;
-    CHECK_INT(session_file_write(saved, files_identity, &old), LLM_OK);
+    CHECK_INT(branch_file_write(saved, files_identity, &old), LLM_OK);
     close_and_open(&f);
     push_save(&f, "label", 1);
     CHECK_INT(take_status(&f, 1), LLM_OK);
-    CHECK_INT(session_file_write(saved, files_identity, &old), LLM_OK); /* its removal was lost with the power */
+    CHECK_INT(branch_file_write(saved, files_identity, &old), LLM_OK); /* its removal was lost with the power */
     close_and_open(&f);
     llm_saved found[2];
     CHECK_INT(store_list_saved(f.store, found, 2), 1);
     CHECK_INT(found[0].n_tokens, FILES_TOKENS);
-    session_file_clear(&old);
+    branch_file_clear(&old);
     close_store(&f);
 }
 
@@ -541,7 +541,7 @@ static void test_labels_are_bounded_for_each_owner(void)
     push_save(&f, "l3", 2); /* in the place of the one that is there */
     CHECK_INT(take_status(&f, 2), LLM_OK);
     store_job *job = about_label(STORE_SAVE, "theirs", 3);
-    job->file = files_session(0);
+    job->file = files_branch(0);
     job->file.owner = job->owner = 8;
     strcpy(job->file.name, "theirs");
     store_push(f.store, job);

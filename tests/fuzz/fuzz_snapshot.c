@@ -65,16 +65,16 @@ static size_t get(bool is_state, uint8_t *bytes)
 
 static bool is_session_accepted(void)
 {
-    session_file f;
+    branch_file f;
     const char *why = "";
-    const int status = session_file_read(directory, ID, identity, &f, &why);
+    const int status = branch_file_read(directory, ID, identity, &f, &why);
     if (status == LLM_OK) {
         require(f.id == ID && strnlen(f.name, sizeof f.name) <= LLM_SESSION_NAME_BYTES_MAX);
         require(f.n_tokens == 0 || f.tokens != NULL);
     } else {
         require(why[0] != '\0' && f.tokens == NULL);
     }
-    session_file_clear(&f);
+    branch_file_clear(&f);
     return status == LLM_OK;
 }
 
@@ -110,12 +110,12 @@ static bool is_accepted(bool is_state)
 /* Made of the input's bytes. */
 static void write_session(const uint8_t *data, size_t n_bytes)
 {
-    session_file f = {.id = ID, .owner = data[0], .n_tokens = (uint32_t)(n_bytes / sizeof(int32_t)), .name = "it"};
+    branch_file f = {.id = ID, .owner = data[0], .n_tokens = (uint32_t)(n_bytes / sizeof(int32_t)), .name = "it"};
     f.tokens = malloc(n_bytes + sizeof *f.tokens);
     require(f.tokens != NULL);
     memcpy(f.tokens, data, n_bytes);
-    require(session_file_write(directory, identity, &f) == LLM_OK);
-    session_file_clear(&f);
+    require(branch_file_write(directory, identity, &f) == LLM_OK);
+    branch_file_clear(&f);
 }
 
 static void write_state(const uint8_t *data, size_t n_bytes)

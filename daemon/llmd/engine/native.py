@@ -240,7 +240,7 @@ class PageView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A consistent copy of one session's record: llm_session_view in llm_page.h, which describes the fields."""
+    """A consistent copy of one session's record: llm_branch_view in llm_page.h, which describes the fields."""
 
     place: int
     owner: int
@@ -297,7 +297,7 @@ class Page:
         return {counter.name: self.counter(number) for number, counter in enumerate(COUNTERS)}
 
     def session(self, entry: int) -> SessionView | None:
-        view = ffi.new("llm_session_view *")
+        view = ffi.new("llm_branch_view *")
         if lib.llm_page_session(self._pointer, entry, view) != Status.OK:
             return None
         return copied(view, SessionView)
@@ -325,7 +325,7 @@ class Page:
 
     def _records(self) -> Iterator[Any]:
         """Yields the record of every entry that holds a branch, one after the other in the same buffer."""
-        view = ffi.new("llm_session_view *")
+        view = ffi.new("llm_branch_view *")
         for entry in range(self.read().n_places):
             if lib.llm_page_session(self._pointer, entry, view) == Status.OK:
                 yield view

@@ -1,4 +1,4 @@
-/* session.h: one isolated branch of tokens with its own state. Owned by the decode thread.
+/* branch.h: one history of tokens with its own state. Owned by the decode thread.
  *
  *                 open                 prefill begins            last prompt token
  *      (closed) -------> EMPTY ----------------------> PREFILL -------------------> DECODE
@@ -16,16 +16,16 @@
  *                                                |
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * A session has a place in the shared page as long as it is open, and a slot (a sequence of the model) while its state is
+ * A branch has a place in the shared page as long as it is open, and a slot (a sequence of the model) while its state is
  * in the model's memory. PREFILL and DECODE may lose the slot for a while, when the memory is short (decode_step.c).
  *
- * Invariant of a session with a slot that is not torn:  resident tokens == position == what the model's memory holds.
+ * Invariant of a branch with a slot that is not torn:   resident tokens == position == what the model's memory holds.
  * Of one without a slot: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a slot
  * it keeps these; what is behind them is consumed again.
- * The resident tokens lie in the shared page: session.c writes those of a session with a slot, and of its copy; those that another
+ * The resident tokens lie in the shared page: branch.c writes those of a branch with a slot, and of its copy; those that another
  * one without a slot begins with come from places_saved.c (read), places_fork.c (copied) and adoption.c (an earlier daemon's). */
-#ifndef LLM_SESSION_H
-#define LLM_SESSION_H
+#ifndef LLM_BRANCH_H
+#define LLM_BRANCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,24 +39,24 @@
 #include "policy/copy_cost.h"
 #include "states/snapshot.h"
 
-enum { SESSION_NO_SLOT = -1 };
+enum { BRANCH_NO_SLOT = -1 };
 
 /* What a generation begins with. */
-typedef struct session_prompt {
+typedef struct branch_prompt {
     const int32_t *tokens;
     uint32_t n_tokens;
     uint32_t n_head; /* branch_choice.h */
-} session_prompt;
+} branch_prompt;
 
-/* A generation that holds a session or waits for it, as far as the session need know it. */
-typedef struct session_claim {
-    session_prompt prompt;
-    struct session_claim *next; /* behind it in the same queue */
-    bool is_paused;             /* its reader does not keep up: it wants no slot until it does */
-    bool is_early;              /* another is to read the prompt that they share: nor this one, until it has */
-} session_claim;
+/* A generation that holds a branch or waits for it, as far as the branch need know it. */
+typedef struct branch_claim {
+    branch_prompt prompt;
+    struct branch_claim *next; /* behind it in the same queue */
+    bool is_paused;            /* its reader does not keep up: it wants no slot until it does */
+    bool is_early;             /* another is to read the prompt that they share: nor this one, until it has */
+} branch_claim;
 
-/* Where the state of a session without a slot lies. */
+/* Where the state of a branch without a slot lies. */
 typedef enum parked_where {
     PARKED_NOWHERE, /* only its tokens are known: refilled on its next request */
     PARKED_IN_MEMORY,
@@ -79,35 +79,35 @@ typedef struct parked {
     uint64_t wanted_until_us; /* ON_DISK, READING: so long a request waits for it; 0: none does */
 } parked;
 
-/* Of all open sessions, kept up by session.c: the decode loop reports them, and places are many. */
-typedef struct session_totals {
+/* Of all open branches, kept up by branch.c: the decode loop reports them, and places are many. */
+typedef struct branch_totals {
     uint32_t n_open;
     uint32_t n_named;
     size_t parked_bytes; /* of parked states, wherever they lie */
     size_t file_bytes;   /* of state files */
-} session_totals;
+} branch_totals;
 
-/* What all sessions of an engine share. */
-typedef struct session_ground {
+/* What all branches of an engine share. */
+typedef struct branch_shared {
     model *model;
     page *page;
     checkpoint_store *checkpoints;
     ledger *ledger;
     copy_cost_pace *pace; /* of reading tokens and of copying states */
-    session_totals *totals;
-} session_ground;
+    branch_totals *totals;
+} branch_shared;
 
-typedef struct session {
-    const session_ground *ground;
+typedef struct branch {
+    const branch_shared *shared;
     uint32_t place; /* its record in the page */
-    int32_t slot;   /* the model's sequence, or SESSION_NO_SLOT */
+    int32_t slot;   /* the model's sequence, or BRANCH_NO_SLOT */
     bool is_open;
     bool is_held; /* while it is copied: never idle */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* of this branch, for good: names its files */
-    bool has_file;                             /* its session file is in the store, or on its way */
-    size_t n_file_bytes;                       /* of its state file; it may be older than what the session holds */
+    bool has_file;                             /* its branch file is in the store, or on its way */
+    size_t n_file_bytes;                       /* of its state file; it may be older than what the branch holds */
     bool is_changing;                          /* a command waits until its name and pin are on the disk */
     uint64_t used;                             /* order of last use: larger is more recent */
     page_record record;
@@ -120,99 +120,99 @@ typedef struct session {
     uint32_t n_left; /* tokens that a cut of another branch would have discarded, which are here; 0: it is no such
                              * kept branch, or one that was come back to */
 
-    session_claim *running; /* the generation that holds the session, or NULL */
-    session_claim *waiting; /* first in the queue behind it */
-} session;
+    branch_claim *running; /* the generation that holds the branch, or NULL */
+    branch_claim *waiting; /* first in the queue behind it */
+} branch;
 
-/* Valid until the session is renamed or closed. */
-static inline session_name session_name_of(const session *s)
+/* Valid until the branch is renamed or closed. */
+static inline session_name branch_session_name(const branch *b)
 {
-    return session_name_from(s->owner, s->name);
+    return session_name_from(b->owner, b->name);
 }
 
-void session_init(session *s, const session_ground *ground, uint32_t place);
-void session_open(session *s, session_name name, uint64_t id);
-void session_rename(session *s, session_name name);
-void session_close(session *s);
-void session_reset(session *s); /* keeps its slot, if it has one */
+void branch_init(branch *b, const branch_shared *shared, uint32_t place);
+void branch_open(branch *b, session_name name, uint64_t id);
+void branch_rename(branch *b, session_name name);
+void branch_close(branch *b);
+void branch_reset(branch *b); /* keeps its slot, if it has one */
 
 /* All are of the model's vocabulary. */
-bool session_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n);
+bool branch_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n);
 
-uint32_t session_n_tokens(const session *s);
-const int32_t *session_tokens(const session *s);
-resume_source session_source(const session *s); /* with a slot and not torn */
-bool session_is_named(const session *s);        /* else it is scratch */
-bool session_has_slot(const session *s);
-bool session_is_idle(const session *s); /* no generation holds it or waits for it */
+uint32_t branch_n_tokens(const branch *b);
+const int32_t *branch_tokens(const branch *b);
+resume_source branch_source(const branch *b); /* with a slot and not torn */
+bool branch_is_named(const branch *b);        /* else it is scratch */
+bool branch_has_slot(const branch *b);
+bool branch_is_idle(const branch *b); /* no generation holds it or waits for it */
 
 /* ---- a generation: begin, consume..., decoding, consume..., ended ---- */
 
-/* Brings the session to the first plan->n_keep tokens of the prompt. `donor` is plan->donor's session, `from` is
- * plan->checkpoint's; NULL where the plan names none. False: the model refused; the session is empty. */
-bool session_apply(session *s, const resume_plan *plan, const int32_t *prompt, const session *donor, checkpoint *from);
+/* Brings the branch to the first plan->n_keep tokens of the prompt. `donor` is plan->donor's branch, `from` is
+ * plan->checkpoint's; NULL where the plan names none. False: the model refused; the branch is empty. */
+bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from);
 
 /* PREFILL begins; plan as applied. */
-void session_begin(session *s, const resume_plan *plan, uint32_t n_prompt);
+void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 
-void session_consumed(session *s, const int32_t *tokens, uint32_t n); /* after a model step succeeded */
-void session_decoding(session *s);                                    /* the whole prompt is consumed */
-void session_ended(session *s, uint32_t n_visible);                   /* the generation is over; state is valid */
-void session_tear(session *s);                                        /* a step failed */
+void branch_consumed(branch *b, const int32_t *tokens, uint32_t n); /* after a model step succeeded */
+void branch_decoding(branch *b);                                    /* the whole prompt is consumed */
+void branch_ended(branch *b, uint32_t n_visible);                   /* the generation is over; state is valid */
+void branch_invalidate(branch *b);                                  /* a step failed */
 
 /* Cuts the newest tokens off if the memory allows it exactly; false leaves everything as it is, or torn. */
-bool session_cut(session *s, uint32_t n_tokens);
+bool branch_truncate(branch *b, uint32_t n_tokens);
 
 /* Keeps the state (where a cut could not bring it back) and, if given, the logits after the last resident token. The
- * `prefix` of many sessions is kept whole and pinned by this one. */
-void session_checkpoint(session *s, const float *logits, bool prefix);
-bool session_takes_checkpoints(const session *s); /* a cut cannot bring everything back */
-void session_keep_logits(session *s, const float *logits);
-void session_forget_logits(session *s);
+ * `prefix` of many branches is kept whole and pinned by this one. */
+void branch_checkpoint(branch *b, const float *logits, bool prefix);
+bool branch_takes_checkpoints(const branch *b); /* a cut cannot bring everything back */
+void branch_keep_logits(branch *b, const float *logits);
+void branch_forget_logits(branch *b);
 
 /* ---- slots ---- */
 
 /* The parked state is forgotten, wherever it lies; its file stays. */
-void session_forget_parked(session *s);
+void branch_forget_parked(branch *b);
 
 /* Sets `parked`; what it held before is the caller's. */
-void session_set_parked(session *s, const parked *to);
-void session_hold_parked(session *s, blob *state, uint32_t k); /* in memory: of its first k tokens */
-void session_set_file_bytes(session *s, size_t n_bytes);
+void branch_set_parked(branch *b, const parked *to);
+void branch_hold_parked(branch *b, blob *state, uint32_t k); /* in memory: of its first k tokens */
+void branch_set_file_bytes(branch *b, size_t n_bytes);
 
-/* The state of the session's first *k tokens, wherever in memory it is, held for this use: that of a session with a slot is saved.
+/* The state of the branch's first *k tokens, wherever in memory it is, held for this use: that of a branch with a slot is saved.
  * NULL: it is only on the disk, there is none, or memory is short. */
-blob *session_hold_state(const session *s, ledger_use use, uint32_t *k);
+blob *branch_hold_state(const branch *b, ledger_use use, uint32_t *k);
 
-/* The state of a session with a slot, once more. */
-typedef struct session_copy {
-    int32_t slot; /* the sequence that holds it, or SESSION_NO_SLOT: */
+/* The state of a branch with a slot, once more. */
+typedef struct branch_copy {
+    int32_t slot; /* the sequence that holds it, or BRANCH_NO_SLOT: */
     blob *state;  /* held as parked */
-} session_copy;
+} branch_copy;
 
-/* Made before anything makes way for it: in a free slot where the model's memory shares cells, else (SESSION_NO_SLOT) as a
+/* Made before anything makes way for it: in a free slot where the model's memory shares cells, else (BRANCH_NO_SLOT) as a
  * saved state. False: memory is short. */
-bool session_copy_of(const session *from, int32_t free_slot, session_copy *out);
+bool branch_copy_of(const branch *from, int32_t free_slot, branch_copy *out);
 
 /* `to`, open and empty, holds what `from` holds. Takes the copy. */
-void session_become_copy(session *to, const session *from, const session_copy *copy);
+void branch_become_copy(branch *to, const branch *from, const branch_copy *copy);
 
 /* About how many bytes the state of so many tokens has. */
-size_t session_state_bytes(const session *s, uint32_t n_tokens);
+size_t branch_state_bytes(const branch *b, uint32_t n_tokens);
 
-/* Saves the state and gives the slot up. False (memory is short): nothing changed. A torn or empty session saves
+/* Saves the state and gives the slot up. False (memory is short): nothing changed. A torn or empty branch saves
  * nothing and always succeeds. */
-bool session_park(session *s);
+bool branch_park(branch *b);
 
 /* Takes a free slot and loads the parked state, if there is one in memory; tokens that it does not cover are cut off.
  * MODEL_OK; MODEL_NO_CELLS: nothing changed; MODEL_INVALID: there was no state for its tokens, or it was refused; the
- * session has a slot and is torn. */
-model_result session_take_slot(session *s, uint16_t slot);
+ * branch has a slot and is torn. */
+model_result branch_take_slot(branch *b, uint16_t slot);
 
-void session_publish(session *s); /* what changed in `record` */
+void branch_publish(branch *b); /* what changed in `record` */
 
-uint64_t session_clock_us(void);         /* CLOCK_MONOTONIC */
-uint64_t session_clock_ms(void);         /* CLOCK_REALTIME */
-uint64_t session_clock_elapsed_ms(void); /* CLOCK_BOOTTIME */
+uint64_t clock_us(void);         /* CLOCK_MONOTONIC */
+uint64_t clock_ms(void);         /* CLOCK_REALTIME */
+uint64_t clock_elapsed_ms(void); /* CLOCK_BOOTTIME */
 
 #endif
