@@ -36,11 +36,11 @@ LAYERS = (
     "core",
 )
 BANNED_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc", "common"}
-# Of the places' three parts (libllm/sessions/places.h), the files that may touch the members.
-PLACES_PARTS = {
-    "slots": {"places", "places_keep", "places_expected", "places_fork", "places_publish"},
-    "shelf": {"places_parked", "places_disk", "places_files", "places_saved", "places_stored", "places_stop"},
-    "naming": {"places_pin", "places_change", "places_removal"},
+# Of the three parts of the branch table (libllm/sessions/branch_table.h), the files that may touch the members.
+TABLE_PARTS = {
+    "slots": {"branch_table", "table_keep", "table_expected", "table_fork", "table_publish"},
+    "shelf": {"table_parked", "table_disk", "table_files", "table_saved", "table_stored", "table_stop"},
+    "naming": {"table_pin", "table_change", "table_removal"},
 }
 C_FILE_LINES_MAX, C_FUNCTION_LINES_MAX = 600, 60
 PYTHON_FILE_LINES_MAX, PYTHON_FUNCTION_LINES_MAX = 400, 40
@@ -381,8 +381,8 @@ def test_exceptions_are_still_needed() -> None:
         assert (ROOT / key.split(":")[0]).exists(), f"{key} is gone"
 
 
-@pytest.mark.parametrize("part", PLACES_PARTS)
-def test_only_its_own_files_touch_a_part_of_the_places(part: str) -> None:
+@pytest.mark.parametrize("part", TABLE_PARTS)
+def test_only_its_own_files_touch_a_part_of_the_branch_table(part: str) -> None:
     touches = re.compile(rf"(->|\.){part}\.\w")
     touching = {path.stem for path in LIBLLM.rglob("*.c") if touches.search(path.read_text())}
-    assert touching and touching <= PLACES_PARTS[part]
+    assert touching and touching <= TABLE_PARTS[part]

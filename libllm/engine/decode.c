@@ -13,7 +13,7 @@ int decode_open(decode *d)
     /* A command or a result of the store is taken while fewer than LLM_REQUESTS_MAX notices wait or belong to deferred
      * commands (decode_has_room). It adds at most one, and opens at most two sessions; each deferred command opens one. Until
      * the next is taken, whatever is open by then may be forgotten, once, and LOOSE_EXPIRED_MAX sessions that are not open. */
-    d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->places->n_places + 4;
+    d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_places + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
     if (d->notices == NULL || d->logits == NULL || !has_threads || step_open(&d->step) != LLM_OK) {
@@ -127,7 +127,7 @@ static void publish(decode *d)
     }
     page_gauge(d->page, LLM_COUNTER_REQUESTS_WAITING, waiting);
     page_gauge(d->page, LLM_COUNTER_REQUESTS_RUNNING, running);
-    places_publish(d->places);
+    table_publish(d->table);
 }
 
 /* Asked once more after arming the notifier: is there anything to do? */
@@ -140,11 +140,11 @@ static bool has_work(void *context)
     if (d->is_undelivered && !atomic_load(&d->events_blocked)) {
         return true;
     }
-    if (d->n_owners_seen != atomic_load(&d->places->n_owners)) {
+    if (d->n_owners_seen != atomic_load(&d->table->n_owners)) {
         return true;
     }
     const bool has_room = decode_has_room(d);
-    store *s = d->places->store;
+    store *s = d->table->store;
     if (sampling_has_result(d->sampling) || (s != NULL && store_has_result(s, has_room))) {
         return true;
     }
@@ -167,9 +167,9 @@ static void expire(decode *d)
     if (now < d->expire_at_ms) {
         return;
     }
-    places_removing_begin(d->places);
-    const uint64_t oldest = places_expire(d->places, now > d->idle_ms_max ? now - d->idle_ms_max : 0);
-    places_removing_end_unasked(d->places);
+    table_removing_begin(d->table);
+    const uint64_t oldest = table_expire(d->table, now > d->idle_ms_max ? now - d->idle_ms_max : 0);
+    table_removing_end_unasked(d->table);
     d->may_assign_slots = true;
     const uint64_t next = oldest != 0 ? oldest + d->idle_ms_max + 1 : now + d->idle_ms_max;
     d->expire_at_ms = next > now ? next : now + 1;
@@ -213,7 +213,7 @@ static void *serve(void *context)
         decode_take_stored(d);
         decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
-        d->n_owners_seen = atomic_load(&d->places->n_owners); /* shares follow it */
+        d->n_owners_seen = atomic_load(&d->table->n_owners); /* shares follow it */
         decode_start_waiting(d);
         decode_take_sampled(d);
         const bool stepped = decode_step(d);
@@ -234,7 +234,7 @@ void decode_finish(decode *d)
 {
     decode_take_commands(d, HUGE_VAL);
     while (d->n_replies_due > 0 && decode_has_room(d)) { /* one result may be what the next command waits for */
-        store_wait(d->places->store);
+        store_wait(d->table->store);
         decode_take_stored(d);
     }
     decode_deliver(d);
@@ -248,7 +248,7 @@ int decode_start(decode *d)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_asked, false);
-    places_tell_forgotten(d->places, decode_forgotten, d);
+    table_tell_forgotten(d->table, decode_forgotten, d);
     atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */
     const int failed = pthread_create(&d->thread, NULL, serve, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -268,6 +268,6 @@ void decode_stop(decode *d)
     atomic_store(&d->stop_asked, true);
     notifier_wake(d->command_notifier);
     pthread_join(d->thread, NULL);
-    places_tell_forgotten(d->places, NULL, NULL);
+    table_tell_forgotten(d->table, NULL, NULL);
     atomic_store(&d->life, DECODE_JOINED);
 }

@@ -21,7 +21,7 @@
 #include "llm.h"
 #include "model/model.h"
 #include "boundary/page.h"
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 #include "engine/request.h"
 #include "boundary/ring.h"
 #include "engine/step.h"
@@ -59,7 +59,7 @@ typedef enum decode_life {
 typedef struct decode {
     model *model; /* the engine's, as the next two; used by this thread only */
     page *page;
-    places *places;
+    branch_table *table;
 
     ring *commands;             /* consumer: this thread */
     ring *events;               /* producer: this thread */
@@ -132,7 +132,7 @@ void decode_take_commands(decode *d, double budget_us);
 double decode_stall_budget_us(const decode *d);
 request *decode_find(const decode *d, uint64_t id);               /* NULL: it has ended, or there was none */
 void decode_leave_queue(decode *d, request *r);                   /* if it waits in one */
-void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */
+void decode_forgotten(void *d, uint32_t owner, const char *name); /* branch_table.h */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_status status);
 

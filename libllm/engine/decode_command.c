@@ -132,8 +132,8 @@ void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status s
 {
     const bool is_parked = r->branch != NULL && !branch_has_slot(r->branch);
     end_request(d, r, outcome, status);
-    if (is_parked && !places_spill_waits(d->places)) {
-        places_spill(d->places);
+    if (is_parked && !table_spill_waits(d->table)) {
+        table_spill(d->table);
     }
 }
 
@@ -153,7 +153,7 @@ void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_
 /* A session that does not exist yet begins as a fork of its parent, if it has one. */
 static int fork_parent(decode *d, const wire_command *c)
 {
-    if (c->other.n_bytes == 0 || places_knows(d->places, c->session)) {
+    if (c->other.n_bytes == 0 || table_knows(d->table, c->session)) {
         return LLM_OK;
     }
     branch *parent = decode_latest(d, c->other);
@@ -163,9 +163,9 @@ static int fork_parent(decode *d, const wire_command *c)
 /* Whether the session may be made busy, or is: before anything is opened for it. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
-    bool may = places_may_be_busy(d->places, c->session.owner);
+    bool may = table_may_be_busy(d->table, c->session.owner);
     branch *b = NULL;
-    while (!may && (b = places_next(d->places, c->session, b)) != NULL) {
+    while (!may && (b = table_next(d->table, c->session, b)) != NULL) {
         may = !branch_is_idle(b);
     }
     return may;
@@ -177,7 +177,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
     branch *b = NULL;
     int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_CAPACITY;
     if (status == LLM_OK) {
-        status = places_admit(d->places, c->session, &r->claim.prompt, &b);
+        status = table_admit(d->table, c->session, &r->claim.prompt, &b);
     }
     if (status != LLM_OK) {
         return (llm_status)status;
@@ -185,7 +185,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
     if (b->record.n_waiting >= LLM_SESSION_QUEUE_MAX) {
         return LLM_QUEUE_FULL;
     }
-    if (branch_is_idle(b) && !places_may_be_busy(d->places, c->session.owner)) {
+    if (branch_is_idle(b) && !table_may_be_busy(d->table, c->session.owner)) {
         return LLM_CAPACITY;
     }
     r->branch = b;
@@ -197,7 +197,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
 
 static llm_status admit_scratch(decode *d, request *r)
 {
-    const uint32_t n_max = share_of(LLM_SCRATCH_QUEUE_MAX, atomic_load(&d->places->n_owners));
+    const uint32_t n_max = share_of(LLM_SCRATCH_QUEUE_MAX, atomic_load(&d->table->n_owners));
     uint32_t n_own = 0;
     for (branch_claim *other = d->scratch_queue; other != NULL; other = other->next) {
         n_own += request_of_claim(other)->owner == r->owner;
@@ -223,7 +223,7 @@ static bool has_room_for(const decode *d, uint32_t owner)
     for (uint32_t i = 0; i < d->n_requests; i++) {
         n_own += d->requests[i]->owner == owner;
     }
-    return d->n_requests < LLM_REQUESTS_MAX && n_own < share_of(LLM_REQUESTS_MAX, atomic_load(&d->places->n_owners));
+    return d->n_requests < LLM_REQUESTS_MAX && n_own < share_of(LLM_REQUESTS_MAX, atomic_load(&d->table->n_owners));
 }
 
 static void generate(decode *d, const wire_command *c)

@@ -10,7 +10,7 @@ branch *decode_latest(decode *d, session_name name)
 {
     branch *latest = NULL;
     branch *b = NULL;
-    while ((b = places_next(d->places, name, b)) != NULL) {
+    while ((b = table_next(d->table, name, b)) != NULL) {
         if (latest == NULL || b->used > latest->used) {
             latest = b;
         }
@@ -33,14 +33,14 @@ static void close_all(decode *d, session_name name, const branch *kept)
 {
     branch *after = NULL;
     branch *b;
-    while ((b = places_next(d->places, name, after)) != NULL) {
+    while ((b = table_next(d->table, name, after)) != NULL) {
         after = b;
         end_requests(d, b);
         if (b != kept) {
-            places_close_session(d->places, b);
+            table_close_branch(d->table, b);
         }
     }
-    places_remove_loose(d->places, name);
+    table_remove_loose(d->table, name);
     d->may_assign_slots = true;
 }
 
@@ -48,7 +48,7 @@ static void close_all(decode *d, session_name name, const branch *kept)
  * what becomes of the file. */
 static void empty_all(decode *d, session_name name, branch *kept)
 {
-    if (places_is_pinned(d->places, name)) {
+    if (table_is_pinned(d->table, name)) {
         kept->record.is_pinned = LLM_PIN_ANCHORED;
     }
     close_all(d, name, kept);
@@ -59,7 +59,7 @@ static void empty_all(decode *d, session_name name, branch *kept)
 static int make_way(decode *d, session_name name, branch **out)
 {
     branch *b = decode_latest(d, name);
-    const int status = b != NULL ? LLM_OK : places_open_named(d->places, name, &b);
+    const int status = b != NULL ? LLM_OK : table_open_named(d->table, name, &b);
     if (status == LLM_OK) {
         empty_all(d, name, b);
         *out = b;
@@ -80,7 +80,7 @@ static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int 
 /* The answer comes when the files are gone. */
 static void end_removal(decode *d, const wire_command *c, const branch *kept)
 {
-    reply_unless_due(d, c, places_removing_end(d->places, c->session, c->request), LLM_OK, kept);
+    reply_unless_due(d, c, table_removing_end(d->table, c->session, c->request), LLM_OK, kept);
 }
 
 /* The branch used last stays; or a new one has the name and pin of what waits on the disk for a place. */
@@ -88,26 +88,26 @@ static void reset_session(decode *d, const wire_command *c)
 {
     branch *kept = latest_of(d, c);
     int status = kept != NULL ? LLM_OK : LLM_NOT_FOUND;
-    if (kept == NULL && places_is_waiting(d->places, c->session)) {
-        status = places_open_named(d->places, c->session, &kept);
+    if (kept == NULL && table_is_waiting(d->table, c->session)) {
+        status = table_open_named(d->table, c->session, &kept);
     }
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, NULL);
         return;
     }
-    places_removing_begin(d->places);
+    table_removing_begin(d->table);
     empty_all(d, c->session, kept);
-    places_reset_file(d->places, kept);
+    table_reset_file(d->table, kept);
     end_removal(d, c, kept);
 }
 
 static void close_session(decode *d, const wire_command *c)
 {
-    if (!places_knows(d->places, c->session) && places_next_loose(d->places, c->session, NULL) == NULL) {
+    if (!table_knows(d->table, c->session) && table_next_loose(d->table, c->session, NULL) == NULL) {
         decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
         return;
     }
-    places_removing_begin(d->places);
+    table_removing_begin(d->table);
     close_all(d, c->session, NULL);
     end_removal(d, c, NULL);
 }
@@ -123,19 +123,19 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
     if (n == 0) {
         return;
     }
-    if (has_state && places_take_slot(d->places, to) == SLOT_READY && from->slot != BRANCH_NO_SLOT &&
-        resuming_fork(d->places, from, to, n)) {
+    if (has_state && table_take_slot(d->table, to) == SLOT_READY && from->slot != BRANCH_NO_SLOT &&
+        resuming_fork(d->table, from, to, n)) {
         return;
     }
     if (to->slot != BRANCH_NO_SLOT) {
-        (void)places_park(d->places, to); /* empty: cannot fail */
+        (void)table_park(d->table, to); /* empty: cannot fail */
     }
-    places_copy(d->places, from, to, n, true);
-    if (n < branch_n_tokens(to) && places_take_slot(d->places, to) == SLOT_READY) {
-        (void)resuming_fork(d->places, to, to, n);
+    table_copy(d->table, from, to, n, true);
+    if (n < branch_n_tokens(to) && table_take_slot(d->table, to) == SLOT_READY) {
+        (void)resuming_fork(d->table, to, to, n);
     } else if (n < branch_n_tokens(to)) {
         branch_reset(to);
-        places_copy(d->places, from, to, n, false);
+        table_copy(d->table, from, to, n, false);
     }
 }
 
@@ -149,17 +149,17 @@ static int open_fork(decode *d, branch *from, session_name name, branch **out)
     from->is_held = was_held;
     if (status == LLM_OK) {
         (*out)->record.is_pinned = LLM_PIN_NONE;
-        places_remove_file(d->places, *out);
+        table_remove_file(d->table, *out);
     }
     return status;
 }
 
 static void become_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
-    places_used(d->places, from); /* so that it is not the one to be parked */
+    table_used(d->table, from); /* so that it is not the one to be parked */
     to->record.n_last_prompt = 0;
     const bool was_held = from->is_held;
-    from->is_held = was_held || d->places->options.policy == LLM_POLICY_EVICT; /* as in open_fork; it may be parked */
+    from->is_held = was_held || d->table->options.policy == LLM_POLICY_EVICT; /* as in open_fork; it may be parked */
     fill_fork(d, from, to, at);
     from->is_held = was_held;
     branch_ended(to, branch_n_tokens(to));
@@ -183,7 +183,7 @@ static llm_status may_fork(decode *d, const wire_command *c, const branch *from)
     if (session_name_equal(branch_session_name(from), c->other)) {
         return LLM_INVALID;
     }
-    return !c->is_on && places_knows(d->places, c->other) ? LLM_EXISTS : LLM_OK;
+    return !c->is_on && table_knows(d->table, c->other) ? LLM_EXISTS : LLM_OK;
 }
 
 /* What it replaces is gone when the answer comes: its files go before anything is written of the fork. */
@@ -196,9 +196,9 @@ static void fork_session(decode *d, const wire_command *c)
         decode_reply(d, c->request, status, from);
         return;
     }
-    places_removing_begin(d->places);
+    table_removing_begin(d->table);
     status = (llm_status)open_fork(d, from, c->other, &to);
-    const bool is_due = places_removing_end(d->places, c->other, c->request);
+    const bool is_due = table_removing_end(d->table, c->other, c->request);
     if (status == LLM_OK) {
         become_fork(d, from, to, c->at);
     }
@@ -213,14 +213,14 @@ static void park(decode *d, const wire_command *c)
     branch *b = NULL;
     llm_status status = latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK;
     bool is_one_parked = false;
-    while ((b = places_next(d->places, c->session, b)) != NULL) {
+    while ((b = table_next(d->table, c->session, b)) != NULL) {
         if (!branch_is_idle(b)) {
             status = LLM_BUSY;
         } else if (branch_has_slot(b) && is_one_parked) {
             d->is_unfinished = true;
             return;
         } else if (branch_has_slot(b)) {
-            is_one_parked = places_park(d->places, b);
+            is_one_parked = table_park(d->table, b);
             status = is_one_parked ? status : LLM_NO_MEMORY;
         }
     }
@@ -232,19 +232,19 @@ static void park(decode *d, const wire_command *c)
 static void end_change(decode *d, const wire_command *c, store_job *job)
 {
     llm_status status = LLM_OK;
-    const bool is_due = places_change_end(d->places, job, c->request, &status);
+    const bool is_due = table_change_end(d->table, job, c->request, &status);
     reply_unless_due(d, c, is_due, status, decode_latest(d, c->op == LLM_COMMAND_RENAME ? c->other : c->session));
 }
 
 static void pin(decode *d, const wire_command *c)
 {
     branch *b = latest_of(d, c);
-    store_job *job = b != NULL ? places_change_begin(d->places, c->session) : NULL;
+    store_job *job = b != NULL ? table_change_begin(d->table, c->session) : NULL;
     if (job == NULL) {
         decode_reply(d, c->request, b == NULL ? LLM_NOT_FOUND : LLM_NO_MEMORY, b);
         return;
     }
-    const int status = places_pin(d->places, c->session, c->is_on);
+    const int status = table_pin(d->table, c->session, c->is_on);
     if (status != LLM_OK) { /* nothing was changed */
         store_job_free(job);
         decode_reply(d, c->request, (llm_status)status, b);
@@ -258,7 +258,7 @@ static llm_status may_rename(decode *d, const wire_command *c)
     if (latest_of(d, c) == NULL) {
         return LLM_NOT_FOUND;
     }
-    return places_knows(d->places, c->other) ? LLM_EXISTS : LLM_OK;
+    return table_knows(d->table, c->other) ? LLM_EXISTS : LLM_OK;
 }
 
 static void rename_session(decode *d, const wire_command *c)
@@ -266,14 +266,14 @@ static void rename_session(decode *d, const wire_command *c)
     llm_status status = may_rename(d, c);
     store_job *job = NULL;
     if (status == LLM_OK) {
-        job = places_change_begin(d->places, c->session);
+        job = table_change_begin(d->table, c->session);
         status = job != NULL ? LLM_OK : LLM_NO_MEMORY;
     }
     if (status != LLM_OK) {
         decode_reply(d, c->request, status, latest_of(d, c));
         return;
     }
-    places_rename(d->places, c->session, c->other);
+    table_rename(d->table, c->session, c->other);
     end_change(d, c, job);
 }
 
@@ -282,20 +282,20 @@ static void rename_session(decode *d, const wire_command *c)
 static void save(decode *d, const wire_command *c)
 {
     branch *b = latest_of(d, c);
-    const int status = b != NULL ? places_save(d->places, b, c->other, c->request) : LLM_NOT_FOUND;
+    const int status = b != NULL ? table_save(d->table, b, c->other, c->request) : LLM_NOT_FOUND;
     reply_unless_due(d, c, status == LLM_OK, status, b);
 }
 
 /* The session is replaced when the store has read what was saved: what cannot be read replaces nothing. */
 static void load(decode *d, const wire_command *c)
 {
-    const int status = places_load(d->places, c->session, c->other, c->request);
+    const int status = table_load(d->table, c->session, c->other, c->request);
     reply_unless_due(d, c, status == LLM_OK, status, latest_of(d, c));
 }
 
 static void unsave(decode *d, const wire_command *c)
 {
-    const int status = places_unsave(d->places, c->other, c->request);
+    const int status = table_unsave(d->table, c->other, c->request);
     reply_unless_due(d, c, status == LLM_OK, status, NULL);
 }
 
@@ -311,15 +311,15 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
     if (job->file.n_tokens == 0 || !branch_are_tokens(&d->model->info, job->file.tokens, job->file.n_tokens)) {
         return LLM_VERSION;
     }
-    places_removing_begin(d->places);
+    table_removing_begin(d->table);
     const int status = make_way(d, name, &b);
     if (status == LLM_OK) {
-        places_become(d->places, b, job);
-        places_reset_file(d->places, b);
+        table_become(d->table, b, job);
+        table_reset_file(d->table, b);
     }
-    *is_due = places_removing_end(d->places, name, job->request);
+    *is_due = table_removing_end(d->table, name, job->request);
     if (status == LLM_OK) {
-        places_become_warm(d->places, b, job); /* its state is written behind that, if it is */
+        table_become_warm(d->table, b, job); /* its state is written behind that, if it is */
     }
     return (llm_status)status;
 }
@@ -338,7 +338,7 @@ static void stored(void *context, store_job *job)
     if (job->verb == STORE_LOAD && status == LLM_OK) {
         status = is_saved(d) ? LLM_SHUTDOWN : become_loaded(d, job, &is_due);
     } else if (job->verb == STORE_CHANGE && status != LLM_OK) {
-        places_change_undo(d->places, job);
+        table_change_undo(d->table, job);
     }
     if (is_due) {
         return;
@@ -399,7 +399,7 @@ void decode_session_command(decode *d, const wire_command *c)
         decode_reply(d, c->request, LLM_SHUTDOWN, NULL);
         return;
     }
-    if (changes_label(c) && places_is_changing(d->places, c->session)) {
+    if (changes_label(c) && table_is_changing(d->table, c->session)) {
         defer(d, c);
     } else {
         carry_out(d, c);
@@ -423,7 +423,7 @@ static void carry_out_deferred(decode *d)
 void decode_take_stored(decode *d)
 {
     /* A session that was parked under its request may have its state in memory again. */
-    while (places_take_stored(d->places, decode_has_room(d), stored, d)) {
+    while (table_take_stored(d->table, decode_has_room(d), stored, d)) {
         d->may_assign_slots = true;
         carry_out_deferred(d);
     }
@@ -437,8 +437,8 @@ static void take_stored(void *context)
 void decode_save_all(decode *d)
 {
     while (d->deferred != NULL && decode_has_room(d)) { /* each waits for something that is in the store */
-        store_wait(d->places->store);
+        store_wait(d->table->store);
         decode_take_stored(d);
     }
-    places_save_all(d->places, take_stored, d);
+    table_save_all(d->table, take_stored, d);
 }

@@ -21,8 +21,8 @@ static void begin(decode *d, request *r, branch *b)
 {
     decode_leave_queue(d, r);
     count_overtaken(d);
-    const float *kept = request_begin(r, d->places, b);
-    places_used(d->places, b);
+    const float *kept = request_begin(r, d->table, b);
+    table_used(d->table, b);
     page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
     page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
     if (kept != NULL) {
@@ -84,8 +84,8 @@ static bool fits_beside(const decode *d, const request *r, uint32_t n)
 
 static uint32_t slots_max(const decode *d, bool named)
 {
-    const places_options *o = &d->places->options;
-    return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->places->n_owners));
+    const branch_table_options *o = &d->table->options;
+    return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->table->n_owners));
 }
 
 /* Its owner has all the slots it may have; `read`: with generations that are. */
@@ -126,7 +126,7 @@ static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch
 static uint32_t collect_turns(decode *d, turn *out)
 {
     const bool may_assign_slots = d->may_assign_slots;
-    const bool has_scratch = d->n_scratch_waiting > 0 && places_has_scratch(d->places);
+    const bool has_scratch = d->n_scratch_waiting > 0 && table_has_scratch(d->table);
     const bool newcomers_wait = do_newcomers_wait(d);
     uint32_t n = 0;
     d->may_assign_slots = false;
@@ -185,9 +185,9 @@ static bool does_any_move(const decode *d, const request *asker, decode_among am
 /* Who may have what it lacks: a slot of its owner's share, one of its kind, or cells. */
 static decode_among holders_of(const decode *d, const request *r)
 {
-    return is_at_share(d, r, false)                     ? AMONG_OWNER_AND_KIND
-           : places_has_free_slot(d->places, r->branch) ? AMONG_ALL
-                                                        : AMONG_KIND;
+    return is_at_share(d, r, false)                   ? AMONG_OWNER_AND_KIND
+           : table_has_free_slot(d->table, r->branch) ? AMONG_ALL
+                                                      : AMONG_KIND;
 }
 
 /* One that does not move is parked where that can be of use: for who has begun; for others if nobody moves who will give up
@@ -195,7 +195,7 @@ static decode_among holders_of(const decode *d, const request *r)
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;
-    if (b == NULL || b->parked.where == PARKED_READING || places_spill_waits(d->places)) {
+    if (b == NULL || b->parked.where == PARKED_READING || table_spill_waits(d->table)) {
         return false; /* one more parked state would make idle sessions lose theirs, and that wait has an end */
     }
     const decode_among among = holders_of(d, r);
@@ -216,12 +216,12 @@ static void go_on(decode *d, request *r)
 static bool is_fetching(decode *d, request *r, const branch *b)
 {
     if (!r->has_fetched && !r->is_cold) {
-        const fetch f = resuming_fetch(d->places, b, &r->claim.prompt);
+        const fetch f = resuming_fetch(d->table, b, &r->claim.prompt);
         r->has_fetched = true;
         r->fetching = f.reading;
         r->fetched_by_us = clock_us() + (uint64_t)f.wait_us_max;
     }
-    if (r->fetching != 0 && (!places_is_reading(d->places, r->fetching) || clock_us() >= r->fetched_by_us)) {
+    if (r->fetching != 0 && (!table_is_reading(d->table, r->fetching) || clock_us() >= r->fetched_by_us)) {
         r->fetching = 0;
     }
     return r->fetching != 0;
@@ -232,13 +232,13 @@ static void ask_for_slot(decode *d, request *r)
 {
     branch *b = r->branch;
     if (b == NULL) {
-        b = places_scratch(d->places, r->owner, &r->claim.prompt);
+        b = table_scratch(d->table, r->owner, &r->claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
-    slot_result found = b != NULL ? places_take_slot(d->places, b) : SLOT_LATER;
+    slot_result found = b != NULL ? table_take_slot(d->table, b) : SLOT_LATER;
     if (found != SLOT_READY && b != NULL && !branch_is_named(b) && begins && b->parked.state != NULL) {
         branch_reset(b); /* a slot without cells is sooner had, and nobody counts on what it held */
-        found = places_take_slot(d->places, b);
+        found = table_take_slot(d->table, b);
     }
     if (found == SLOT_READY && begins && is_fetching(d, r, b)) {
         found = SLOT_LATER;
@@ -297,7 +297,7 @@ static bool start_waiting(decode *d)
     }
     const uint64_t began_us = clock_us();
     const double stall_budget_us = decode_stall_budget_us(d);
-    places_allow_copies(d->places, stall_budget_us);
+    table_allow_copies(d->table, stall_budget_us);
     request *r;
     while ((r = next_turn(d, turns, n)) != NULL) {
         ask_for_slot(d, r);
@@ -330,7 +330,7 @@ static uint64_t gives_up_at(const request *r, uint64_t now_us)
 static uint64_t first_to_give_up(const decode *d)
 {
     const uint64_t now_us = clock_us();
-    const uint64_t spill_us = places_spill_waits_until_us(d->places);
+    const uint64_t spill_us = table_spill_waits_until_us(d->table);
     uint64_t first_us = spill_us > now_us ? spill_us : 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         first_us = earlier(first_us, gives_up_at(d->requests[i], now_us));
@@ -341,10 +341,10 @@ static uint64_t first_to_give_up(const decode *d)
 void decode_start_waiting(decode *d)
 {
     d->may_assign_slots = d->may_assign_slots || (d->fetched_by_us != 0 && clock_us() >= d->fetched_by_us);
-    if (start_waiting(d) || !places_is_lending(d->places)) {
-        const bool waited = places_spill_waits(d->places);
-        places_spill_on(d->places);
-        d->may_assign_slots = d->may_assign_slots || (waited && !places_spill_waits(d->places));
+    if (start_waiting(d) || !table_is_lending(d->table)) {
+        const bool waited = table_spill_waits(d->table);
+        table_spill_on(d->table);
+        d->may_assign_slots = d->may_assign_slots || (waited && !table_spill_waits(d->table));
     }
     d->fetched_by_us = first_to_give_up(d);
 }

@@ -92,10 +92,10 @@ bool decode_is_among(const request *r, const request *asker, decode_among among)
 
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
 {
-    for (uint32_t i = d->n_requests; d->places->options.policy == LLM_POLICY_PARK && i-- > 0;) {
+    for (uint32_t i = d->n_requests; d->table->options.policy == LLM_POLICY_PARK && i-- > 0;) {
         const request *r = d->requests[i];
         if (is_unmoving(r) && r->branch != asker->branch && decode_is_among(r, asker, among) &&
-            places_park(d->places, r->branch)) {
+            table_park(d->table, r->branch)) {
             if (r->phase == REQUEST_RUNNING) {
                 page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
             }
@@ -117,7 +117,7 @@ static bool preempt_newest(decode *d)
             n_running++;
         }
     }
-    if (d->places->options.policy != LLM_POLICY_PARK || n_running < 2 || !places_park(d->places, newest->branch)) {
+    if (d->table->options.policy != LLM_POLICY_PARK || n_running < 2 || !table_park(d->table, newest->branch)) {
         return false;
     }
     page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
@@ -147,9 +147,9 @@ static void give_cells_back(decode *d, branch *b)
 {
     if (branch_is_named(b)) {
         branch_invalidate(b);
-        (void)places_park(d->places, b); /* of a torn one there is no state to be saved: it cannot fail */
+        (void)table_park(d->table, b); /* of a torn one there is no state to be saved: it cannot fail */
     } else {
-        places_reset_session(d->places, b);
+        table_reset_branch(d->table, b);
     }
 }
 
@@ -159,7 +159,7 @@ static void make_room(decode *d)
 {
     request *r = hungriest(&d->step);
     branch *b = r->branch;
-    if (!places_free_cells(d->places, b) && !decode_park_unmoving(d, r, AMONG_ALL) && !preempt_newest(d)) {
+    if (!table_free_cells(d->table, b) && !decode_park_unmoving(d, r, AMONG_ALL) && !preempt_newest(d)) {
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
         give_cells_back(d, b);
     }
@@ -239,7 +239,7 @@ static double share_wanted(const decode *d)
 /* What a request with a slot waits for may have come from the disk. */
 static bool may_go_on_fetched(const decode *d)
 {
-    return d->fetched_by_us != 0 && store_has_result(d->places->store, decode_has_room(d));
+    return d->fetched_by_us != 0 && store_has_result(d->table->store, decode_has_room(d));
 }
 
 static schedule_call call_in_hand(const decode *d)

@@ -108,11 +108,11 @@ static uint64_t memory_share(void)
     return (allowed < free_bytes ? allowed : free_bytes) / MEMORY_SHARE;
 }
 
-static places_options options_of(const llm_engine_options *o)
+static branch_table_options options_of(const llm_engine_options *o)
 {
     const bool parks = o->capacity_policy == LLM_POLICY_PARK;
     const uint32_t n_parked = o->n_parked_max != 0 ? o->n_parked_max : N_PARKED_DEFAULT;
-    return (places_options){
+    return (branch_table_options){
         .policy = (llm_policy)o->capacity_policy,
         .n_named = o->n_sessions,
         .n_scratch = o->n_scratch,
@@ -214,11 +214,11 @@ static int open_page(llm_engine *e, const char *page_name, uint32_t n_places, co
 }
 
 /* The memory may have no room for a place for each session that was found: then as many as are asked for have to do. */
-static int open_page_for(llm_engine *e, const llm_engine_options *o, places_options *sizes, const char *fingerprint,
-                         char *error, size_t error_bytes)
+static int open_page_for(llm_engine *e, const llm_engine_options *o, branch_table_options *sizes,
+                         const char *fingerprint, char *error, size_t error_bytes)
 {
     const uint32_t n_slots = e->model->info.n_seq;
-    const places_options asked = options_of(o);
+    const branch_table_options asked = options_of(o);
     int status = open_page(e, o->page_name, n_slots + sizes->n_parked_places, fingerprint, error, error_bytes);
     if (status != LLM_OK && sizes->n_parked_places > asked.n_parked_places) {
         *sizes = asked;
@@ -227,22 +227,22 @@ static int open_page_for(llm_engine *e, const llm_engine_options *o, places_opti
     return status;
 }
 
-static int open_places(llm_engine *e, const llm_engine_options *o, const adoption *found, const char *fingerprint,
-                       char *error, size_t error_bytes)
+static int open_table(llm_engine *e, const llm_engine_options *o, const adoption *found, const char *fingerprint,
+                      char *error, size_t error_bytes)
 {
-    places_options sizes = options_of(o);
+    branch_table_options sizes = options_of(o);
     adoption_size(found, &sizes);
     const int status = open_page_for(e, o, &sizes, fingerprint, error, error_bytes);
     if (status != LLM_OK) {
         return status;
     }
-    const size_t n_moving = sizes.parked_bytes_max / PLACES_MOVING_SHARE;
+    const size_t n_moving = sizes.parked_bytes_max / TABLE_MOVING_SHARE;
     ledger_open(&e->ledger, n_moving > IN_FLIGHT_BYTES_MIN ? n_moving : IN_FLIGHT_BYTES_MIN);
     checkpoint_store_open(&e->checkpoints, &e->ledger,
                           o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
     e->shared =
         (branch_shared){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
-    return places_open(&e->places, &e->shared, &sizes, e->store);
+    return table_open(&e->table, &e->shared, &sizes, e->store);
 }
 
 /* A segment is there under its name when it knows all that the one before it knew, and only then that one goes: whenever
@@ -257,11 +257,11 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
         return status;
     }
     adoption *found = adoption_gather(&e->model->info, e->store, dead.n > 0 ? dead.left[0] : NULL);
-    status = found != NULL ? open_places(e, o, found, fingerprint, error, error_bytes) : LLM_NO_MEMORY;
+    status = found != NULL ? open_table(e, o, found, fingerprint, error, error_bytes) : LLM_NO_MEMORY;
     if (status == LLM_OK) {
-        adoption_open(found, &e->places);
-        places_settle(&e->places);
-        places_publish(&e->places); /* readers come before the decode thread's first loop */
+        adoption_open(found, &e->table);
+        table_settle(&e->table);
+        table_publish(&e->table); /* readers come before the decode thread's first loop */
         status = page_publish(e->page);
     }
     end_dead(&dead, status == LLM_OK);
@@ -295,11 +295,11 @@ static int open_decode(llm_engine *e, const llm_engine_options *o)
 {
     e->decode.model = e->model;
     e->decode.page = e->page;
-    e->decode.places = &e->places;
+    e->decode.table = &e->table;
     e->decode.step = (step){
         .model = e->model,
         .page = e->page,
-        .places = &e->places,
+        .table = &e->table,
         .gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT,
         .checkpoint_every = o->checkpoint_every != 0 ? o->checkpoint_every : CHECKPOINT_EVERY,
     };
@@ -375,12 +375,12 @@ void llm_engine_close(llm_engine *e)
     }
     llm_engine_stop(e);
     decode_close(&e->decode);
-    places_settle(&e->places);
-    if (places_is_unsaved(&e->places)) { /* what the disk refused, the next start has from the segment */
+    table_settle(&e->table);
+    if (table_is_unsaved(&e->table)) { /* what the disk refused, the next start has from the segment */
         page_leave(e->page);
     }
     store_close(e->store);
-    places_close(&e->places);
+    table_close(&e->table);
     checkpoint_store_close(&e->checkpoints);
     page_close(e->page);
     chat_close(e->chat);
@@ -396,7 +396,7 @@ void llm_engine_close(llm_engine *e)
 
 void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners)
 {
-    atomic_store(&engine->places.n_owners, n_owners);
+    atomic_store(&engine->table.n_owners, n_owners);
     notifier_wake(engine->command_notifier);
 }
 
@@ -407,12 +407,12 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
     *out = (llm_info){
         .memory = m->memory,
         .has_chat_template = chat_has_template(engine->chat) != 0,
-        .n_sessions = has_sessions ? engine->places.options.n_named : 0,
-        .n_scratch = has_sessions ? engine->places.options.n_scratch : 0,
-        .n_places = has_sessions ? engine->places.n_places : 0,
-        .n_pins_max = has_sessions ? places_pins_max(&engine->places) : 0,
-        .parked_bytes_max = engine->places.options.parked_bytes_max,
-        .parked_disk_bytes_max = engine->places.options.parked_disk_bytes_max,
+        .n_sessions = has_sessions ? engine->table.options.n_named : 0,
+        .n_scratch = has_sessions ? engine->table.options.n_scratch : 0,
+        .n_places = has_sessions ? engine->table.n_places : 0,
+        .n_pins_max = has_sessions ? table_pins_max(&engine->table) : 0,
+        .parked_bytes_max = engine->table.options.parked_bytes_max,
+        .parked_disk_bytes_max = engine->table.options.parked_disk_bytes_max,
         .checkpoint_bytes_max = engine->checkpoints.n_bytes_max,
     };
 #define TELL(type, member, text) out->member = m->member;

@@ -12,7 +12,7 @@
 #include "llm.h"
 #include "model/model.h"
 #include "boundary/page.h"
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 #include "boundary/ring.h"
 
 struct llm_engine {
@@ -22,7 +22,7 @@ struct llm_engine {
     ledger ledger;
     checkpoint_store checkpoints;
     branch_shared shared;
-    places places;
+    branch_table table;
     store *store; /* NULL: no state directory */
     ring *commands;
     ring *events;

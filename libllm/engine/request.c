@@ -136,14 +136,14 @@ void request_close(request *r)
     free(r);
 }
 
-const float *request_begin(request *r, places *p, branch *b)
+const float *request_begin(request *r, branch_table *table, branch *b)
 {
     assert(r->phase == REQUEST_WAITING && b->running == NULL);
     b->running = &r->claim;
     r->branch = b;
     r->started_us = clock_us();
     const float *logits = NULL;
-    r->plan = resuming_begin(p, b, &r->claim.prompt, r->is_cold, &logits);
+    r->plan = resuming_begin(table, b, &r->claim.prompt, r->is_cold, &logits);
     checkpoint_points_begin(&r->points, &r->plan);
     sampler_accept(r->sampler, r->prompt, r->claim.prompt.n_tokens);
     r->phase = REQUEST_RUNNING;

@@ -18,7 +18,7 @@
 #include "policy/checkpoint_points.h"
 #include "policy/stop.h"
 #include "sessions/branch.h"
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 #include "text/sampling/sampler.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_ENDED } request_phase;
@@ -90,7 +90,7 @@ void request_close(request *r); /* NULL is allowed */
 
 /* The session, which has a slot, is this request's now, at the longest provable prefix of its prompt. Returns the logits after the
  * prompt if they were kept: they are sampled at once (request_sample), without a step. */
-const float *request_begin(request *r, places *p, branch *b);
+const float *request_begin(request *r, branch_table *table, branch *b);
 
 /* A step has consumed more of the prompt: tells who asked for it. */
 void request_consumed(request *r);

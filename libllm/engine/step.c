@@ -202,7 +202,7 @@ static model_result call_model(step *t)
     last_words_working(name_sessions, t);
     /* beside streams it is short, and to be able to give it up may cost a copy */
     bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
-    ledger *account = t->places->shared.ledger;
+    ledger *account = t->table->shared.ledger;
     const size_t n_undo_bytes = may_stop ? undo_bytes(t) : 0;
     may_stop = may_stop && ledger_admits(account, n_undo_bytes);
     ledger_reserve(account, may_stop ? n_undo_bytes : 0);
@@ -231,7 +231,7 @@ void step_learn(step *t, uint64_t sampling_us)
         return;
     }
     schedule_learn(&t->pace, t->batch.n - t->n_decoded, t->depth, t->n_decoded, (double)(t->call_us + sampling_us));
-    t->places->pace.token_us = t->pace.prefill_token_us;
+    t->table->pace.token_us = t->pace.prefill_token_us;
 }
 
 double step_expected_us(const step *t)
@@ -310,8 +310,8 @@ static void tear_harmed(step *t, model_result result)
             branch_invalidate(t->requests[i]->branch);
         }
     }
-    for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->places->n_places; i++) {
-        branch *b = &t->places->branches[i];
+    for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->table->n_places; i++) {
+        branch *b = &t->table->branches[i];
         if (b->is_open && b->slot != BRANCH_NO_SLOT && branch_n_tokens(b) > 0) {
             branch_invalidate(b);
         }

@@ -11,7 +11,7 @@
 #include "engine/request.h"
 #include "model/model.h"
 #include "policy/schedule.h"
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 
 /* Which requests a model call covers. */
 typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_part;
@@ -24,9 +24,9 @@ typedef struct step_due {
 } step_due;
 
 typedef struct step {
-    model *model;   /* the engine's */
-    page *page;     /* idem */
-    places *places; /* idem */
+    model *model;        /* the engine's */
+    page *page;          /* idem */
+    branch_table *table; /* idem */
     uint32_t gap_ms_target;
     uint32_t checkpoint_every;
 

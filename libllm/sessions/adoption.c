@@ -171,7 +171,7 @@ static uint32_t parked_of(uint32_t n_sessions, uint32_t n_named, uint32_t n_at_l
     return more < LLM_PARKED_MAX ? more : LLM_PARKED_MAX;
 }
 
-void adoption_size(const adoption *a, places_options *sizes)
+void adoption_size(const adoption *a, branch_table_options *sizes)
 {
     uint32_t n = 0;
     uint32_t n_pinned = 0;
@@ -181,7 +181,7 @@ void adoption_size(const adoption *a, places_options *sizes)
     }
     if (sizes->policy == LLM_POLICY_PARK) {
         const uint32_t n_names = sizes->n_named + sizes->n_parked_max;
-        const uint32_t n_unpinned = n_names - places_pins_max_of(n_names);
+        const uint32_t n_unpinned = n_names - table_pins_max_of(n_names);
         sizes->n_parked_max = parked_of(n_pinned + n_unpinned, sizes->n_named, sizes->n_parked_max);
     }
     sizes->n_parked_places = parked_of(n, sizes->n_named, sizes->n_parked_max);
@@ -202,11 +202,11 @@ static bool has_state(const candidate *c)
     return c->state.is_there && state_matches(c->state.k, c->state.hash, c->file.tokens, c->file.n_tokens);
 }
 
-static void open_one(places *p, const candidate *c)
+static void open_one(branch_table *table, const candidate *c)
 {
     const branch_file *f = &c->file;
-    branch *b = places_open_known(p, f->owner, f->name, f->id);
-    page_append(p->shared.page, b->place, f->tokens, f->n_tokens);
+    branch *b = table_open_known(table, f->owner, f->name, f->id);
+    page_append(table->shared.page, b->place, f->tokens, f->n_tokens);
     b->has_file = c->has_file;
     branch_set_file_bytes(b, (size_t)c->state.n_bytes); /* of use or not */
     if (has_state(c)) {
@@ -224,14 +224,14 @@ static void open_one(places *p, const candidate *c)
     b->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     branch_publish(b);
     if (c->is_changed && (c->has_file || c->file.is_pinned)) { /* else the next orderly stop writes it */
-        (void)places_write_file(p, b);
+        (void)table_write_file(table, b);
     }
 }
 
 /* What the segment alone knew, or knew more of, gets a file to wait in. Takes the tokens. */
-static void write_waiting(places *p, candidate *c)
+static void write_waiting(branch_table *table, candidate *c)
 {
-    store_job *job = p->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
+    store_job *job = table->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
     if (job == NULL) {
         return;
     }
@@ -240,24 +240,24 @@ static void write_waiting(places *p, candidate *c)
     memcpy(job->name, c->file.name, sizeof job->name);
     c->file.tokens = NULL;
     c->has_file = true;
-    store_push(p->store, job);
+    store_push(table->store, job);
 }
 
-static const char *why_waiting(const adoption *a, const places *p, const candidate *c)
+static const char *why_waiting(const adoption *a, const branch_table *table, const candidate *c)
 {
     if (!fits(a, c)) {
         return "it has more tokens than --ctx-size holds";
     }
-    return c->file.is_pinned && p->options.policy == LLM_POLICY_EVICT
+    return c->file.is_pinned && table->options.policy == LLM_POLICY_EVICT
                ? "pinned ones leave a quarter of --max-sessions to others"
                : "there are as many sessions as there can be";
 }
 
-static void leave_waiting(adoption *a, places *p, candidate *c, uint32_t *n)
+static void leave_waiting(adoption *a, branch_table *table, candidate *c, uint32_t *n)
 {
-    const char *why = why_waiting(a, p, c);
+    const char *why = why_waiting(a, table, c);
     if (c->is_changed) {
-        write_waiting(p, c);
+        write_waiting(table, c);
     }
     if (!c->has_file) {
         return;
@@ -268,17 +268,17 @@ static void leave_waiting(adoption *a, places *p, candidate *c, uint32_t *n)
                     .used_ms = c->file.used_ms,
                     .n_file_bytes = (size_t)c->state.n_bytes};
     memcpy(f.name, c->file.name, sizeof f.name);
-    (void)places_add_loose(p, &f); /* else it is known again with the next start */
+    (void)table_add_loose(table, &f); /* else it is known again with the next start */
     if ((*n)++ < WAITING_NAMED_MAX) {
-        store_complain(p->store, "session \"%s\"%s found no place (%s): it stays on the disk for a later start", f.name,
-                       f.is_pinned ? ", pinned," : "", why);
+        store_complain(table->store, "session \"%s\"%s found no place (%s): it stays on the disk for a later start",
+                       f.name, f.is_pinned ? ", pinned," : "", why);
     }
 }
 
-static void complain_of_layout(const adoption *a, places *p)
+static void complain_of_layout(const adoption *a, branch_table *table)
 {
     const char *of_them = a->n_other_geometry == 1 ? "its" : "their";
-    store_complain(p->store,
+    store_complain(table->store,
                    "%u session%s saved under another memory layout (--max-sessions, --scratch-sessions, --ctx-size, "
                    "--kv-memory, free memory, or another llama.cpp): %s tokens are kept and read again on %s next use",
                    a->n_other_geometry, a->n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
@@ -286,15 +286,15 @@ static void complain_of_layout(const adoption *a, places *p)
 
 /* Under evict a new session takes the place of one that is not pinned: where pins held all places, nobody else would ever get
  * one. Under park there are more places instead (adoption_size), and under refuse nobody makes way for another. */
-static uint32_t pinned_max(const places *p)
+static uint32_t pinned_max(const branch_table *table)
 {
-    return p->options.policy == LLM_POLICY_EVICT ? places_pins_max(p) : UINT32_MAX;
+    return table->options.policy == LLM_POLICY_EVICT ? table_pins_max(table) : UINT32_MAX;
 }
 
-void adoption_open(adoption *a, places *p)
+void adoption_open(adoption *a, branch_table *table)
 {
-    const uint32_t n_max = p->options.n_named + p->options.n_parked_places;
-    const uint32_t n_pinned_max = pinned_max(p);
+    const uint32_t n_max = table->options.n_named + table->options.n_parked_places;
+    const uint32_t n_pinned_max = pinned_max(table);
     uint32_t n_open = 0, n_pinned = 0, n_waiting = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         candidate c = a->candidates[i];
@@ -309,17 +309,17 @@ void adoption_open(adoption *a, places *p)
         qsort(a->candidates, n_open, sizeof *a->candidates, by_use);
     }
     for (uint32_t i = 0; i < n_open; i++) {
-        open_one(p, &a->candidates[i]);
+        open_one(table, &a->candidates[i]);
     }
     for (uint32_t i = n_open; i < a->n; i++) {
-        leave_waiting(a, p, &a->candidates[i], &n_waiting);
+        leave_waiting(a, table, &a->candidates[i], &n_waiting);
     }
     if (n_waiting > WAITING_NAMED_MAX) {
-        store_complain(p->store, "and %u more sessions found no place", n_waiting - WAITING_NAMED_MAX);
+        store_complain(table->store, "and %u more sessions found no place", n_waiting - WAITING_NAMED_MAX);
     }
     if (a->n_other_geometry > 0) {
-        complain_of_layout(a, p);
+        complain_of_layout(a, table);
     }
-    places_pin_later_branches(p);
-    places_limit_disk(p);
+    table_pin_later_branches(table);
+    table_limit_disk(table);
 }

@@ -11,7 +11,7 @@
 #ifndef LLM_ADOPTION_H
 #define LLM_ADOPTION_H
 
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 
 typedef struct adoption adoption;
 
@@ -21,7 +21,7 @@ void adoption_free(adoption *a); /* NULL is allowed */
 
 /* Widens what is asked for to what was found: a place for each session that the context holds. Under park those that are
  * pinned leave to others as many places as they would have to if they were pinned now. */
-void adoption_size(const adoption *a, places_options *sizes);
-void adoption_open(adoption *a, places *p);
+void adoption_size(const adoption *a, branch_table_options *sizes);
+void adoption_open(adoption *a, branch_table *table);
 
 #endif

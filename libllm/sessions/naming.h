@@ -21,7 +21,7 @@
 #include "sessions/branch.h"
 #include "states/store.h"
 
-typedef struct places places; /* places.h */
+typedef struct branch_table branch_table; /* branch_table.h */
 
 /* A branch file whose session is not open. */
 typedef struct loose_file {
@@ -38,74 +38,75 @@ enum {
     LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX
 }; /* at a time: each of them may be reported, and reports have bounded room */
 
-typedef struct places_naming {
+typedef struct table_naming {
     store_job *removing; /* collects the removals of one command; NULL: each removal is a job of its own */
     uint32_t n_loose;
     loose_file *loose_files; /* n_loose */
     uint32_t n_waiting;      /* of them, not is_closed */
     size_t loose_bytes;      /* of their states */
-} places_naming;
+} table_naming;
 
 /* ---- pins ---- */
 
 /* Pins or unpins all branches of a name. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
-int places_pin(places *p, session_name name, bool pinned);
+int table_pin(branch_table *table, session_name name, bool pinned);
 
 /* Some branch of that name, open or waiting, existed when it was pinned. */
-bool places_is_pinned(places *p, session_name name);
+bool table_is_pinned(branch_table *table, session_name name);
 
 /* Pins a new branch of a pinned session, if the limit on pins allows it. */
-void places_pin_with_others(places *p, branch *b);
+void table_pin_with_others(branch_table *table, branch *b);
 
 /* Pins or unpins the later branches of a session whose pin was undone. */
-void places_pin_follow(places *p, uint32_t owner, const char *name);
+void table_pin_follow(branch_table *table, uint32_t owner, const char *name);
 
 /* Pins the later branches of pinned sessions after an adoption, which restores anchored pins only. */
-void places_pin_later_branches(places *p);
+void table_pin_later_branches(branch_table *table);
 
 /* Limit on pinned branches of all owners together. */
-uint32_t places_pins_max(const places *p);
-uint32_t places_pins_max_of(uint32_t n_names); /* if n_names branches may be open */
+uint32_t table_pins_max(const branch_table *table);
+uint32_t table_pins_max_of(uint32_t n_names); /* if n_names branches may be open */
 
-/* ---- what a command waits for: places_change.c ---- */
+/* ---- what a command waits for: table_change.c ---- */
 
 /* A change of name or pin. Between begin and end the caller changes the name's branches; `end` makes the store write their
- * files. True: the result comes through places_take_stored; after a failure places_change_undo restores the former names and
+ * files. True: the result comes through table_take_stored; after a failure table_change_undo restores the former names and
  * pins. Until then the branches are changing, and a second change waits: its undo could not know which names and pins are on
  * the disk. False: *status is the reply, and a failure has been undone. */
-store_job *places_change_begin(places *p, session_name name); /* NULL: no memory */
-bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *status);
-void places_change_undo(places *p, const store_job *job);
-void places_change_settled(places *p, const store_job *job); /* the store has finished it */
-bool places_is_changing(places *p, session_name name);
-void places_rename(places *p, session_name name, session_name to);
+store_job *table_change_begin(branch_table *table, session_name name); /* NULL: no memory */
+bool table_change_end(branch_table *table, store_job *job, uint64_t request, llm_status *status);
+void table_change_undo(branch_table *table, const store_job *job);
+void table_change_settled(branch_table *table, const store_job *job); /* the store has finished it */
+bool table_is_changing(branch_table *table, session_name name);
+void table_rename(branch_table *table, session_name name, session_name to);
 
-/* ---- what a command waits for: places_removal.c ---- */
+/* ---- what a command waits for: table_removal.c ---- */
 
 /* All files removed between begin and end are removed by one job, which syncs their directory once. True: there are some,
  * and a result will come. */
-void places_removing_begin(places *p);
-bool places_removing_end(places *p, session_name name, uint64_t request);
-void places_removing_end_unasked(places *p); /* no command waits for the result */
-void places_remove_id(places *p, uint64_t id, uint32_t owner, const char *name);
-void places_attach(places *p, store_job *job); /* adds its one change to the job between begin and end, or pushes it */
+void table_removing_begin(branch_table *table);
+bool table_removing_end(branch_table *table, session_name name, uint64_t request);
+void table_removing_end_unasked(branch_table *table); /* no command waits for the result */
+void table_remove_id(branch_table *table, uint64_t id, uint32_t owner, const char *name);
+void table_attach(branch_table *table,
+                  store_job *job); /* adds its one change to the job between begin and end, or pushes it */
 
 /* Remembers the files that this job failed to remove: closing the session again, or an orderly stop, tries again. */
-void places_removal_refused(places *p, const store_job *job);
+void table_removal_refused(branch_table *table, const store_job *job);
 
-/* ---- files of sessions that are not open: places_removal.c ---- */
+/* ---- files of sessions that are not open: table_removal.c ---- */
 
-bool places_add_loose(places *p, const loose_file *f); /* false: memory is short */
+bool table_add_loose(branch_table *table, const loose_file *f); /* false: memory is short */
 /* The next loose file of a name after `after` (NULL: the first). NULL: no more. */
-const loose_file *places_next_loose(const places *p, session_name name, const loose_file *after);
-bool places_is_waiting(const places *p, session_name name); /* a loose file of that name waits for a place */
-uint32_t places_n_waiting(const places *p);
-void places_remove_loose(places *p, session_name name);
-void places_remove_closed(places *p); /* all that are left of closed sessions */
+const loose_file *table_next_loose(const branch_table *table, session_name name, const loose_file *after);
+bool table_is_waiting(const branch_table *table, session_name name); /* a loose file of that name waits for a place */
+uint32_t table_n_waiting(const branch_table *table);
+void table_remove_loose(branch_table *table, session_name name);
+void table_remove_closed(branch_table *table); /* all that are left of closed sessions */
 /* Removes files that wait for a place and were not used since before_ms, at most LOOSE_EXPIRED_MAX of them and none that is
  * pinned. Returns the oldest stamp of those left that may expire, or 0. */
-uint64_t places_expire_loose(places *p, uint64_t before_ms);
-size_t places_loose_bytes(const places *p); /* of the state files beside loose files */
-void places_free_loose(places *p);
+uint64_t table_expire_loose(branch_table *table, uint64_t before_ms);
+size_t table_loose_bytes(const branch_table *table); /* of the state files beside loose files */
+void table_free_loose(branch_table *table);
 
 #endif

@@ -60,13 +60,13 @@ static resume_source donor_source(const model *m, const branch *donor)
     return source;
 }
 
-static void gather_donors(places *p, const branch *b, bool has_slot, resuming_sources *out)
+static void gather_donors(branch_table *table, const branch *b, bool has_slot, resuming_sources *out)
 {
-    for (uint32_t i = 0; i < p->n_places && out->n_donors < DONORS_MAX; i++) {
-        const branch *donor = &p->branches[i];
+    for (uint32_t i = 0; i < table->n_places && out->n_donors < DONORS_MAX; i++) {
+        const branch *donor = &table->branches[i];
         if ((donor->slot != BRANCH_NO_SLOT) == has_slot && can_give(donor, b)) {
             out->donor_branches[out->n_donors] = donor;
-            out->donors[out->n_donors++] = donor_source(p->shared.model, donor);
+            out->donors[out->n_donors++] = donor_source(table->shared.model, donor);
         }
     }
 }
@@ -80,20 +80,21 @@ static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_
     return resume_longest(prompt, n_prompt, sources->donors, sources->n_donors, own);
 }
 
-static void gather(places *p, const branch *b, const int32_t *prompt, uint32_t n_prompt, resuming_sources *out)
+static void gather(branch_table *table, const branch *b, const int32_t *prompt, uint32_t n_prompt,
+                   resuming_sources *out)
 {
     out->n_donors = 0;
-    gather_donors(p, b, true, out); /* cheaper to copy: they win where both hold as much */
-    gather_donors(p, b, false, out);
+    gather_donors(table, b, true, out); /* cheaper to copy: they win where both hold as much */
+    gather_donors(table, b, false, out);
     out->n_checkpoints =
-        checkpoint_match(p->shared.checkpoints, b->owner, prompt, n_prompt, attention_of(b, prompt, n_prompt, out),
+        checkpoint_match(table->shared.checkpoints, b->owner, prompt, n_prompt, attention_of(b, prompt, n_prompt, out),
                          out->checkpoint_entries, CHECKPOINTS_LOOKED_AT);
     for (uint32_t i = 0; i < out->n_checkpoints; i++) {
         const checkpoint *c = out->checkpoint_entries[i];
         out->checkpoints[i] = (resume_checkpoint){.k = c->k,
                                                   .is_whole = c->is_whole,
                                                   .has_logits = c->logits != NULL,
-                                                  .n_cost = copy_cost_tokens(&p->pace, c->n_state_bytes)};
+                                                  .n_cost = copy_cost_tokens(&table->pace, c->n_state_bytes)};
     }
 }
 
@@ -155,27 +156,28 @@ typedef struct afar {
 
 /* What is gained by it with n tokens. Where nobody has asked for it yet, memory has to have room for it, and it comes
  * behind all that is on its way. */
-static double gain_us(const places *p, const branch *other, uint32_t n, uint32_t n_at_hand)
+static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_at_hand)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
     const bool is_coming = other->parked.where == PARKED_READING;
-    if (n <= n_at_hand || (!is_coming && !ledger_admits(p->shared.ledger, n_bytes))) {
+    if (n <= n_at_hand || (!is_coming && !ledger_admits(table->shared.ledger, n_bytes))) {
         return 0;
     }
-    const size_t n_bytes_before = is_coming ? 0 : p->shared.ledger->n_bytes[LEDGER_IN_FLIGHT];
-    return copy_cost_fetch_saves_us(&p->pace, n_bytes, n_bytes_before, n - n_at_hand);
+    const size_t n_bytes_before = is_coming ? 0 : table->shared.ledger->n_bytes[LEDGER_IN_FLIGHT];
+    return copy_cost_fetch_saves_us(&table->pace, n_bytes, n_bytes_before, n - n_at_hand);
 }
 
 /* The fewest tokens, up to n_most, with which `other` gains more than `us`; 0: no number does. */
-static uint32_t n_to_gain(const places *p, const branch *other, uint32_t n_most, uint32_t n_at_hand, double us)
+static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32_t n_most, uint32_t n_at_hand,
+                          double us)
 {
-    if (gain_us(p, other, n_most, n_at_hand) <= us) {
+    if (gain_us(table, other, n_most, n_at_hand) <= us) {
         return 0;
     }
     uint32_t too_few = 0, enough = n_most;
     while (enough - too_few > 1) {
         const uint32_t n = too_few + (enough - too_few) / 2;
-        if (gain_us(p, other, n, n_at_hand) > us) {
+        if (gain_us(table, other, n, n_at_hand) > us) {
             enough = n;
         } else {
             too_few = n;
@@ -186,21 +188,21 @@ static uint32_t n_to_gain(const places *p, const branch *other, uint32_t n_most,
 
 /* Many branches on the disk may begin with the same head. A whole prefix is compared only where the token that decides is the
  * prompt's: of branches that share as much, only where the state is smaller than those before. */
-static afar best_afar(places *p, const branch *b, const branch_prompt *prompt, uint32_t n_at_hand)
+static afar best_afar(branch_table *table, const branch *b, const branch_prompt *prompt, uint32_t n_at_hand)
 {
     afar best = {.from = NULL};
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        branch *other = &p->branches[i];
+    for (uint32_t i = 0; i < table->n_places; i++) {
+        branch *other = &table->branches[i];
         if (!is_afar(other, b)) {
             continue;
         }
         const uint32_t n_most = n_known_of(other) < prompt->n_tokens ? n_known_of(other) : prompt->n_tokens;
-        const uint32_t n_least = n_to_gain(p, other, n_most, n_at_hand, best.us);
+        const uint32_t n_least = n_to_gain(table, other, n_most, n_at_hand, best.us);
         if (n_least == 0 || branch_tokens(other)[n_least - 1] != prompt->tokens[n_least - 1]) {
             continue;
         }
         const uint32_t n = n_afar(other, prompt);
-        const double us = gain_us(p, other, n, n_at_hand);
+        const double us = gain_us(table, other, n, n_at_hand);
         if (us > best.us) {
             best = (afar){.from = other, .n = n, .us = us};
         }
@@ -220,34 +222,34 @@ static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 }
 
 /* Begun now or before. False: too much is on its way. */
-static bool begin_reading(places *p, const afar *best)
+static bool begin_reading(branch_table *table, const afar *best)
 {
     parked *at = &best->from->parked;
     if (at->where == PARKED_ON_DISK) {
-        if (!places_read_file(p, best->from)) {
+        if (!table_read_file(table, best->from)) {
             return false;
         }
-        page_count(p->shared.page, LLM_COUNTER_PARKED_FETCHED, 1);
+        page_count(table->shared.page, LLM_COUNTER_PARKED_FETCHED, 1);
     }
     at->n_wanted = best->n > at->n_wanted ? best->n : at->n_wanted;
     return true;
 }
 
-fetch resuming_fetch(places *p, const branch *b, const branch_prompt *prompt)
+fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *prompt)
 {
     uint32_t n_at_hand = n_in_place(b, prompt);
-    afar best = best_afar(p, b, prompt, n_at_hand);
+    afar best = best_afar(table, b, prompt, n_at_hand);
     if (best.from != NULL) {
         resuming_sources sources;
-        gather(p, b, prompt->tokens, prompt->n_tokens, &sources);
+        gather(table, b, prompt->tokens, prompt->n_tokens, &sources);
         n_at_hand = decide(b, prompt, false, &sources).n_keep;
-        best = best_afar(p, b, prompt, n_at_hand);
+        best = best_afar(table, b, prompt, n_at_hand);
     }
-    if (best.from == NULL || !begin_reading(p, &best)) {
+    if (best.from == NULL || !begin_reading(table, &best)) {
         return (fetch){.reading = 0};
     }
     return (fetch){.reading = best.from->parked.reading,
-                   .wait_us_max = copy_cost_wait_us_max(&p->pace, best.n - n_at_hand)};
+                   .wait_us_max = copy_cost_wait_us_max(&table->pace, best.n - n_at_hand)};
 }
 
 /* ---- beginning ---- */
@@ -259,31 +261,32 @@ static resume_plan refill(int32_t diverged_at)
 }
 
 /* Decides and acts. A refusal is mostly a want of cells: idle branches make way, and what they held can still be a source. */
-static resume_plan settle(places *p, branch *b, const branch_prompt *prompt, bool cold, resuming_sources *sources)
+static resume_plan settle(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
+                          resuming_sources *sources)
 {
     enum { TRIES = 3 };
     int32_t diverged_at = -1;
     for (int i = 0; i < TRIES; i++) {
-        gather(p, b, prompt->tokens, prompt->n_tokens, sources);
+        gather(table, b, prompt->tokens, prompt->n_tokens, sources);
         const resume_plan plan = decide(b, prompt, cold, sources);
         if (apply(b, &plan, prompt->tokens, sources)) {
             return plan;
         }
         diverged_at = i == 0 ? plan.diverged_at : diverged_at;
-        if (!places_free_cells(p, b)) {
+        if (!table_free_cells(table, b)) {
             break;
         }
     }
     return refill(diverged_at);
 }
 
-resume_plan resuming_begin(places *p, branch *b, const branch_prompt *prompt, bool cold, const float **logits)
+resume_plan resuming_begin(branch_table *table, branch *b, const branch_prompt *prompt, bool cold, const float **logits)
 {
     resuming_sources sources;
     if (!cold) {
-        (void)places_keep_branch(p, b, prompt);
+        (void)table_keep_branch(table, b, prompt);
     }
-    const resume_plan plan = settle(p, b, prompt, cold, &sources);
+    const resume_plan plan = settle(table, b, prompt, cold, &sources);
     *logits = NULL;
     if (plan.has_logits) {
         *logits = plan.checkpoint >= 0 ? sources.checkpoint_entries[plan.checkpoint]->logits : b->logits;
@@ -292,13 +295,13 @@ resume_plan resuming_begin(places *p, branch *b, const branch_prompt *prompt, bo
     return plan;
 }
 
-bool resuming_fork(places *p, const branch *from, branch *to, uint32_t at)
+bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t at)
 {
     const uint32_t n = branch_n_tokens(from);
     const uint32_t wanted = at < n ? at : n;
     resuming_sources sources;
     const int32_t *tokens = branch_tokens(from);
-    gather(p, to, tokens, wanted, &sources);
+    gather(table, to, tokens, wanted, &sources);
     const resume_plan plan = resume_decide(&(resume_input){
         .prompt = tokens,
         .n_prompt = wanted,

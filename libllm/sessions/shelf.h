@@ -39,9 +39,9 @@
 #include "sessions/branch.h"
 #include "states/store.h"
 
-typedef struct places places; /* places.h */
+typedef struct branch_table branch_table; /* branch_table.h */
 
-typedef struct places_shelf {
+typedef struct table_shelf {
     uint64_t refused_until_us; /* writing a state failed: until then no state is written */
     bool spill_waits;          /* a parked state waits in memory, over the budget, until the store has capacity, */
     uint64_t spill_until_us;   /* or until then; 0: none waits */
@@ -50,113 +50,114 @@ typedef struct places_shelf {
     bool is_lending; /* a state is lent: until it is returned nothing is spilled */
     bool is_saving;  /* an orderly stop has begun */
     bool is_unsaved; /* during the stop, writing a branch file failed */
-} places_shelf;
+} table_shelf;
 
-/* ---- what the store has finished: places_stored.c ---- */
+/* ---- what the store has finished: table_stored.c ---- */
 
 /* Takes one result of the store (store_take), and calls `done` if a command waits for it. False: there was none. */
-bool places_take_stored(places *p, bool takes_asked, void (*done)(void *context, store_job *job), void *context);
+bool table_take_stored(branch_table *table, bool takes_asked, void (*done)(void *context, store_job *job),
+                       void *context);
 
 /* Waits for the store and takes all its results: before it is closed, when no command waits for them any more. */
-void places_settle(places *p);
+void table_settle(branch_table *table);
 
-/* ---- parked states: places_parked.c ---- */
+/* ---- parked states: table_parked.c ---- */
 
-/* The branch whose parked state leaves memory next; NULL: none may. A state that a request waits for stays. (places.c) */
-branch *places_parked_victim(places *p);
+/* The branch whose parked state leaves memory next; NULL: none may. A state that a request waits for stays. (branch_table.c) */
+branch *table_parked_victim(branch_table *table);
 
 /* Moves parked states from memory to the store until the budget holds. While the store is busy, one state waits in memory
  * (spill_waits), as long as prefilling its tokens again would take, and 10 s at least; other states over the budget are
  * dropped. */
-void places_spill(places *p);
-bool places_is_refused(const places *p); /* a state could not be written a short time ago */
-void places_spill_on(places *p);         /* returns lent states, and spills again: the store may have capacity now */
+void table_spill(branch_table *table);
+bool table_is_refused(const branch_table *table); /* a state could not be written a short time ago */
+void table_spill_on(branch_table *table); /* returns lent states, and spills again: the store may have capacity now */
 
-bool places_spill_waits(const places *p);
-bool places_is_lending(const places *p); /* states that were read for other branches are in memory */
-bool places_is_unsaved(const places *p); /* an orderly stop could not write a branch file */
+bool table_spill_waits(const branch_table *table);
+bool table_is_lending(const branch_table *table); /* states that were read for other branches are in memory */
+bool table_is_unsaved(const branch_table *table); /* an orderly stop could not write a branch file */
 
 /* Begins to read the branch's parked state. False: too many bytes are in flight; try again after the next result. */
-bool places_read_file(places *p, branch *b);
+bool table_read_file(branch_table *table, branch *b);
 
 /* When the wait of a parked state for the store ends; 0: none waits. */
-uint64_t places_spill_waits_until_us(const places *p);
+uint64_t table_spill_waits_until_us(const branch_table *table);
 
 /* The branch's request has waited for the state on the disk as long as prefilling its tokens would take, and 10 s at least:
  * the state is dropped, and the tokens are prefilled again. False: the wait goes on. */
-bool places_gives_up_reading(places *p, branch *b);
+bool table_gives_up_reading(branch_table *table, branch *b);
 
 /* Some branch's state is being read under this number (branch.h). */
-bool places_is_reading(const places *p, uint64_t reading);
+bool table_is_reading(const branch_table *table, uint64_t reading);
 
 /* Gives the branch the state that was read, and adds the checkpoints read with it. False: it is not of these tokens. */
-bool places_take_state(places *p, branch *b, state_file *from);
+bool table_take_state(branch_table *table, branch *b, state_file *from);
 
 /* Drops the blobs of a job whose write is over. */
-void places_drop_parts(places *p, state_file *f);
+void table_drop_parts(branch_table *table, state_file *f);
 
-void places_written(places *p, const store_job *job); /* a state was written, or the write failed */
-void places_read_back(places *p, store_job *job);     /* a state was read, or the read failed */
+void table_written(branch_table *table, const store_job *job); /* a state was written, or the write failed */
+void table_read_back(branch_table *table, store_job *job);     /* a state was read, or the read failed */
 
-/* ---- bytes of states on the disk: places_disk.c ---- */
+/* ---- bytes of states on the disk: table_disk.c ---- */
 
-size_t places_disk_bytes(const places *p);
+size_t table_disk_bytes(const branch_table *table);
 
 /* Removes the state file, and with it the state of a branch that has it nowhere else. False: memory is short. */
-bool places_remove_state(places *p, branch *b);
+bool table_remove_state(branch_table *table, branch *b);
 
 /* Removes the least valuable states until one of n_bytes of `b` fits. False, and all stay: it is less valuable than they
  * are, or would not fit all the same. */
-bool places_make_disk_room(places *p, const branch *b, size_t n_bytes);
+bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes);
 
 /* At a start: decides the limit if none was given, and removes states beyond it. */
-void places_limit_disk(places *p);
+void table_limit_disk(branch_table *table);
 
-/* Sort key of branches by the value of their tokens, least valuable first. Below 2^63. (places.c) */
-uint64_t places_order(const branch *b);
+/* Sort key of branches by the value of their tokens, least valuable first. Below 2^63. (branch_table.c) */
+uint64_t table_order(const branch *b);
 
-/* ---- branch files: places_files.c ---- */
+/* ---- branch files: table_files.c ---- */
 
 /* Fills `out` with the tokens, name, pin and stamps. False: memory is short. */
-bool places_describe(const branch *b, branch_file *out);
+bool table_describe(const branch *b, branch_file *out);
 
 /* Fills `out` with the state of the branch's first k tokens and with its checkpoints, as far as the limit on bytes in flight
  * allows; all are held as in flight. */
-void places_describe_state(places *p, const branch *b, blob *state, uint32_t k, state_file *out);
+void table_describe_state(branch_table *table, const branch *b, blob *state, uint32_t k, state_file *out);
 
 /* Fills the job and pushes it. The branch file must be written, or its write pushed, before. False: the states on the disk
  * are worth more, and the job stays the caller's. */
-bool places_write_state(places *p, branch *b, blob *state, uint32_t k, store_job *job);
+bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, store_job *job);
 
 /* The store has capacity for a state of that size now. */
-bool places_may_write(const places *p, size_t n_bytes);
+bool table_may_write(const branch_table *table, size_t n_bytes);
 
 /* A job that changes one branch file; with a verb that writes it, it is described. NULL: memory is short. */
-store_job *places_change_of(places *p, branch *b, change_verb verb);
+store_job *table_change_of(branch_table *table, branch *b, change_verb verb);
 
-bool places_write_file(places *p, branch *b); /* false: memory is short */
+bool table_write_file(branch_table *table, branch *b); /* false: memory is short */
 
 /* Removes the branch's files; a pinned branch that is reset keeps an empty one. */
-void places_remove_file(places *p, branch *b);
-void places_reset_file(places *p, branch *b);
+void table_remove_file(branch_table *table, branch *b);
+void table_reset_file(branch_table *table, branch *b);
 
-/* ---- an orderly stop: places_stop.c ---- */
+/* ---- an orderly stop: table_stop.c ---- */
 
 /* Writes every named branch as it is now, and waits until it is written. `take_stored` takes the store's results. */
-void places_save_all(places *p, void (*take_stored)(void *context), void *context);
+void table_save_all(branch_table *table, void (*take_stored)(void *context), void *context);
 
-/* ---- branches saved under labels: places_saved.c ---- */
+/* ---- branches saved under labels: table_saved.c ---- */
 
-/* Begin a job whose result comes through places_take_stored: LLM_OK. Else LLM_IO (no state directory), LLM_NO_MEMORY (also:
+/* Begin a job whose result comes through table_take_stored: LLM_OK. Else LLM_IO (no state directory), LLM_NO_MEMORY (also:
  * the limit on bytes in flight is reached), LLM_NOT_FOUND (the branch has no tokens; nothing is saved under that label).
  * Checkpoints are saved as well, without a copy. */
-int places_save(places *p, branch *b, session_name label, uint64_t request);
-int places_load(places *p, session_name name, session_name label, uint64_t request);
-int places_unsave(places *p, session_name label, uint64_t request);
+int table_save(branch_table *table, branch *b, session_name label, uint64_t request);
+int table_load(branch_table *table, session_name name, session_name label, uint64_t request);
+int table_unsave(branch_table *table, session_name label, uint64_t request);
 
 /* Gives a branch that is open, idle and empty the loaded tokens, parked; then, in a second step, the loaded state, if there
  * is one. Between the two its file may be written. */
-void places_become(places *p, branch *b, const store_job *from);
-void places_become_warm(places *p, branch *b, store_job *from);
+void table_become(branch_table *table, branch *b, const store_job *from);
+void table_become_warm(branch_table *table, branch *b, store_job *from);
 
 #endif

@@ -55,7 +55,7 @@ typedef struct store_change {
 
 typedef struct store_job {
     store_verb verb;
-    bool is_label;                             /* CHANGE: of name and pin (places_change.c) */
+    bool is_label;                             /* CHANGE: of name and pin (table_change.c) */
     bool is_asked;                             /* a command waits for the result */
     uint64_t request;                          /* that command; READ, which none waits for: the number of the read */
     uint32_t owner;                            /* of the session and the label */

@@ -241,7 +241,7 @@ static void a_share_that_grows_wakes_who_waits_for_it(void)
 static uint32_t n_branches(driver *d, const char *name)
 {
     uint32_t n = 0;
-    for (branch *b = NULL; (b = places_next(&d->engine->places, session_name_from(OWN, name), b)) != NULL;) {
+    for (branch *b = NULL; (b = table_next(&d->engine->table, session_name_from(OWN, name), b)) != NULL;) {
         n++;
     }
     return n;

@@ -674,7 +674,7 @@ static void test_a_fork_holds_what_would_cost_too_much_to_copy(void)
     make_prompt(tokens, N_LONG, 1);
     const generate_call call = {.session = "long", .prompt = tokens, .n_prompt = N_LONG, .max_tokens = 5};
     CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
-    d->engine->places.pace = (copy_cost_pace){.token_us = 1, .mib_us = 1e6};
+    d->engine->table.pace = (copy_cost_pace){.token_us = 1, .mib_us = 1e6};
     const answer *forked = driver_wait(d, driver_fork(d, 0, "long", "fork", UINT32_MAX));
     CHECK_INT(forked->status, LLM_OK);
     CHECK_INT(forked->n_tokens, driver_session(d, "long").n_tokens);

@@ -1,13 +1,13 @@
-/* places.h: the open sessions of an engine, in three parts. Each part has its interface, and its members, which only its own files
+/* branch_table.h: all branches of an engine, open or not, in three parts. Each part has its interface, and its members, which only its own files
  * touch (tests/test_structure.py):
  *
- *   slots.h    who has a place and who a slot          places.c, places_keep, _expected, _fork, _publish
- *   shelf.h    states in memory and on the disk        places_parked, _disk, _files, _saved, _stored, _stop
- *   naming.h   names, pins, and files that go          places_pin, _change, _removal
+ *   slots.h    who has a place and who a slot          branch_table.c, table_keep, _expected, _fork, _publish
+ *   shelf.h    states in memory and on the disk        table_parked, _disk, _files, _saved, _stored, _stop
+ *   naming.h   names, pins, and files that go          table_pin, _change, _removal
  *
  * Owned by the decode thread. */
-#ifndef LLM_PLACES_H
-#define LLM_PLACES_H
+#ifndef LLM_BRANCH_TABLE_H
+#define LLM_BRANCH_TABLE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,7 +21,7 @@
 #include "sessions/slots.h"
 #include "sessions/shelf.h"
 
-typedef struct places_options {
+typedef struct branch_table_options {
     llm_policy policy;
     uint32_t n_named;         /* slots */
     uint32_t n_scratch;       /* slots */
@@ -31,34 +31,34 @@ typedef struct places_options {
     uint32_t n_owners;        /* at the start */
     size_t parked_bytes_max;  /* of parked states in memory, with those on their way to the store or from it, for which
                                      at least 256 MiB, or one state, may be added (engine.c, ledger.h) */
-    size_t parked_disk_bytes_max; /* of state files; 0: one byte in PLACES_DISK_SHARE of what is free, and of theirs */
-} places_options;
+    size_t parked_disk_bytes_max; /* of state files; 0: one byte in TABLE_DISK_SHARE of what is free, and of theirs */
+} branch_table_options;
 
 enum {
-    PLACES_DISK_SHARE = 2,
-    PLACES_MOVING_SHARE = 4 /* of parked_bytes_max, one byte in so many is for states on their way */
+    TABLE_DISK_SHARE = 2,
+    TABLE_MOVING_SHARE = 4 /* of parked_bytes_max, one byte in so many is for states on their way */
 };
 enum { REFUSED_REMOVALS_MAX = 1024, BRANCHES_COMPARED_MAX = 64 };
 
-struct places {
+struct branch_table {
     branch_shared shared;
-    places_options options;
+    branch_table_options options;
     store *store; /* NULL: no disk */
     copy_cost_pace pace;
     branch_totals totals;
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_places: of one choice */
     uint32_t n_places;         /* n_named + n_scratch + n_parked_places */
-    branch *branches;          /* n_places: the session table, which all parts go through */
-    places_slots slots;
-    places_shelf shelf;
-    places_naming naming;
+    branch *branches;          /* n_places: open or not; all parts go through them */
+    table_slots slots;
+    table_shelf shelf;
+    table_naming naming;
 };
 
 /* Returns the claim that limits each owner to a fair share of n_bytes_max, on behalf of no owner. */
-share_claim places_bytes_claim(const places *p, size_t n_bytes_max);
+share_claim table_bytes_claim(const branch_table *table, size_t n_bytes_max);
 
-int places_open(places *p, const branch_shared *shared, const places_options *options, store *disk);
-void places_close(places *p);
+int table_open(branch_table *table, const branch_shared *shared, const branch_table_options *options, store *disk);
+void table_close(branch_table *table);
 
 #endif

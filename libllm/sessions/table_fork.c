@@ -1,13 +1,13 @@
-/* places_fork.c: a branch becomes a copy of another one without the model. */
+/* table_fork.c: a branch becomes a copy of another one without the model. */
 #include <string.h>
 
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 
 /* The state on the disk gets a second name, which is there before anybody can ask for it: the store keeps the order. */
-static void share_file(places *p, const branch *from, branch *to)
+static void share_file(branch_table *table, const branch *from, branch *to)
 {
-    store_job *job = places_may_write(p, 0) ? store_job_new(STORE_WRITE, 0) : NULL;
-    if (job == NULL || !places_write_file(p, to)) {
+    store_job *job = table_may_write(table, 0) ? store_job_new(STORE_WRITE, 0) : NULL;
+    if (job == NULL || !table_write_file(table, to)) {
         store_job_free(job);
         return;
     }
@@ -18,22 +18,22 @@ static void share_file(places *p, const branch *from, branch *to)
     branch_set_parked(to, &from->parked);
     to->parked.where = PARKED_ON_DISK;
     branch_set_file_bytes(to, from->n_file_bytes); /* either may outlive the other */
-    store_push(p->store, job);
+    store_push(table->store, job);
 }
 
-void places_copy(places *p, branch *from, branch *to, uint32_t n, bool may_be_cut)
+void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_be_cut)
 {
     uint32_t k = 0;
     blob *state = branch_hold_state(from, LEDGER_PARKED, &k);
     const bool is_of_use = k <= n || (may_be_cut && state != NULL);
-    page_append(p->shared.page, to->place, branch_tokens(from), is_of_use && k > n ? k : n);
+    page_append(table->shared.page, to->place, branch_tokens(from), is_of_use && k > n ? k : n);
     if (state != NULL && is_of_use) {
         branch_hold_parked(to, state, k);
-        places_spill(p);
+        table_spill(table);
         return;
     }
-    ledger_drop(p->shared.ledger, LEDGER_PARKED, state);
+    ledger_drop(table->shared.ledger, LEDGER_PARKED, state);
     if (is_of_use && k > 0 && !branch_has_slot(from) && from->parked.is_on_disk) {
-        share_file(p, from, to);
+        share_file(table, from, to);
     }
 }

@@ -12,7 +12,7 @@ enum { LONG = 400, N_BOUNDARIES = 300 };
 static char *new_directory(void)
 {
     static char path[64];
-    strcpy(path, "/tmp/test_places.XXXXXX");
+    strcpy(path, "/tmp/test_branch_table.XXXXXX");
     if (mkdtemp(path) == NULL) {
         abort();
     }

@@ -1,24 +1,24 @@
-/* places_change.c: names and pins: a command that changes them waits until they are on the disk. */
+/* table_change.c: names and pins: a command that changes them waits until they are on the disk. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 
-branch *places_find_id(places *p, uint64_t id)
+branch *table_find_id(branch_table *table, uint64_t id)
 {
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        if (p->branches[i].is_open && p->branches[i].id == id) {
-            return &p->branches[i];
+    for (uint32_t i = 0; i < table->n_places; i++) {
+        if (table->branches[i].is_open && table->branches[i].id == id) {
+            return &table->branches[i];
         }
     }
     return NULL;
 }
 
-bool places_is_changing(places *p, session_name name)
+bool table_is_changing(branch_table *table, session_name name)
 {
     branch *b = NULL;
-    while ((b = places_next(p, name, b)) != NULL) {
+    while ((b = table_next(table, name, b)) != NULL) {
         if (b->is_changing) {
             return true;
         }
@@ -28,16 +28,16 @@ bool places_is_changing(places *p, session_name name)
 
 /* ---- begin ---- */
 
-store_job *places_change_begin(places *p, session_name name)
+store_job *table_change_begin(branch_table *table, session_name name)
 {
     uint32_t n = 0;
     branch *b = NULL;
-    while ((b = places_next(p, name, b)) != NULL) {
+    while ((b = table_next(table, name, b)) != NULL) {
         n++;
     }
     store_job *job = store_job_new(STORE_CHANGE, n);
     store_change *c = job != NULL ? job->changes : NULL;
-    while (job != NULL && (b = places_next(p, name, b)) != NULL) {
+    while (job != NULL && (b = table_next(table, name, b)) != NULL) {
         c->file.id = b->id;
         memcpy(c->was.name, b->name, sizeof c->was.name);
         c->was.is_pinned = b->record.is_pinned;
@@ -47,10 +47,10 @@ store_job *places_change_begin(places *p, session_name name)
     return job;
 }
 
-void places_rename(places *p, session_name name, session_name to)
+void table_rename(branch_table *table, session_name name, session_name to)
 {
     branch *b;
-    while ((b = places_next(p, name, NULL)) != NULL) {
+    while ((b = table_next(table, name, NULL)) != NULL) {
         branch_rename(b, to);
     }
 }
@@ -58,18 +58,18 @@ void places_rename(places *p, session_name name, session_name to)
 /* ---- end ---- */
 
 /* What must last is written: what has a file already, and what is pinned. */
-static bool describe_changed(places *p, store_job *job, bool *any)
+static bool describe_changed(branch_table *table, store_job *job, bool *any)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
         store_change *c = &job->changes[i];
-        branch *b = places_find_id(p, c->file.id);
+        branch *b = table_find_id(table, c->file.id);
         assert(b != NULL);
         job->owner = b->owner;
         memcpy(job->name, b->name, sizeof job->name);
         if (!b->has_file && b->record.is_pinned != LLM_PIN_ANCHORED) {
             continue;
         }
-        if (!places_describe(b, &c->file)) {
+        if (!table_describe(b, &c->file)) {
             return false;
         }
         c->verb = CHANGE_WRITE;
@@ -79,22 +79,22 @@ static bool describe_changed(places *p, store_job *job, bool *any)
     return true;
 }
 
-static void mark(places *p, const store_job *job, bool is_changing)
+static void mark(branch_table *table, const store_job *job, bool is_changing)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
-        branch *b = places_find_id(p, job->changes[i].file.id);
+        branch *b = table_find_id(table, job->changes[i].file.id);
         if (b != NULL) {
             b->is_changing = is_changing;
         }
     }
 }
 
-bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *status)
+bool table_change_end(branch_table *table, store_job *job, uint64_t request, llm_status *status)
 {
     bool any = false;
     *status = LLM_OK;
-    if (p->store != NULL && !describe_changed(p, job, &any)) {
-        places_change_undo(p, job);
+    if (table->store != NULL && !describe_changed(table, job, &any)) {
+        table_change_undo(table, job);
         *status = LLM_NO_MEMORY;
         any = false;
     }
@@ -102,18 +102,18 @@ bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *
         store_job_free(job);
         return false;
     }
-    mark(p, job, true);
+    mark(table, job, true);
     job->is_label = true;
     job->is_asked = true;
     job->request = request;
-    store_push(p->store, job);
+    store_push(table->store, job);
     return true;
 }
 
-void places_change_settled(places *p, const store_job *job)
+void table_change_settled(branch_table *table, const store_job *job)
 {
     if (job->is_label) {
-        mark(p, job, false);
+        mark(table, job, false);
     }
 }
 
@@ -125,9 +125,9 @@ static bool has_state_file(const branch *b)
     return b->parked.where == PARKED_WRITING || b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING;
 }
 
-static void undo(places *p, const store_change *c)
+static void undo(branch_table *table, const store_change *c)
 {
-    branch *b = places_find_id(p, c->file.id);
+    branch *b = table_find_id(table, c->file.id);
     if (b == NULL || c->verb == CHANGE_REMOVE || c->verb == CHANGE_RESET) {
         return;
     }
@@ -137,20 +137,21 @@ static void undo(places *p, const store_change *c)
     b->record.is_pinned = c->was.is_pinned;
     branch_publish(b);
     if (c->was.has_file || c->verb != CHANGE_NONE) { /* it may have been written after all */
-        store_job *again = places_change_of(p, b, c->was.has_file || has_state_file(b) ? CHANGE_WRITE : CHANGE_REMOVE);
+        store_job *again =
+            table_change_of(table, b, c->was.has_file || has_state_file(b) ? CHANGE_WRITE : CHANGE_REMOVE);
         if (again != NULL) {
-            store_push(p->store, again);
+            store_push(table->store, again);
         }
     }
 }
 
-void places_change_undo(places *p, const store_job *job)
+void table_change_undo(branch_table *table, const store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
-        undo(p, &job->changes[i]);
+        undo(table, &job->changes[i]);
     }
     if (job->is_label) { /* branches that came meanwhile */
-        places_pin_follow(p, job->owner, job->changes[0].was.name);
-        places_pin_follow(p, job->owner, job->name);
+        table_pin_follow(table, job->owner, job->changes[0].was.name);
+        table_pin_follow(table, job->owner, job->name);
     }
 }

@@ -1,7 +1,7 @@
-/* places_parked.c: parked states on their way to the disk, there, and on their way back. */
+/* table_parked.c: parked states on their way to the disk, there, and on their way back. */
 #include <string.h>
 
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 
 /* ---- to the disk ---- */
 
@@ -18,9 +18,9 @@ static void become_on_disk(branch *b, size_t n_disk_bytes, state_ends ends)
                                    .ends = ends});
 }
 
-bool places_is_refused(const places *p)
+bool table_is_refused(const branch_table *table)
 {
-    return clock_us() < p->shelf.refused_until_us;
+    return clock_us() < table->shelf.refused_until_us;
 }
 
 typedef enum spilling {
@@ -31,7 +31,7 @@ typedef enum spilling {
 
 /* The state goes to the store with its checkpoints; until it is written the branch may still load it from where it
  * lies. */
-static spilling spill(places *p, branch *b)
+static spilling spill(branch_table *table, branch *b)
 {
     if (!branch_is_named(b)) { /* of whoever did not name a session, nothing outlasts the process */
         return SPILL_NEVER;
@@ -41,200 +41,201 @@ static spilling spill(places *p, branch *b)
         return SPILLED;
     }
     blob *state = b->parked.state;
-    if (places_is_refused(p)) {
+    if (table_is_refused(table)) {
         return SPILL_NEVER;
     }
-    if (!places_may_write(p, state->n_bytes)) {
-        const bool is_busy =
-            p->store != NULL && (p->shared.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || store_n_jobs(p->store) > 0);
+    if (!table_may_write(table, state->n_bytes)) {
+        const bool is_busy = table->store != NULL &&
+                             (table->shared.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || store_n_jobs(table->store) > 0);
         return is_busy ? SPILL_LATER : SPILL_NEVER;
     }
     store_job *job = store_job_new(STORE_WRITE, 0);
-    if (job == NULL || !places_write_file(p, b) || !places_write_state(p, b, state, b->parked.k, job)) {
+    if (job == NULL || !table_write_file(table, b) || !table_write_state(table, b, state, b->parked.k, job)) {
         store_job_free(job);
         return SPILL_NEVER;
     }
-    ledger_hold(p->shared.ledger, LEDGER_IN_FLIGHT, state);
-    ledger_drop(p->shared.ledger, LEDGER_PARKED, state);
+    ledger_hold(table->shared.ledger, LEDGER_IN_FLIGHT, state);
+    ledger_drop(table->shared.ledger, LEDGER_PARKED, state);
     b->parked.where = PARKED_WRITING;
     return SPILLED;
 }
 
 /* Its tokens stay known: the next request refills it. */
-static void drop_state(places *p, branch *b)
+static void drop_state(branch_table *table, branch *b)
 {
     branch_forget_parked(b);
     branch_forget_logits(b);
-    page_count(p->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
+    page_count(table->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
 /* A disk that is only slow, because others use it, is waited for so long at least: a dropped state costs everybody's time. */
 enum { STALL_SAID_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
 /* Somebody has waited for the store in vain. */
-static void stall(places *p, uint64_t now_us)
+static void stall(branch_table *table, uint64_t now_us)
 {
-    p->shelf.is_stalled = true;
-    if (p->shelf.stall_said_us == 0 || now_us - p->shelf.stall_said_us > STALL_SAID_EVERY_S * (uint64_t)1000000) {
-        p->shelf.stall_said_us = now_us;
-        store_complain(p->store,
+    table->shelf.is_stalled = true;
+    if (table->shelf.stall_said_us == 0 ||
+        now_us - table->shelf.stall_said_us > STALL_SAID_EVERY_S * (uint64_t)1000000) {
+        table->shelf.stall_said_us = now_us;
+        store_complain(table->store,
                        "the disk takes longer for the states of sessions than reading their tokens again: states "
                        "for which there is no memory are dropped, their tokens are kept");
     }
 }
 
-static uint64_t wait_until_us(const places *p, const branch *b, uint64_t now_us)
+static uint64_t wait_until_us(const branch_table *table, const branch *b, uint64_t now_us)
 {
-    const uint64_t wait_us = (uint64_t)copy_cost_wait_us_max(&p->pace, b->parked.k);
-    return now_us + (wait_us > WAIT_LEAST_US || p->shelf.is_stalled ? wait_us : WAIT_LEAST_US);
+    const uint64_t wait_us = (uint64_t)copy_cost_wait_us_max(&table->pace, b->parked.k);
+    return now_us + (wait_us > WAIT_LEAST_US || table->shelf.is_stalled ? wait_us : WAIT_LEAST_US);
 }
 
 /* For the store, which has too much in hand. One state at a time does. */
-static bool may_wait(places *p, const branch *b)
+static bool may_wait(branch_table *table, const branch *b)
 {
     const uint64_t now_us = clock_us();
-    if (p->shelf.spill_waits || p->shelf.is_stalled) {
+    if (table->shelf.spill_waits || table->shelf.is_stalled) {
         return false;
     }
-    if (p->shelf.spill_until_us == 0) {
-        p->shelf.spill_until_us = wait_until_us(p, b, now_us);
+    if (table->shelf.spill_until_us == 0) {
+        table->shelf.spill_until_us = wait_until_us(table, b, now_us);
     }
-    if (now_us >= p->shelf.spill_until_us) {
-        stall(p, now_us);
+    if (now_us >= table->shelf.spill_until_us) {
+        stall(table, now_us);
     }
-    return !p->shelf.is_stalled;
+    return !table->shelf.is_stalled;
 }
 
-bool places_spill_waits(const places *p)
+bool table_spill_waits(const branch_table *table)
 {
-    return p->shelf.spill_waits;
+    return table->shelf.spill_waits;
 }
 
-bool places_is_lending(const places *p)
+bool table_is_lending(const branch_table *table)
 {
-    return p->shelf.is_lending;
+    return table->shelf.is_lending;
 }
 
 /* Returns the limit on states that stay in memory. The rest of parked_bytes_max is for states on their way to the disk. */
-static size_t resting_bytes_max(const places *p)
+static size_t resting_bytes_max(const branch_table *table)
 {
-    const size_t n_max = p->options.parked_bytes_max;
-    return p->store != NULL ? n_max - n_max / PLACES_MOVING_SHARE : n_max;
+    const size_t n_max = table->options.parked_bytes_max;
+    return table->store != NULL ? n_max - n_max / TABLE_MOVING_SHARE : n_max;
 }
 
-void places_spill(places *p)
+void table_spill(branch_table *table)
 {
-    while (!p->shelf.is_lending && p->shared.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(p)) {
-        branch *b = places_parked_victim(p);
+    while (!table->shelf.is_lending && table->shared.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(table)) {
+        branch *b = table_parked_victim(table);
         if (b == NULL) {
             return;
         }
-        const spilling found = spill(p, b);
-        if (found == SPILL_LATER && may_wait(p, b)) {
-            p->shelf.spill_waits = true;
+        const spilling found = spill(table, b);
+        if (found == SPILL_LATER && may_wait(table, b)) {
+            table->shelf.spill_waits = true;
             return;
         }
-        p->shelf.spill_until_us = 0; /* the next one's wait is its own */
+        table->shelf.spill_until_us = 0; /* the next one's wait is its own */
         if (found != SPILLED) {
-            drop_state(p, b);
+            drop_state(table, b);
         }
     }
-    p->shelf.spill_until_us = 0;
+    table->shelf.spill_until_us = 0;
 }
 
-bool places_gives_up_reading(places *p, branch *b)
+bool table_gives_up_reading(branch_table *table, branch *b)
 {
     const uint64_t now_us = clock_us();
     parked *at = &b->parked;
     if (at->wanted_until_us == 0) {
-        at->wanted_until_us = wait_until_us(p, b, now_us);
+        at->wanted_until_us = wait_until_us(table, b, now_us);
     }
     if (now_us < at->wanted_until_us) {
         return false;
     }
-    stall(p, now_us);
-    drop_state(p, b);
+    stall(table, now_us);
+    drop_state(table, b);
     return true;
 }
 
-uint64_t places_spill_waits_until_us(const places *p)
+uint64_t table_spill_waits_until_us(const branch_table *table)
 {
-    return p->shelf.spill_waits ? p->shelf.spill_until_us : 0;
+    return table->shelf.spill_waits ? table->shelf.spill_until_us : 0;
 }
 
 /* What was read for others has been had. */
-static void end_lending(places *p)
+static void end_lending(branch_table *table)
 {
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        branch *b = &p->branches[i];
+    for (uint32_t i = 0; i < table->n_places; i++) {
+        branch *b = &table->branches[i];
         if (b->is_open && b->parked.is_lent && b->parked.where == PARKED_IN_MEMORY && branch_is_idle(b)) {
             become_on_disk(b, b->parked.n_disk_bytes, b->parked.ends);
         }
         b->parked.is_lent = false;
     }
-    p->shelf.is_lending = false;
+    table->shelf.is_lending = false;
 }
 
-void places_spill_on(places *p)
+void table_spill_on(branch_table *table)
 {
-    if (p->shelf.spill_waits || p->shelf.is_lending) {
-        p->shelf.spill_waits = false;
-        end_lending(p);
-        places_spill(p);
+    if (table->shelf.spill_waits || table->shelf.is_lending) {
+        table->shelf.spill_waits = false;
+        end_lending(table);
+        table_spill(table);
     }
 }
 
-bool places_read_file(places *p, branch *b)
+bool table_read_file(branch_table *table, branch *b)
 {
     const size_t n_bytes = b->parked.n_disk_bytes;
-    store_job *job = ledger_admits(p->shared.ledger, n_bytes) ? store_job_new(STORE_READ, 0) : NULL;
+    store_job *job = ledger_admits(table->shared.ledger, n_bytes) ? store_job_new(STORE_READ, 0) : NULL;
     if (job == NULL) {
         return false;
     }
     job->place = b->place;
     job->id = b->id;
-    job->request = places_new_number(p);
+    job->request = table_new_number(table);
     job->n_bytes_max = n_bytes;
-    ledger_reserve(p->shared.ledger, n_bytes);
+    ledger_reserve(table->shared.ledger, n_bytes);
     b->parked.where = PARKED_READING;
     b->parked.n_wanted = 0;
     b->parked.reading = job->request;
-    store_push(p->store, job);
+    store_push(table->store, job);
     return true;
 }
 
 /* ---- and back ---- */
 
-static branch *branch_of(places *p, const store_job *job)
+static branch *branch_of(branch_table *table, const store_job *job)
 {
-    branch *b = &p->branches[job->place];
+    branch *b = &table->branches[job->place];
     return b->is_open && b->id == job->id ? b : NULL;
 }
 
 /* A request may wait for it, or memory have room again. */
-static void stay_in_memory(places *p, branch *b)
+static void stay_in_memory(branch_table *table, branch *b)
 {
-    ledger_hold(p->shared.ledger, LEDGER_PARKED, b->parked.state);
-    ledger_drop(p->shared.ledger, LEDGER_IN_FLIGHT, b->parked.state);
+    ledger_hold(table->shared.ledger, LEDGER_PARKED, b->parked.state);
+    ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, b->parked.state);
     b->parked.where = PARKED_IN_MEMORY;
-    places_spill(p);
+    table_spill(table);
 }
 
 /* The disk refused a state: no other is written for a while. An orderly stop tries each state, as nothing is left of those that
  * it does not write: a smaller one may fit where a larger one did not. */
-static void pause_writing(places *p)
+static void pause_writing(branch_table *table)
 {
-    if (!p->shelf.is_saving) {
-        p->shelf.refused_until_us = clock_us() + STORE_PAUSE_S * (uint64_t)1000000;
+    if (!table->shelf.is_saving) {
+        table->shelf.refused_until_us = clock_us() + STORE_PAUSE_S * (uint64_t)1000000;
     }
 }
 
-void places_written(places *p, const store_job *job)
+void table_written(branch_table *table, const store_job *job)
 {
     if (job->status == LLM_IO && job->linked_id == 0) {
-        pause_writing(p);
+        pause_writing(table);
     }
-    branch *b = branch_of(p, job);
+    branch *b = branch_of(table, job);
     if (b == NULL) {
         return;
     }
@@ -247,30 +248,31 @@ void places_written(places *p, const store_job *job)
         return;
     }
     if (job->linked_id != 0 && !is_writing) {
-        (void)places_remove_state(p, b); /* there is no file to remove: the name that was to be linked is forgotten */
+        (void)table_remove_state(table,
+                                 b); /* there is no file to remove: the name that was to be linked is forgotten */
     } else if (is_held || (!is_writing && b->n_file_bytes == (size_t)state_file_bytes(&job->state))) {
         /* The older file is still there. A drop of the later state, an orderly stop or a kill may leave nothing else. */
         branch_set_file_bytes(b, job->status == LLM_NOT_FOUND ? 0 : job->n_bytes_before);
     }
     if (is_held) {
-        pause_writing(p); /* or a branch file that could not be written would be tried again at once */
-        stay_in_memory(p, b);
+        pause_writing(table); /* or a branch file that could not be written would be tried again at once */
+        stay_in_memory(table, b);
     }
 }
 
 /* What was read, and nobody has held yet. */
-static blob *take_part(places *p, state_part *part, ledger_use use)
+static blob *take_part(branch_table *table, state_part *part, ledger_use use)
 {
     blob *b = part->held;
     part->held = NULL;
-    ledger_hold(p->shared.ledger, use, b);
+    ledger_hold(table->shared.ledger, use, b);
     return b;
 }
 
-static void adopt_part(places *p, const branch *b, state_part *part)
+static void adopt_part(branch_table *table, const branch *b, state_part *part)
 {
-    checkpoint_store *checkpoints = p->shared.checkpoints;
-    const uint32_t n_vocab = p->shared.model->info.n_vocab;
+    checkpoint_store *checkpoints = table->shared.checkpoints;
+    const uint32_t n_vocab = table->shared.model->info.n_vocab;
     const int32_t *tokens = branch_tokens(b);
     if (part->k > branch_n_tokens(b) || checkpoint_find(checkpoints, b->owner, tokens, part->k) != NULL) {
         return;
@@ -278,32 +280,32 @@ static void adopt_part(places *p, const branch *b, state_part *part)
     const checkpoint_parts parts = {.n_state_bytes = part->n_state_bytes,
                                     .n_logits = part->n_logits == n_vocab ? n_vocab : 0,
                                     .is_whole = part->is_whole};
-    blob *held = take_part(p, part, LEDGER_IN_FLIGHT);
+    blob *held = take_part(table, part, LEDGER_IN_FLIGHT);
     (void)checkpoint_adopt(checkpoints, b->owner, tokens, part->k, &parts, held);
-    ledger_drop(p->shared.ledger, LEDGER_IN_FLIGHT, held); /* the entry holds it, or nobody */
+    ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, held); /* the entry holds it, or nobody */
 }
 
-bool places_take_state(places *p, branch *b, state_file *from)
+bool table_take_state(branch_table *table, branch *b, state_file *from)
 {
     const uint32_t k = from->k, n_wanted = branch_is_idle(b) ? b->parked.n_wanted : 0;
     if (from->n_parts == 0 || !state_matches(k, from->hash, branch_tokens(b), branch_n_tokens(b))) {
         return false;
     }
-    blob *state = take_part(p, &from->parts[0], LEDGER_PARKED);
+    blob *state = take_part(table, &from->parts[0], LEDGER_PARKED);
     branch_forget_parked(b);
     branch_hold_parked(b, state, k);
     for (uint32_t i = 1; i < from->n_parts; i++) {
         if (n_wanted == 0 || from->parts[i].k <= n_wanted) {
-            adopt_part(p, b, &from->parts[i]);
+            adopt_part(table, b, &from->parts[i]);
         }
     }
     return true;
 }
 
-bool places_is_reading(const places *p, uint64_t reading)
+bool table_is_reading(const branch_table *table, uint64_t reading)
 {
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        const branch *b = &p->branches[i];
+    for (uint32_t i = 0; i < table->n_places; i++) {
+        const branch *b = &table->branches[i];
         if (b->is_open && b->parked.where == PARKED_READING && b->parked.reading == reading) {
             return true;
         }
@@ -311,13 +313,13 @@ bool places_is_reading(const places *p, uint64_t reading)
     return false;
 }
 
-void places_read_back(places *p, store_job *job)
+void table_read_back(branch_table *table, store_job *job)
 {
-    ledger_release(p->shared.ledger, job->n_bytes_max);
+    ledger_release(table->shared.ledger, job->n_bytes_max);
     if (job->status == LLM_OK && job->state.n_parts > 0) {
-        copy_cost_learn_disk(&p->pace, state_file_bytes(&job->state), job->took_us);
+        copy_cost_learn_disk(&table->pace, state_file_bytes(&job->state), job->took_us);
     }
-    branch *b = branch_of(p, job);
+    branch *b = branch_of(table, job);
     if (b == NULL || b->parked.where != PARKED_READING || b->parked.reading != job->request) {
         return;
     }
@@ -329,15 +331,15 @@ void places_read_back(places *p, store_job *job)
         return;
     }
     branch_set_parked(b, &(parked){.where = PARKED_NOWHERE, .n_wanted = before.n_wanted});
-    if (job->status == LLM_OK && places_take_state(p, b, &job->state)) {
+    if (job->status == LLM_OK && table_take_state(table, b, &job->state)) {
         b->parked.is_on_disk = true;
         b->parked.n_disk_bytes = before.n_disk_bytes;
         b->parked.ends = ends;
         b->parked.is_lent = is_for_others;
-        p->shelf.is_lending = p->shelf.is_lending || is_for_others;
-        places_spill(p);
+        table->shelf.is_lending = table->shelf.is_lending || is_for_others;
+        table_spill(table);
     } else {
         branch_set_file_bytes(b, job->status == LLM_VERSION ? 0 : b->n_file_bytes); /* set aside */
-        page_count(p->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
+        page_count(table->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
     }
 }

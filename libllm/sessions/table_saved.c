@@ -1,35 +1,35 @@
-/* places_saved.c: sessions saved under labels. */
+/* table_saved.c: sessions saved under labels. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 
 /* The state to be saved, held as in flight; NULL: it is on the disk, or there is none. False: memory is short. */
-static bool hold_state(places *p, branch *b, blob **state, uint32_t *k)
+static bool hold_state(branch_table *table, branch *b, blob **state, uint32_t *k)
 {
     const bool has_slot = branch_has_slot(b);
     const bool has_state = has_slot ? b->record.state != LLM_STATE_TORN : b->parked.state != NULL;
     const size_t n_bytes = has_slot ? branch_state_bytes(b, branch_n_tokens(b)) : b->parked.n_bytes;
-    if (has_state && !places_may_write(p, n_bytes)) {
+    if (has_state && !table_may_write(table, n_bytes)) {
         return false;
     }
     *state = branch_hold_state(b, LEDGER_IN_FLIGHT, k);
     return *state != NULL || !has_state;
 }
 
-int places_save(places *p, branch *b, session_name label, uint64_t request)
+int table_save(branch_table *table, branch *b, session_name label, uint64_t request)
 {
     blob *state = NULL;
     uint32_t k = 0;
-    if (p->store == NULL) {
+    if (table->store == NULL) {
         return LLM_IO;
     }
     if (branch_n_tokens(b) == 0) {
         return LLM_NOT_FOUND;
     }
-    store_job *job = places_may_write(p, 0) ? store_job_new(STORE_SAVE, 0) : NULL;
-    if (job == NULL || !places_describe(b, &job->file) || !hold_state(p, b, &state, &k)) {
+    store_job *job = table_may_write(table, 0) ? store_job_new(STORE_SAVE, 0) : NULL;
+    if (job == NULL || !table_describe(b, &job->file) || !hold_state(table, b, &state, &k)) {
         store_job_free(job);
         return LLM_NO_MEMORY;
     }
@@ -41,12 +41,12 @@ int places_save(places *p, branch *b, session_name label, uint64_t request)
     memcpy(job->file.name, job->label, sizeof job->label);
     job->file.is_pinned = false;
     if (state != NULL) {
-        places_describe_state(p, b, state, k, &job->state);
-        ledger_drop(p->shared.ledger, LEDGER_IN_FLIGHT, state);
+        table_describe_state(table, b, state, k, &job->state);
+        ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, state);
     } else {
         job->linked_id = b->parked.is_on_disk ? b->id : 0;
     }
-    store_push(p->store, job);
+    store_push(table->store, job);
     return LLM_OK;
 }
 
@@ -62,9 +62,9 @@ static store_job *job_about(store_verb verb, session_name label, uint64_t reques
     return job;
 }
 
-int places_load(places *p, session_name name, session_name label, uint64_t request)
+int table_load(branch_table *table, session_name name, session_name label, uint64_t request)
 {
-    if (p->store == NULL) {
+    if (table->store == NULL) {
         return LLM_IO;
     }
     store_job *job = job_about(STORE_LOAD, label, request);
@@ -73,8 +73,8 @@ int places_load(places *p, session_name name, session_name label, uint64_t reque
     }
     memcpy(job->name, name.bytes, name.n_bytes);
     uint64_t n_bytes = 0;
-    int status = store_find_saved(p->store, job->owner, job->label, &n_bytes) ? LLM_OK : LLM_NOT_FOUND;
-    if (status == LLM_OK && !ledger_admits(p->shared.ledger, n_bytes)) {
+    int status = store_find_saved(table->store, job->owner, job->label, &n_bytes) ? LLM_OK : LLM_NOT_FOUND;
+    if (status == LLM_OK && !ledger_admits(table->shared.ledger, n_bytes)) {
         status = LLM_NO_MEMORY;
     }
     if (status != LLM_OK) {
@@ -82,39 +82,39 @@ int places_load(places *p, session_name name, session_name label, uint64_t reque
         return status;
     }
     job->n_bytes_max = n_bytes;
-    ledger_reserve(p->shared.ledger, n_bytes);
-    store_push(p->store, job);
+    ledger_reserve(table->shared.ledger, n_bytes);
+    store_push(table->store, job);
     return LLM_OK;
 }
 
-int places_unsave(places *p, session_name label, uint64_t request)
+int table_unsave(branch_table *table, session_name label, uint64_t request)
 {
-    if (p->store == NULL) {
+    if (table->store == NULL) {
         return LLM_IO;
     }
     store_job *job = job_about(STORE_UNSAVE, label, request);
     if (job == NULL) {
         return LLM_NO_MEMORY;
     }
-    store_push(p->store, job);
+    store_push(table->store, job);
     return LLM_OK;
 }
 
-void places_become(places *p, branch *b, const store_job *from)
+void table_become(branch_table *table, branch *b, const store_job *from)
 {
     assert(branch_is_idle(b) && branch_n_tokens(b) == 0);
     if (b->slot != BRANCH_NO_SLOT) {
-        (void)places_park(p, b); /* empty: cannot fail */
+        (void)table_park(table, b); /* empty: cannot fail */
     }
-    page_append(p->shared.page, b->place, from->file.tokens, from->file.n_tokens);
+    page_append(table->shared.page, b->place, from->file.tokens, from->file.n_tokens);
     b->record.state = LLM_STATE_PARKED;
     b->record.n_visible = from->file.n_tokens;
     b->record.n_last_prompt = 0;
     branch_publish(b);
 }
 
-void places_become_warm(places *p, branch *b, store_job *from)
+void table_become_warm(branch_table *table, branch *b, store_job *from)
 {
-    (void)places_take_state(p, b, &from->state); /* without one it is read again */
-    places_spill(p);
+    (void)table_take_state(table, b, &from->state); /* without one it is read again */
+    table_spill(table);
 }

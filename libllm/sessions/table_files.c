@@ -1,13 +1,13 @@
-/* places_files.c: what of a session is written to its files, and that they go. */
+/* table_files.c: what of a session is written to its files, and that they go. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "policy/checkpoint_points.h"
-#include "sessions/places.h"
+#include "sessions/branch_table.h"
 
 /* ---- describing ---- */
 
-bool places_describe(const branch *b, branch_file *out)
+bool table_describe(const branch *b, branch_file *out)
 {
     const uint32_t n_tokens = branch_n_tokens(b);
     *out = (branch_file){.id = b->id,
@@ -27,9 +27,9 @@ bool places_describe(const branch *b, branch_file *out)
 
 enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of them may lie just behind others */
 
-static void add_part(places *p, state_file *out, const state_part *part)
+static void add_part(branch_table *table, state_file *out, const state_part *part)
 {
-    ledger_hold(p->shared.ledger, LEDGER_IN_FLIGHT, part->held);
+    ledger_hold(table->shared.ledger, LEDGER_IN_FLIGHT, part->held);
     out->parts[out->n_parts++] = *part;
 }
 
@@ -42,25 +42,25 @@ static state_part part_of(const checkpoint *c)
                         .held = c->held};
 }
 
-static void add_checkpoint(places *p, state_file *out, const checkpoint *c, size_t n_bytes_max)
+static void add_checkpoint(branch_table *table, state_file *out, const checkpoint *c, size_t n_bytes_max)
 {
     const state_part part = part_of(c);
     if (out->n_parts < SNAPSHOT_PARTS_MAX && part.held->n_bytes <= n_bytes_max) {
-        add_part(p, out, &part);
+        add_part(table, out, &part);
     }
 }
 
 /* The longest first. The end of the last prompt may be asked again: where there are logits. It is written whatever room the
  * state leaves: it is in memory as a checkpoint anyway. Just behind another one a checkpoint saves few tokens and takes as many
  * bytes: of the others only those are written that are farther from the one before, or stand alone. */
-static void add_checkpoints(places *p, state_file *out, checkpoint *const *longest_first, uint32_t n)
+static void add_checkpoints(branch_table *table, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;
     while (last_end < n && longest_first[last_end]->n_logits == 0) {
         last_end++;
     }
     if (last_end < n) {
-        add_checkpoint(p, out, longest_first[last_end], SIZE_MAX);
+        add_checkpoint(table, out, longest_first[last_end], SIZE_MAX);
     }
     uint32_t n_written = 0, last_k = 0;
     const checkpoint *written[MATCHING_MAX];
@@ -73,26 +73,26 @@ static void add_checkpoints(places *p, state_file *out, checkpoint *const *longe
         }
     }
     while (n_written-- > 0) {
-        add_checkpoint(p, out, written[n_written], ledger_room(p->shared.ledger));
+        add_checkpoint(table, out, written[n_written], ledger_room(table->shared.ledger));
     }
 }
 
-void places_describe_state(places *p, const branch *b, blob *state, uint32_t k, state_file *out)
+void table_describe_state(branch_table *table, const branch *b, blob *state, uint32_t k, state_file *out)
 {
     const int32_t *tokens = branch_tokens(b);
     *out = (state_file){.k = k, .hash = token_hash_of(0, tokens, k)};
-    add_part(p, out, &(state_part){.k = k, .is_whole = true, .n_state_bytes = state->n_bytes, .held = state});
+    add_part(table, out, &(state_part){.k = k, .is_whole = true, .n_state_bytes = state->n_bytes, .held = state});
     checkpoint *matching[MATCHING_MAX];
-    const uint32_t n = checkpoint_match(p->shared.checkpoints, b->owner, tokens, k, k, matching, MATCHING_MAX);
-    add_checkpoints(p, out, matching, n);
+    const uint32_t n = checkpoint_match(table->shared.checkpoints, b->owner, tokens, k, k, matching, MATCHING_MAX);
+    add_checkpoints(table, out, matching, n);
 }
 
-bool places_write_state(places *p, branch *b, blob *state, uint32_t k, store_job *job)
+bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, store_job *job)
 {
-    places_describe_state(p, b, state, k, &job->state);
+    table_describe_state(table, b, state, k, &job->state);
     const size_t n_bytes = (size_t)state_file_bytes(&job->state);
-    if (!places_make_disk_room(p, b, n_bytes)) {
-        places_drop_parts(p, &job->state);
+    if (!table_make_disk_room(table, b, n_bytes)) {
+        table_drop_parts(table, &job->state);
         return false;
     }
     job->place = b->place;
@@ -100,20 +100,21 @@ bool places_write_state(places *p, branch *b, blob *state, uint32_t k, store_job
     memcpy(job->name, b->name, sizeof job->name);
     job->n_bytes_before = b->n_file_bytes;
     branch_set_file_bytes(b, n_bytes);
-    store_push(p->store, job);
+    store_push(table->store, job);
     return true;
 }
 
-bool places_may_write(const places *p, size_t n_bytes)
+bool table_may_write(const branch_table *table, size_t n_bytes)
 {
-    return p->store != NULL && store_n_jobs(p->store) < STORE_JOBS_MAX && ledger_admits(p->shared.ledger, n_bytes);
+    return table->store != NULL && store_n_jobs(table->store) < STORE_JOBS_MAX &&
+           ledger_admits(table->shared.ledger, n_bytes);
 }
 
 /* ---- branch files ---- */
 
-store_job *places_change_of(places *p, branch *b, change_verb verb)
+store_job *table_change_of(branch_table *table, branch *b, change_verb verb)
 {
-    store_job *job = p->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
+    store_job *job = table->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
     if (job == NULL) {
         return NULL;
     }
@@ -122,7 +123,7 @@ store_job *places_change_of(places *p, branch *b, change_verb verb)
     c->file.id = b->id;
     c->file.owner = b->owner;
     memcpy(c->file.name, b->name, sizeof c->file.name);
-    if ((verb == CHANGE_WRITE || verb == CHANGE_RESET) && !places_describe(b, &c->file)) {
+    if ((verb == CHANGE_WRITE || verb == CHANGE_RESET) && !table_describe(b, &c->file)) {
         store_job_free(job);
         return NULL;
     }
@@ -131,35 +132,35 @@ store_job *places_change_of(places *p, branch *b, change_verb verb)
     return job;
 }
 
-bool places_write_file(places *p, branch *b)
+bool table_write_file(branch_table *table, branch *b)
 {
-    store_job *job = places_change_of(p, b, CHANGE_WRITE);
+    store_job *job = table_change_of(table, b, CHANGE_WRITE);
     if (job != NULL) {
-        store_push(p->store, job);
+        store_push(table->store, job);
     }
     return job != NULL;
 }
 
-void places_remove_file(places *p, branch *b)
+void table_remove_file(branch_table *table, branch *b)
 {
-    if (b->has_file && p->store != NULL) {
-        places_remove_id(p, b->id, b->owner, b->name);
+    if (b->has_file && table->store != NULL) {
+        table_remove_id(table, b->id, b->owner, b->name);
         b->has_file = false;
         branch_set_file_bytes(b, 0);
     }
 }
 
-void places_reset_file(places *p, branch *b)
+void table_reset_file(branch_table *table, branch *b)
 {
-    if (b->record.is_pinned != LLM_PIN_ANCHORED || p->store == NULL) {
-        places_remove_file(p, b);
+    if (b->record.is_pinned != LLM_PIN_ANCHORED || table->store == NULL) {
+        table_remove_file(table, b);
         return;
     }
-    store_job *job = places_change_of(p, b, CHANGE_RESET);
+    store_job *job = table_change_of(table, b, CHANGE_RESET);
     if (job != NULL) {
-        places_attach(p, job);
+        table_attach(table, job);
         branch_set_file_bytes(b, 0);
     } else {
-        places_remove_file(p, b);
+        table_remove_file(table, b);
     }
 }

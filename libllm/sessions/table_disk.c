@@ -1,0 +1,107 @@
+/* table_disk.c: what the state files of branches may take on the disk. The branch files, which are small, always stay. */
+#include "sessions/branch_table.h"
+
+size_t table_disk_bytes(const branch_table *table)
+{
+    return table->totals.file_bytes + table_loose_bytes(table);
+}
+
+bool table_remove_state(branch_table *table, branch *b)
+{
+    store_job *job = store_job_new(STORE_SWEEP, 1);
+    if (job == NULL) {
+        return false;
+    }
+    job->changes[0].verb = CHANGE_RESET;
+    job->changes[0].file.id = b->id;
+    store_push(table->store, job);
+    branch_set_file_bytes(b, 0);
+    if (b->parked.where == PARKED_ON_DISK) { /* its tokens stay known */
+        branch_forget_parked(b);
+        page_count(table->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
+    }
+    b->parked.is_on_disk = false;
+    return true;
+}
+
+/* A file that is being written or read stays, and one that a request waits for. */
+static bool may_lose_state(const branch *b)
+{
+    const parked *at = &b->parked;
+    const bool is_needed = at->where == PARKED_ON_DISK && !branch_is_idle(b);
+    return !is_needed && !at->is_lent && at->where != PARKED_WRITING && at->where != PARKED_READING;
+}
+
+/* Least valuable first: files that their branches do not need, then the least recently used. `b` wants n_bytes. */
+static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
+{
+    const uint64_t needed = (uint64_t)1 << 63; /* table_order is below */
+    for (uint32_t i = 0; i < table->n_places; i++) {
+        const branch *other = &table->branches[i];
+        const size_t n = other == b ? n_bytes : other->is_open ? other->n_file_bytes : 0;
+        table->holdings[i] = (share_holding){
+            .owner = other->owner,
+            .amount = share_units(n),
+            .may_go = n > 0 && (other == b || may_lose_state(other)),
+            .order = table_order(other) | (other == b || other->parked.where == PARKED_ON_DISK ? needed : 0),
+        };
+    }
+    share_add_up(table->holdings, table->n_places);
+}
+
+/* Marks files in p->holdings that have n_over bytes together. False: they would not be enough, or `b` is one of them. */
+static bool choose_victims(branch_table *table, const branch *b, size_t n_bytes, size_t n_over)
+{
+    const share_claim claim = table_bytes_claim(table, table->options.parked_disk_bytes_max);
+    size_t n_freed = 0;
+    weigh_files(table, b, n_bytes);
+    while (n_freed < n_over) {
+        const uint32_t place = share_next_victim(table->holdings, table->n_places, &claim);
+        if (place == table->n_places || &table->branches[place] == b) {
+            return false;
+        }
+        n_freed += table->branches[place].n_file_bytes;
+    }
+    return true;
+}
+
+static bool remove_victims(branch_table *table)
+{
+    bool are_removed = true;
+    for (uint32_t i = 0; i < table->n_places; i++) {
+        are_removed = are_removed && (!table->holdings[i].is_going || table_remove_state(table, &table->branches[i]));
+    }
+    return are_removed;
+}
+
+/* The bytes that are too many with n_bytes for `b`. */
+static size_t bytes_over(const branch_table *table, const branch *b, size_t n_bytes)
+{
+    const size_t n = table_disk_bytes(table) - (b != NULL ? b->n_file_bytes : 0) + n_bytes;
+    return n > table->options.parked_disk_bytes_max ? n - table->options.parked_disk_bytes_max : 0;
+}
+
+/* Victims go before the state is written, so that the limit always holds: if it is all the space that the disk has, nothing could
+ * be written otherwise. If the write fails, they are lost in vain, but only once: the next try finds the room that they left. */
+bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes)
+{
+    if (n_bytes > table->options.parked_disk_bytes_max) {
+        return false;
+    }
+    const size_t n_over = bytes_over(table, b, n_bytes);
+    return n_over == 0 || (choose_victims(table, b, n_bytes, n_over) && remove_victims(table));
+}
+
+void table_limit_disk(branch_table *table)
+{
+    size_t *n_max = &table->options.parked_disk_bytes_max;
+    if (table->store == NULL) {
+        *n_max = 0;
+        return;
+    }
+    if (*n_max == 0) {
+        *n_max = (size_t)((store_free_bytes(table->store) + table_disk_bytes(table)) / TABLE_DISK_SHARE);
+    }
+    (void)choose_victims(table, NULL, 0, bytes_over(table, NULL, 0));
+    (void)remove_victims(table); /* as far as that goes: files of branches without a place stay */
+}

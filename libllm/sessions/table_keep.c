@@ -1,0 +1,74 @@
+/* table_keep.c: what a cut would discard stays as another branch, if reading it again takes longer than the copy. */
+#include <string.h>
+
+#include "policy/branch_choice.h"
+#include "sessions/branch_table.h"
+
+static int32_t free_slot(const branch_table *table)
+{
+    for (uint32_t i = 0; table->shared.model->info.shares_cells && i < table->options.n_named; i++) {
+        if (table->slots.holders[i] == NULL) {
+            return (int32_t)i;
+        }
+    }
+    return BRANCH_NO_SLOT;
+}
+
+/* The tokens that are to be kept; 0: the cut may discard what it will. */
+static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, const branch_prompt *prompt)
+{
+    const uint32_t n = branch_n_tokens(b);
+    const size_t n_bytes = free_slot(table) != BRANCH_NO_SLOT ? 0 : branch_state_bytes(b, n);
+    const copy_cost_divergence cut = {
+        .n_tokens = n,
+        .n_history = table_n_history(b),
+        .n_common = resume_common_prefix(branch_tokens(b), n, prompt->tokens, prompt->n_tokens),
+        .n_prompt = prompt->n_tokens,
+        .n_cost = copy_cost_tokens(&table->pace, n_bytes),
+        .copy_us = copy_cost_us(&table->pace, n_bytes),
+        .stall_budget_us = table->slots.stall_budget_us,
+    };
+    return n_bytes <= table->options.parked_bytes_max && copy_cost_pays_off(&cut) ? n - cut.n_common : 0;
+}
+
+/* Where n_lost tokens beside s may stay. False: nowhere. *replaced: the branch that goes for it; NULL: none has to. */
+static bool find_place(branch_table *table, branch *b, uint32_t n_lost, branch **replaced)
+{
+    branch_candidate candidates[BRANCHES_COMPARED_MAX];
+    branch *branches[BRANCHES_COMPARED_MAX];
+    uint32_t n = 0;
+    uint32_t index = 0;
+    branch *t = NULL;
+    while (n < BRANCHES_COMPARED_MAX && (t = table_next(table, branch_session_name(b), t)) != NULL) {
+        index = t == b ? n : index;
+        candidates[n] = table_candidate_of(t, NULL);
+        branches[n++] = t;
+    }
+    const branch_choice choice = branch_choose_for_discarded(candidates, n, table->options.branches_max, index, n_lost);
+    *replaced = choice.verb == BRANCH_REPLACE ? branches[choice.index] : NULL;
+    return choice.verb == BRANCH_REPLACE ||
+           (choice.verb == BRANCH_OPEN && table_may_open_kept(table, b->owner, replaced));
+}
+
+bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prompt)
+{
+    const bool may_be_kept = branch_is_named(b) && !b->is_held && table->options.policy == LLM_POLICY_PARK &&
+                             b->record.state != LLM_STATE_TORN && branch_n_tokens(b) > 0;
+    const uint32_t n_lost = may_be_kept ? n_tokens_to_keep(table, b, prompt) : 0;
+    branch *replaced = NULL;
+    branch_copy copy;
+    if (n_lost == 0 || !find_place(table, b, n_lost, &replaced) || !branch_copy_of(b, free_slot(table), &copy)) {
+        return false;
+    }
+    branch *kept = replaced != NULL ? table_replace(table, replaced, b) : table_open_kept(table, b);
+    branch_become_copy(kept, b, &copy);
+    if (copy.slot != BRANCH_NO_SLOT) {
+        table->slots.holders[copy.slot] = kept;
+    }
+    kept->n_left = n_lost;
+    table->slots.stall_budget_us -= copy_cost_us(&table->pace, kept->parked.n_bytes);
+    table_used(table, b); /* the kept branch is the older one of the two */
+    page_count(table->shared.page, LLM_COUNTER_BRANCHES_KEPT, 1);
+    table_spill(table);
+    return true;
+}

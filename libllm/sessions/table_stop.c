@@ -1,0 +1,47 @@
+/* table_stop.c: an orderly stop: every named branch is saved as it is. */
+#include <string.h>
+
+#include "sessions/branch_table.h"
+
+static void save_one(branch_table *table, branch *b)
+{
+    uint32_t k = 0;
+    if (!table_write_file(table, b)) {
+        store_complain(table->store, "session \"%s\" could not be saved: memory is short", b->name);
+        table->shelf.is_unsaved = true;
+        return;
+    }
+    blob *state = !b->parked.is_on_disk ? branch_hold_state(b, LEDGER_IN_FLIGHT, &k) : NULL;
+    store_job *job = state != NULL ? store_job_new(STORE_WRITE, 0) : NULL;
+    if (job != NULL && !table_write_state(table, b, state, k, job)) {
+        store_job_free(job);
+    }
+    ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, state);
+}
+
+bool table_is_unsaved(const branch_table *table)
+{
+    return table->shelf.is_unsaved;
+}
+
+void table_save_all(branch_table *table, void (*take_stored)(void *context), void *context)
+{
+    if (table->store == NULL) {
+        return;
+    }
+    table_remove_closed(table);
+    store_wait(table->store); /* what is still being read is to be saved, what is being written is not */
+    take_stored(context);
+    table->shelf.is_saving = true;
+    for (uint32_t i = 0; i < table->n_places; i++) {
+        branch *b = &table->branches[i];
+        if (b->is_open && branch_is_named(b) && (branch_n_tokens(b) > 0 || b->record.is_pinned)) {
+            save_one(table, b);
+            page_count(table->shared.page, LLM_COUNTER_SESSIONS_SAVED, 1);
+        } else if (b->is_open && branch_is_named(b)) {
+            table_remove_file(table, b); /* it was reset, and the disk refused that */
+        }
+        store_wait(table->store); /* one at a time: a copy of each is in memory until its result is taken */
+        take_stored(context);
+    }
+}

@@ -1,0 +1,66 @@
+/* table_stored.c: what the store has finished is taken, and everybody concerned learns of it. */
+#include "sessions/branch_table.h"
+
+void table_drop_parts(branch_table *table, state_file *f)
+{
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, f->parts[i].held);
+    }
+    f->n_parts = 0;
+}
+
+static void changed(branch_table *table, const store_job *job)
+{
+    table_change_settled(table, job);
+    if (job->status != LLM_OK) {
+        table->shelf.is_unsaved = table->shelf.is_unsaved || table->shelf.is_saving;
+        table_removal_refused(table, job);
+    }
+}
+
+static void take_one(branch_table *table, store_job *job)
+{
+    table->shelf.is_stalled = table->shelf.is_stalled && job->verb == STORE_CHANGE; /* these are small */
+    switch (job->verb) {
+    case STORE_WRITE:
+        table_written(table, job);
+        table_drop_parts(table, &job->state);
+        break;
+    case STORE_SAVE: table_drop_parts(table, &job->state); break;
+    case STORE_READ: table_read_back(table, job); break;
+    case STORE_LOAD: ledger_release(table->shared.ledger, job->n_bytes_max); break;
+    case STORE_CHANGE: changed(table, job); break;
+    case STORE_UNSAVE:
+    case STORE_SWEEP: break;
+    }
+}
+
+bool table_take_stored(branch_table *table, bool takes_asked, void (*done)(void *context, store_job *job),
+                       void *context)
+{
+    store_job *job = table->store != NULL ? store_take(table->store, takes_asked) : NULL;
+    if (job == NULL) {
+        return false;
+    }
+    take_one(table, job);
+    if (job->is_asked) {
+        done(context, job);
+    }
+    store_job_free(job);
+    return true;
+}
+
+static void nobody_waits(void *context, store_job *job)
+{
+    (void)context;
+    (void)job;
+}
+
+void table_settle(branch_table *table)
+{
+    if (table->store != NULL) {
+        store_wait(table->store);
+        while (table_take_stored(table, true, nobody_waits, NULL)) {
+        }
+    }
+}
