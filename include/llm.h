@@ -1,4 +1,4 @@
-/* llm.h: the whole API of libllm, with llm_wire.h and llm_page.h. Not in these headers, not API.
+/* llm.h: the whole API of libllm, with llm_wire.h and llm_session_table.h. Not in these headers, not API.
  *
  * libllm loads one language model and holds many independent sessions over it, each with one or more branches. A branch is one
  * history of tokens: what it has consumed is known exactly, token by token, and state is reused only when the tokens prove
@@ -8,7 +8,7 @@
  * llm_engine_stop. Commands go in through llm_command_push, events come out through llm_events_drain; both are
  * MessagePack, specified in llm_wire.h.
  *
- * An open session has a place: a record of its own in the shared page, with its tokens (llm_page.h). While its state is in
+ * An open session has a place: a record of its own in the session table, with its tokens (llm_session_table.h). While its state is in
  * the model's memory it also has a slot, one of the model's sequences. A parked session has a place and no slot.
  *
  * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves
@@ -76,11 +76,11 @@ LLM_API const char *llm_gpu_trouble(void);
 typedef struct llm_engine llm_engine;
 
 typedef struct llm_engine_options {
-    const char *model;     /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
-    const char *page_name; /* POSIX shared-memory name ("/llmd-...") that nobody has yet, or NULL: private memory */
-    const char *dead_page_names;    /* of daemons that were killed, the newest first, separated by spaces; or NULL. The
+    const char *model;      /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
+    const char *table_name; /* POSIX shared-memory name ("/llmd-...") that nobody has yet, or NULL: private memory */
+    const char *dead_table_names;   /* of daemons that were killed, the newest first, separated by spaces; or NULL. The
                                   * sessions of the first one of this model are taken over, then all of this model are
-                                  * removed. page_name is there when that is done: whoever dies before it leaves these */
+                                  * removed. table_name is there when that is done: whoever dies before it leaves these */
     const char *chat_template;      /* Jinja source that replaces the model's own, or NULL */
     uint32_t n_ctx;                 /* tokens one session may hold; 0: the model's training context, or as much of it as
                                       kv_bytes_max pays for, at most 131072 (GPU: 8192) */

@@ -194,7 +194,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  * each model call: who falls behind hears of the last one. FORGOTTEN says that a session was given up without anybody having asked for it, by the capacity policy
  * or because its time was over; it comes before any event of a later session of that name.
  *
- *   place        the session's place in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
+ *   place        the session's place in the session table; UINT32_MAX in ADMITTED: not known yet (scratch)
  *   n_tokens     of REPLY: tokens the session holds afterwards; to a SAVE: those that were saved; of CONSUMED: tokens of
  *                the prompt that it holds by now
  *   os_error     errno of the file operation that failed, if the status is LLM_IO and one did, else 0

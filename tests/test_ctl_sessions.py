@@ -323,7 +323,7 @@ def unserved(tmp_path: Path) -> Iterator[str]:
     path = str(tmp_path / "unserved.sock")
     name = segment.new_name(path)
     segment.write(path, name)
-    with serving_engine("sim:dense", n_sessions=4, n_ctx=512, page_name=name) as engine:
+    with serving_engine("sim:dense", n_sessions=4, n_ctx=512, table_name=name) as engine:
         assert engine.say("desk", TOKENS, 1).is_whole
         yield path
 

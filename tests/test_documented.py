@@ -85,8 +85,8 @@ def test_counters_are_documented() -> None:
 
 
 def test_the_header_is_read_whole() -> None:
-    """The tables come from llm_page.h and llm_words.h as text; libllm has the same ones."""
-    table = reference.c_table("llm_page.h", "LLM_COUNTER_TABLE")
+    """The tables come from llm_session_table.h and llm_words.h as text; libllm has the same ones."""
+    table = reference.c_table("llm_session_table.h", "LLM_COUNTER_TABLE")
     assert [(name, text) for name, _, text in table] == [(counter.name, counter.help) for counter in native.COUNTERS]
     assert tuple(word for word, _, _ in reference.c_table("llm_words.h", "LLM_REASON_TABLE")) == native.REASON_WORDS
 

@@ -202,7 +202,7 @@ async def test_fifty_lives_leave_nothing() -> None:
 
     opened = []
     for _ in range(50):
-        engine = await Engine.open(EngineOptions(model="sim:hybrid", page_name=PAGE))
+        engine = await Engine.open(EngineOptions(model="sim:hybrid", table_name=PAGE))
         await whole(generation(engine))
         await engine.close()
         assert PAGE.lstrip("/") not in os.listdir("/dev/shm")

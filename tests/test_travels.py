@@ -101,7 +101,10 @@ COPIES: dict[str, tuple[Any, Left]] = {
             "sampling_default": "is `sampling`, as core.sampling has it",
         },
     ),
-    "llm_page_view": (PageView, {"version": "another is not opened", "n_counters": "llm_page_counter knows it"}),
+    "llm_session_table_view": (
+        PageView,
+        {"version": "another is not opened", "n_counters": "llm_session_table_counter knows it"},
+    ),
 }
 OF_PYTHON = {"sampling"}
 

@@ -165,7 +165,7 @@ def metrics() -> str:
 
     rows = [
         (name, {"c": "counter", "t": "counter", "g": "gauge"}[kind], text)
-        for name, kind, text in c_table("llm_page.h", "LLM_COUNTER_TABLE")
+        for name, kind, text in c_table("llm_session_table.h", "LLM_COUNTER_TABLE")
     ]
     rows += [(metric.name, metric.kind, metric.help) for metric in loop.METRICS]
     return markdown(

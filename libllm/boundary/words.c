@@ -1,6 +1,6 @@
-/* words.c: finds words and sentences. They are written in llm_words.h, those of counters in llm_page.h. */
+/* words.c: finds words and sentences. They are written in llm_words.h, those of counters in llm_session_table.h. */
 #include "llm.h"
-#include "llm_page.h"
+#include "llm_session_table.h"
 
 typedef struct word {
     llm_vocabulary vocabulary;

@@ -77,7 +77,7 @@ static bool deliver_all(decode *d)
         const bool delivered = outbox_deliver(&r->out, d->events);
         all = all && delivered;
         if (delivered && r->phase == REQUEST_ENDED) {
-            page_count(d->page, (llm_counter)(LLM_COUNTER_FINISHED_END + r->out.finished.outcome), 1);
+            session_table_count(d->session_table, (llm_counter)(LLM_COUNTER_FINISHED_END + r->out.finished.outcome), 1);
             request_close(r);
         } else {
             d->requests[kept++] = r;
@@ -91,7 +91,7 @@ void decode_deliver(decode *d)
 {
     bool all = deliver_all(d);
     if (!all) {
-        page_count(d->page, LLM_COUNTER_OUTBOX_STALLS, 1);
+        session_table_count(d->session_table, LLM_COUNTER_OUTBOX_STALLS, 1);
         /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it looked
          * at the flag, or the reader sees the flag and wakes (announce_room). Both exchange it, so that these stand in one
          * order and the second synchronizes with the first (notifier.c); a store could pass the look at the ring. */
@@ -125,8 +125,8 @@ static void publish(decode *d)
         waiting += d->requests[i]->phase == REQUEST_WAITING;
         running += d->requests[i]->phase == REQUEST_RUNNING;
     }
-    page_gauge(d->page, LLM_COUNTER_REQUESTS_WAITING, waiting);
-    page_gauge(d->page, LLM_COUNTER_REQUESTS_RUNNING, running);
+    session_table_gauge(d->session_table, LLM_COUNTER_REQUESTS_WAITING, waiting);
+    session_table_gauge(d->session_table, LLM_COUNTER_REQUESTS_RUNNING, running);
     table_publish(d->table);
 }
 
@@ -220,7 +220,7 @@ static void *serve(void *context)
         const bool was_undelivered = d->is_undelivered;
         decode_deliver(d);
         publish(d);
-        page_count(d->page, LLM_COUNTER_HEARTBEAT, 1);
+        session_table_count(d->session_table, LLM_COUNTER_HEARTBEAT, 1);
         const bool may_go_on = was_undelivered && !d->is_undelivered; /* what stalled has room in its outbox again */
         if (!stepped && !may_go_on && !d->may_assign_slots) {
             notifier_wait(d->command_notifier, has_work, d, wait_ms(d));

@@ -20,7 +20,7 @@
 #include "machine/idle_clock.h"
 #include "llm.h"
 #include "model/model.h"
-#include "boundary/page.h"
+#include "boundary/session_table.h"
 #include "sessions/branch_table.h"
 #include "engine/request.h"
 #include "boundary/ring.h"
@@ -58,7 +58,7 @@ typedef enum decode_life {
 
 typedef struct decode {
     model *model; /* the engine's, as the next two; used by this thread only */
-    page *page;
+    session_table *session_table;
     branch_table *table;
 
     ring *commands;             /* consumer: this thread */

@@ -33,7 +33,7 @@ static void refuse(decode *d, const wire_command *c, llm_status status)
                                 .stop_index = -1,
                             });
     notice_add(d, &w);
-    page_count(d->page, LLM_COUNTER_FINISHED_REFUSED, 1);
+    session_table_count(d->session_table, LLM_COUNTER_FINISHED_REFUSED, 1);
 }
 
 static void reply(decode *d, uint64_t request_id, llm_status status, const branch *b, uint32_t n_tokens,

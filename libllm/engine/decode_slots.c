@@ -23,8 +23,8 @@ static void begin(decode *d, request *r, branch *b)
     count_overtaken(d);
     const float *kept = request_begin(r, d->table, b);
     table_used(d->table, b);
-    page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
-    page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
+    session_table_count(d->session_table, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
+    session_table_count(d->session_table, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);

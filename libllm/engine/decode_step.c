@@ -97,7 +97,7 @@ bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
         if (is_unmoving(r) && r->branch != asker->branch && decode_is_among(r, asker, among) &&
             table_park(d->table, r->branch)) {
             if (r->phase == REQUEST_RUNNING) {
-                page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
+                session_table_count(d->session_table, LLM_COUNTER_PREEMPTIONS, 1);
             }
             return true;
         }
@@ -120,7 +120,7 @@ static bool preempt_newest(decode *d)
     if (d->table->options.policy != LLM_POLICY_PARK || n_running < 2 || !table_park(d->table, newest->branch)) {
         return false;
     }
-    page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
+    session_table_count(d->session_table, LLM_COUNTER_PREEMPTIONS, 1);
     return true;
 }
 

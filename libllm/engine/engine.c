@@ -99,12 +99,12 @@ static void identity_hex(const model_info *info, char out[33])
 static uint64_t memory_share(void)
 {
     const long n_pages = sysconf(_SC_AVPHYS_PAGES);
-    const long page_bytes = sysconf(_SC_PAGESIZE);
+    const long session_table_bytes = sysconf(_SC_PAGESIZE);
     const uint64_t allowed = cgroup_memory_free(CGROUP_MOUNT, CGROUP_SELF);
-    if (n_pages <= 0 || page_bytes <= 0) {
+    if (n_pages <= 0 || session_table_bytes <= 0) {
         return (uint64_t)1 << 28;
     }
-    const uint64_t free_bytes = (uint64_t)n_pages * (uint64_t)page_bytes;
+    const uint64_t free_bytes = (uint64_t)n_pages * (uint64_t)session_table_bytes;
     return (allowed < free_bytes ? allowed : free_bytes) / MEMORY_SHARE;
 }
 
@@ -149,16 +149,16 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
 }
 
 /* The segment that a daemon which died left, or NULL. Another model's stays for that one. */
-static llm_page *dead_page(const char *name, const char *fingerprint)
+static llm_session_table *dead_session_table(const char *name, const char *fingerprint)
 {
-    llm_page *dead = NULL;
-    if (llm_page_open(name, -1, &dead) != LLM_OK) {
+    llm_session_table *dead = NULL;
+    if (llm_session_table_open(name, -1, &dead) != LLM_OK) {
         return NULL;
     }
-    llm_page_view view;
-    llm_page_read(dead, &view);
-    if (strcmp(view.fingerprint, fingerprint) != 0 || !page_is_abandoned(dead)) {
-        llm_page_close(dead);
+    llm_session_table_view view;
+    llm_session_table_read(dead, &view);
+    if (strcmp(view.fingerprint, fingerprint) != 0 || !session_table_is_abandoned(dead)) {
+        llm_session_table_close(dead);
         return NULL;
     }
     return dead;
@@ -169,7 +169,7 @@ typedef struct dead_segments {
     char *names; /* owned */
     uint32_t n;
     const char *name[DEAD_SEGMENTS_MAX];
-    llm_page *left[DEAD_SEGMENTS_MAX];
+    llm_session_table *left[DEAD_SEGMENTS_MAX];
 } dead_segments;
 
 static int find_dead(const char *names, const char *fingerprint, dead_segments *out)
@@ -180,7 +180,7 @@ static int find_dead(const char *names, const char *fingerprint, dead_segments *
         return LLM_NO_MEMORY;
     }
     for (char *name = strtok_r(out->names, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
-        llm_page *left = out->n < DEAD_SEGMENTS_MAX ? dead_page(name, fingerprint) : NULL;
+        llm_session_table *left = out->n < DEAD_SEGMENTS_MAX ? dead_session_table(name, fingerprint) : NULL;
         if (left != NULL) {
             out->name[out->n] = name;
             out->left[out->n++] = left;
@@ -195,34 +195,36 @@ static void end_dead(dead_segments *dead, bool taken_over)
         if (taken_over) {
             shm_unlink(dead->name[i]);
         }
-        llm_page_close(dead->left[i]);
+        llm_session_table_close(dead->left[i]);
     }
     free(dead->names);
 }
 
-static int open_page(llm_engine *e, const char *page_name, uint32_t n_places, const char *fingerprint, char *error,
-                     size_t error_bytes)
+static int open_session_table(llm_engine *e, const char *table_name, uint32_t n_places, const char *fingerprint,
+                              char *error, size_t error_bytes)
 {
     const model_info *info = &e->model->info;
     char *opening = NULL;
-    if (page_name != NULL && asprintf(&opening, "%s%s", page_name, PAGE_OPENING) < 0) {
+    if (table_name != NULL && asprintf(&opening, "%s%s", table_name, SESSION_TABLE_OPENING) < 0) {
         return LLM_NO_MEMORY;
     }
-    const int status = page_open(opening, n_places, info->n_ctx, info->name, fingerprint, &e->page, error, error_bytes);
+    const int status = session_table_open(opening, n_places, info->n_ctx, info->name, fingerprint, &e->session_table,
+                                          error, error_bytes);
     free(opening);
     return status;
 }
 
 /* The memory may have no room for a place for each session that was found: then as many as are asked for have to do. */
-static int open_page_for(llm_engine *e, const llm_engine_options *o, branch_table_options *sizes,
-                         const char *fingerprint, char *error, size_t error_bytes)
+static int open_session_table_for(llm_engine *e, const llm_engine_options *o, branch_table_options *sizes,
+                                  const char *fingerprint, char *error, size_t error_bytes)
 {
     const uint32_t n_slots = e->model->info.n_seq;
     const branch_table_options asked = options_of(o);
-    int status = open_page(e, o->page_name, n_slots + sizes->n_parked_places, fingerprint, error, error_bytes);
+    int status =
+        open_session_table(e, o->table_name, n_slots + sizes->n_parked_places, fingerprint, error, error_bytes);
     if (status != LLM_OK && sizes->n_parked_places > asked.n_parked_places) {
         *sizes = asked;
-        status = open_page(e, o->page_name, n_slots + asked.n_parked_places, fingerprint, error, error_bytes);
+        status = open_session_table(e, o->table_name, n_slots + asked.n_parked_places, fingerprint, error, error_bytes);
     }
     return status;
 }
@@ -232,7 +234,7 @@ static int open_table(llm_engine *e, const llm_engine_options *o, const adoption
 {
     branch_table_options sizes = options_of(o);
     adoption_size(found, &sizes);
-    const int status = open_page_for(e, o, &sizes, fingerprint, error, error_bytes);
+    const int status = open_session_table_for(e, o, &sizes, fingerprint, error, error_bytes);
     if (status != LLM_OK) {
         return status;
     }
@@ -240,8 +242,8 @@ static int open_table(llm_engine *e, const llm_engine_options *o, const adoption
     ledger_open(&e->ledger, n_moving > IN_FLIGHT_BYTES_MIN ? n_moving : IN_FLIGHT_BYTES_MIN);
     checkpoint_store_open(&e->checkpoints, &e->ledger,
                           o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
-    e->shared =
-        (branch_shared){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
+    e->shared = (branch_shared){
+        .model = e->model, .session_table = e->session_table, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
     return table_open(&e->table, &e->shared, &sizes, e->store);
 }
 
@@ -252,7 +254,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
     char fingerprint[33];
     dead_segments dead;
     identity_hex(&e->model->info, fingerprint);
-    int status = find_dead(o->dead_page_names, fingerprint, &dead);
+    int status = find_dead(o->dead_table_names, fingerprint, &dead);
     if (status != LLM_OK) {
         return status;
     }
@@ -262,7 +264,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
         adoption_open(found, &e->table);
         table_settle(&e->table);
         table_publish(&e->table); /* readers come before the decode thread's first loop */
-        status = page_publish(e->page);
+        status = session_table_publish(e->session_table);
     }
     end_dead(&dead, status == LLM_OK);
     adoption_free(found);
@@ -294,11 +296,11 @@ static int open_rings(llm_engine *e, const llm_engine_options *o)
 static int open_decode(llm_engine *e, const llm_engine_options *o)
 {
     e->decode.model = e->model;
-    e->decode.page = e->page;
+    e->decode.session_table = e->session_table;
     e->decode.table = &e->table;
     e->decode.step = (step){
         .model = e->model,
-        .page = e->page,
+        .session_table = e->session_table,
         .table = &e->table,
         .gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT,
         .checkpoint_every = o->checkpoint_every != 0 ? o->checkpoint_every : CHECKPOINT_EVERY,
@@ -377,12 +379,12 @@ void llm_engine_close(llm_engine *e)
     decode_close(&e->decode);
     table_settle(&e->table);
     if (table_is_unsaved(&e->table)) { /* what the disk refused, the next start has from the segment */
-        page_leave(e->page);
+        session_table_leave(e->session_table);
     }
     store_close(e->store);
     table_close(&e->table);
     checkpoint_store_close(&e->checkpoints);
-    page_close(e->page);
+    session_table_close(e->session_table);
     chat_close(e->chat);
     if (e->model != NULL) {
         e->model->ops->close(e->model);
@@ -427,14 +429,14 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
 uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy)
 {
     if (busy != NULL) {
-        *busy = page_counter(engine->page, LLM_COUNTER_IN_STEP) != 0;
+        *busy = session_table_counter(engine->session_table, LLM_COUNTER_IN_STEP) != 0;
     }
-    return page_counter(engine->page, LLM_COUNTER_HEARTBEAT);
+    return session_table_counter(engine->session_table, LLM_COUNTER_HEARTBEAT);
 }
 
-const llm_page *llm_engine_page(const llm_engine *engine)
+const llm_session_table *llm_engine_session_table(const llm_engine *engine)
 {
-    return page_reader(engine->page);
+    return session_table_reader(engine->session_table);
 }
 
 int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes)

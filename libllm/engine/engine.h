@@ -11,13 +11,13 @@
 #include "boundary/notifier.h"
 #include "llm.h"
 #include "model/model.h"
-#include "boundary/page.h"
+#include "boundary/session_table.h"
 #include "sessions/branch_table.h"
 #include "boundary/ring.h"
 
 struct llm_engine {
     model *model;
-    page *page;
+    session_table *session_table;
     chat *chat;
     ledger ledger;
     checkpoint_store checkpoints;

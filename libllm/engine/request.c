@@ -301,7 +301,7 @@ static void go_on_with(request *r, const model *m, int status, int32_t token)
         return;
     }
     r->n_generated++;
-    page_count(r->branch->shared->page, LLM_COUNTER_DECODE_TOKENS, 1);
+    session_table_count(r->branch->shared->session_table, LLM_COUNTER_DECODE_TOKENS, 1);
     if (!remember_end(r)) {
         r->n_generated--;
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);

@@ -198,7 +198,7 @@ static model_result call_model(step *t)
         n_called += t->is_called[i];
         n_decode += t->is_called[i] && t->requests[i]->is_decoding;
     }
-    page_gauge(t->page, LLM_COUNTER_IN_STEP, 1);
+    session_table_gauge(t->session_table, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
     /* beside streams it is short, and to be able to give it up may cost a copy */
     bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
@@ -214,13 +214,13 @@ static model_result call_model(step *t)
     t->call_us = clock_us() - t->call_began_us;
     ledger_release(account, may_stop ? n_undo_bytes : 0);
     last_words_working(NULL, NULL);
-    page_gauge(t->page, LLM_COUNTER_IN_STEP, 0);
+    session_table_gauge(t->session_table, LLM_COUNTER_IN_STEP, 0);
 
-    page_count(t->page, LLM_COUNTER_STEPS, 1);
-    page_count(t->page, LLM_COUNTER_STEP_US, t->call_us);
+    session_table_count(t->session_table, LLM_COUNTER_STEPS, 1);
+    session_table_count(t->session_table, LLM_COUNTER_STEP_US, t->call_us);
     t->n_decoded = n_decode;
     if (result == MODEL_OK) {
-        page_count(t->page, LLM_COUNTER_PREFILL_TOKENS, t->batch.n - n_decode);
+        session_table_count(t->session_table, LLM_COUNTER_PREFILL_TOKENS, t->batch.n - n_decode);
     }
     return result;
 }
@@ -304,7 +304,7 @@ void step_checkpoint(step *t)
 
 static void tear_harmed(step *t, model_result result)
 {
-    page_count(t->page, LLM_COUNTER_STEPS_FAILED, 1);
+    session_table_count(t->session_table, LLM_COUNTER_STEPS_FAILED, 1);
     for (uint32_t i = 0; i < t->n_requests; i++) {
         if (t->is_called[i]) {
             branch_invalidate(t->requests[i]->branch);

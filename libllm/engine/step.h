@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "boundary/page.h"
+#include "boundary/session_table.h"
 #include "engine/request.h"
 #include "model/model.h"
 #include "policy/schedule.h"
@@ -24,9 +24,9 @@ typedef struct step_due {
 } step_due;
 
 typedef struct step {
-    model *model;        /* the engine's */
-    page *page;          /* idem */
-    branch_table *table; /* idem */
+    model *model;                 /* the engine's */
+    session_table *session_table; /* idem */
+    branch_table *table;          /* idem */
     uint32_t gap_ms_target;
     uint32_t checkpoint_every;
 

@@ -88,11 +88,12 @@ static bool learn(candidate *c, const llm_branch_view *view, const int32_t *toke
     return true;
 }
 
-static void look_at_place(adoption *a, const llm_page *dead, uint32_t place, int32_t *tokens, uint32_t n_tokens_max)
+static void look_at_place(adoption *a, const llm_session_table *dead, uint32_t place, int32_t *tokens,
+                          uint32_t n_tokens_max)
 {
     llm_branch_view view;
-    const int64_t n = llm_page_tokens(dead, place, tokens, n_tokens_max, NULL);
-    if (n < 0 || llm_page_session(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
+    const int64_t n = llm_session_table_tokens(dead, place, tokens, n_tokens_max, NULL);
+    if (n < 0 || llm_session_table_entry(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
         !branch_are_tokens(a->info, tokens, (uint32_t)n)) {
         return;
     }
@@ -105,10 +106,10 @@ static void look_at_place(adoption *a, const llm_page *dead, uint32_t place, int
     }
 }
 
-static void look_at_page(adoption *a, const llm_page *dead)
+static void look_at_session_table(adoption *a, const llm_session_table *dead)
 {
-    llm_page_view view;
-    llm_page_read(dead, &view);
+    llm_session_table_view view;
+    llm_session_table_read(dead, &view);
     int32_t *tokens = malloc(view.n_ctx * sizeof *tokens);
     for (uint32_t place = 0; tokens != NULL && place < view.n_places; place++) {
         look_at_place(a, dead, place, tokens, view.n_ctx);
@@ -134,7 +135,7 @@ static int by_claim(const void *a, const void *b)
     return (x->file.used_ms < y->file.used_ms) - (x->file.used_ms > y->file.used_ms);
 }
 
-adoption *adoption_gather(const model_info *info, store *disk, const llm_page *dead)
+adoption *adoption_gather(const model_info *info, store *disk, const llm_session_table *dead)
 {
     adoption *a = calloc(1, sizeof *a);
     if (a == NULL) {
@@ -145,7 +146,7 @@ adoption *adoption_gather(const model_info *info, store *disk, const llm_page *d
         store_scan(disk, found_file, a);
     }
     if (dead != NULL) {
-        look_at_page(a, dead);
+        look_at_session_table(a, dead);
     }
     if (a->n > 0) {
         qsort(a->candidates, a->n, sizeof *a->candidates, by_claim);
@@ -206,7 +207,7 @@ static void open_one(branch_table *table, const candidate *c)
 {
     const branch_file *f = &c->file;
     branch *b = table_open_known(table, f->owner, f->name, f->id);
-    page_append(table->shared.page, b->place, f->tokens, f->n_tokens);
+    session_table_append(table->shared.session_table, b->place, f->tokens, f->n_tokens);
     b->has_file = c->has_file;
     branch_set_file_bytes(b, (size_t)c->state.n_bytes); /* of use or not */
     if (has_state(c)) {

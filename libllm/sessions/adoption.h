@@ -16,7 +16,7 @@
 typedef struct adoption adoption;
 
 /* disk, dead: NULL: there is none. NULL: memory is short. */
-adoption *adoption_gather(const model_info *info, store *disk, const llm_page *dead);
+adoption *adoption_gather(const model_info *info, store *disk, const llm_session_table *dead);
 void adoption_free(adoption *a); /* NULL is allowed */
 
 /* Widens what is asked for to what was found: a place for each session that the context holds. Under park those that are

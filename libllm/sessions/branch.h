@@ -16,13 +16,13 @@
  *                                                |
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * A branch has a place in the shared page as long as it is open, and a slot (a sequence of the model) while its state is
+ * A branch has a place in the session table as long as it is open, and a slot (a sequence of the model) while its state is
  * in the model's memory. PREFILL and DECODE may lose the slot for a while, when the memory is short (decode_step.c).
  *
  * Invariant of a branch with a slot that is not torn:   resident tokens == position == what the model's memory holds.
  * Of one without a slot: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a slot
  * it keeps these; what is behind them is consumed again.
- * The resident tokens lie in the shared page: branch.c writes those of a branch with a slot, and of its copy; those that another
+ * The resident tokens lie in the session table: branch.c writes those of a branch with a slot, and of its copy; those that another
  * one without a slot begins with come from table_saved.c (read), table_fork.c (copied) and adoption.c (an earlier daemon's). */
 #ifndef LLM_BRANCH_H
 #define LLM_BRANCH_H
@@ -33,7 +33,7 @@
 #include "states/checkpoint.h"
 #include "llm.h"
 #include "model/model.h"
-#include "boundary/page.h"
+#include "boundary/session_table.h"
 #include "boundary/session_name.h"
 #include "policy/resume.h"
 #include "policy/copy_cost.h"
@@ -90,7 +90,7 @@ typedef struct branch_totals {
 /* What all branches of an engine share. */
 typedef struct branch_shared {
     model *model;
-    page *page;
+    session_table *session_table;
     checkpoint_store *checkpoints;
     ledger *ledger;
     copy_cost_pace *pace; /* of reading tokens and of copying states */
@@ -99,7 +99,7 @@ typedef struct branch_shared {
 
 typedef struct branch {
     const branch_shared *shared;
-    uint32_t place; /* its record in the page */
+    uint32_t place; /* its record in the session table */
     int32_t slot;   /* the model's sequence, or BRANCH_NO_SLOT */
     bool is_open;
     bool is_held; /* while it is copied: never idle */
@@ -110,7 +110,7 @@ typedef struct branch {
     size_t n_file_bytes;                       /* of its state file; it may be older than what the branch holds */
     bool is_changing;                          /* a command waits until its name and pin are on the disk */
     uint64_t used;                             /* order of last use: larger is more recent */
-    page_record record;
+    session_table_record record;
     parked parked;
     bool was_parked;        /* got its slot with a parked state and was not used since */
     float *logits;          /* owned (ledger_bytes_new): n_vocab, after the first logits_at resident tokens */

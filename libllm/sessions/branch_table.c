@@ -230,14 +230,14 @@ int table_open_named(branch_table *table, session_name name, branch **out)
         table_forget(table, b);
     }
     *out = open_new(table, name);
-    page_count(table->shared.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+    session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_OPENED, 1);
     return LLM_OK;
 }
 
 branch *table_open_known(branch_table *table, uint32_t owner, const char *name, uint64_t id)
 {
     branch *b = open_place(table, session_name_from(owner, name), id);
-    page_count(table->shared.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+    session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_OPENED, 1);
     return b;
 }
 
@@ -321,7 +321,7 @@ int table_admit(branch_table *table, session_name name, const branch_prompt *pro
     }
     if (leaves_place) {
         *out = table_replace(table, branches[choice.index], branches[choice.index]);
-        page_count(table->shared.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+        session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_OPENED, 1);
         return LLM_OK;
     }
     return table_open_named(table, name, out);
@@ -423,7 +423,7 @@ void table_reset_branch(branch_table *table, branch *b)
 
 void table_report_forgotten(branch_table *table, uint32_t owner, const char *name, llm_counter counter)
 {
-    page_count(table->shared.page, counter, 1);
+    session_table_count(table->shared.session_table, counter, 1);
     if (table->slots.forgotten != NULL && !table_knows(table, session_name_from(owner, name))) {
         table->slots.forgotten(table->slots.forgotten_context, owner, name);
     }
@@ -475,7 +475,7 @@ bool table_park(branch_table *table, branch *b)
         return false;
     }
     table->slots.holders[slot] = NULL;
-    page_count(table->shared.page, LLM_COUNTER_SESSIONS_PARKED_TOTAL, 1);
+    session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_PARKED_TOTAL, 1);
     table_spill(table);
     return true;
 }
@@ -579,7 +579,7 @@ slot_result table_take_slot(branch_table *table, branch *b)
     }
     table->slots.holders[slot] = b;
     if (had_state) {
-        page_count(table->shared.page, LLM_COUNTER_SESSIONS_UNPARKED_TOTAL, 1);
+        session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_UNPARKED_TOTAL, 1);
     }
     return SLOT_READY;
 }

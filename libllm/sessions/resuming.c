@@ -229,7 +229,7 @@ static bool begin_reading(branch_table *table, const afar *best)
         if (!table_read_file(table, best->from)) {
             return false;
         }
-        page_count(table->shared.page, LLM_COUNTER_PARKED_FETCHED, 1);
+        session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_FETCHED, 1);
     }
     at->n_wanted = best->n > at->n_wanted ? best->n : at->n_wanted;
     return true;

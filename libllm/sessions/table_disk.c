@@ -18,7 +18,7 @@ bool table_remove_state(branch_table *table, branch *b)
     branch_set_file_bytes(b, 0);
     if (b->parked.where == PARKED_ON_DISK) { /* its tokens stay known */
         branch_forget_parked(b);
-        page_count(table->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
+        session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
     }
     b->parked.is_on_disk = false;
     return true;

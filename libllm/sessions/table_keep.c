@@ -68,7 +68,7 @@ bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prom
     kept->n_left = n_lost;
     table->slots.stall_budget_us -= copy_cost_us(&table->pace, kept->parked.n_bytes);
     table_used(table, b); /* the kept branch is the older one of the two */
-    page_count(table->shared.page, LLM_COUNTER_BRANCHES_KEPT, 1);
+    session_table_count(table->shared.session_table, LLM_COUNTER_BRANCHES_KEPT, 1);
     table_spill(table);
     return true;
 }

@@ -65,7 +65,7 @@ static void drop_state(branch_table *table, branch *b)
 {
     branch_forget_parked(b);
     branch_forget_logits(b);
-    page_count(table->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
+    session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
 /* A disk that is only slow, because others use it, is waited for so long at least: a dropped state costs everybody's time. */
@@ -340,6 +340,6 @@ void table_read_back(branch_table *table, store_job *job)
         table_spill(table);
     } else {
         branch_set_file_bytes(b, job->status == LLM_VERSION ? 0 : b->n_file_bytes); /* set aside */
-        page_count(table->shared.page, LLM_COUNTER_PARKED_DROPPED, 1);
+        session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
     }
 }

@@ -37,7 +37,7 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
         branch *b = &table->branches[i];
         if (b->is_open && branch_is_named(b) && (branch_n_tokens(b) > 0 || b->record.is_pinned)) {
             save_one(table, b);
-            page_count(table->shared.page, LLM_COUNTER_SESSIONS_SAVED, 1);
+            session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_SAVED, 1);
         } else if (b->is_open && branch_is_named(b)) {
             table_remove_file(table, b); /* it was reset, and the disk refused that */
         }

@@ -1,9 +1,9 @@
-/* dead_segment.h: the shared segment that a killed engine leaves behind. */
+/* dead_segment.h: the session table that a killed engine leaves behind. */
 #ifndef DEAD_SEGMENT_H
 #define DEAD_SEGMENT_H
 
 #include "engine_driver.h"
-#include "boundary/page.h"
+#include "boundary/session_table.h"
 
 typedef struct dead_session {
     const char *name;

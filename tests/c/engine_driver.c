@@ -32,7 +32,7 @@ driver *driver_open_then(const llm_engine_options *wanted, void (*before_start)(
         fflush(stdout);
         abort();
     }
-    d->page = llm_engine_page(d->engine);
+    d->session_table = llm_engine_session_table(d->engine);
     llm_engine_info(d->engine, &d->info);
     return d;
 }
@@ -582,22 +582,22 @@ void driver_loop(driver *d)
 
 uint64_t driver_counter(const driver *d, int counter)
 {
-    return llm_page_counter(d->page, counter);
+    return llm_session_table_counter(d->session_table, counter);
 }
 
 int driver_state(const driver *d, uint32_t place)
 {
     llm_branch_view view;
-    return llm_page_session(d->page, place, &view) == LLM_OK ? (int)view.state : -1;
+    return llm_session_table_entry(d->session_table, place, &view) == LLM_OK ? (int)view.state : -1;
 }
 
 llm_branch_view driver_session(const driver *d, const char *name)
 {
-    llm_page_view page_view;
-    llm_page_read(d->page, &page_view);
-    for (uint32_t place = 0; place < page_view.n_places; place++) {
+    llm_session_table_view table_view;
+    llm_session_table_read(d->session_table, &table_view);
+    for (uint32_t place = 0; place < table_view.n_places; place++) {
         llm_branch_view view;
-        if (llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
+        if (llm_session_table_entry(d->session_table, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
             return view;
         }
     }
@@ -606,7 +606,7 @@ llm_branch_view driver_session(const driver *d, const char *name)
 
 uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out)
 {
-    int64_t n = llm_page_tokens(d->page, place, out, n_out, NULL);
+    int64_t n = llm_session_table_tokens(d->session_table, place, out, n_out, NULL);
     return n > 0 ? (uint32_t)n : 0;
 }
 
@@ -617,7 +617,7 @@ bool driver_is_idle(driver *d)
                 driver_counter(d, LLM_COUNTER_REQUESTS_WAITING) == 0;
     for (uint32_t place = 0; place < d->info.n_places; place++) {
         llm_branch_view view;
-        if (llm_page_session(d->page, place, &view) == LLM_OK) {
+        if (llm_session_table_entry(d->session_table, place, &view) == LLM_OK) {
             idle = idle && view.n_waiting == 0 && view.state != LLM_STATE_PREFILL && view.state != LLM_STATE_DECODE;
         }
     }

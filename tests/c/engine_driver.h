@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "llm.h"
-#include "llm_page.h"
+#include "llm_session_table.h"
 #include "random.h"
 #include "boundary/wire.h"
 
@@ -38,7 +38,7 @@ typedef struct answer {
 
 typedef struct driver {
     llm_engine *engine;
-    const llm_page *page;
+    const llm_session_table *session_table;
     llm_info info;
     answer **answers; /* by request number; [0] is unused */
     uint64_t n_requests;
@@ -109,7 +109,7 @@ const answer *driver_wait_started(driver *d, uint64_t request);
 const answer *driver_wait_text(driver *d, uint64_t request); /* until it has some, or is over */
 void driver_wait_all(driver *d);
 
-/* Every command pushed before this has been carried out, and the page shows it. */
+/* Every command pushed before this has been carried out, and the session table shows it. */
 void driver_fence(driver *d);
 
 /* One decode loop has begun and ended since the call. Needs no room for events. */
@@ -118,7 +118,7 @@ void driver_loop(driver *d);
 /* ---- looking ---- */
 
 uint64_t driver_counter(const driver *d, int counter);
-bool driver_is_idle(driver *d); /* the page says that nothing runs or waits */
+bool driver_is_idle(driver *d); /* the session table says that nothing runs or waits */
 /* State of the session in that place, or -1. */
 int driver_state(const driver *d, uint32_t place);
 /* The open session of that name; place UINT32_MAX: there is none. */

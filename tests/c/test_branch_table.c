@@ -487,7 +487,7 @@ static driver *open_after_kill(const char *directory, uint32_t n_parked_max)
                                              .n_sessions = 2,
                                              .capacity_policy = LLM_POLICY_PARK,
                                              .n_parked_max = n_parked_max,
-                                             .dead_page_names = dead_segment_name(),
+                                             .dead_table_names = dead_segment_name(),
                                              .state_dir = directory});
 }
 
@@ -585,7 +585,7 @@ static void test_what_waits_after_a_kill_is_as_new_as_the_segment(void)
                                           .n_sessions = 2,
                                           .n_ctx = n,
                                           .capacity_policy = LLM_POLICY_PARK,
-                                          .dead_page_names = dead_segment_name(),
+                                          .dead_table_names = dead_segment_name(),
                                           .state_dir = directory});
     CHECK_INT(driver_session(d, "filed").place, UINT32_MAX);
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT), 2);

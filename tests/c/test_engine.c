@@ -86,13 +86,13 @@ static void options_out_of_range_are_refused(void)
 
 enum { N_STALLED = 2, STALLED_TOKENS = 30000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_MAX };
 
-/* Tokens that the sessions of these requests hold, as the page shows them. */
+/* Tokens that the sessions of these requests hold, as the session table shows them. */
 static uint64_t tokens_held(const driver *d)
 {
     uint64_t n = 0;
     for (uint32_t place = 0; place < d->info.n_places; place++) {
         llm_branch_view view;
-        n += llm_page_session(d->page, place, &view) == LLM_OK ? view.n_tokens : 0;
+        n += llm_session_table_entry(d->session_table, place, &view) == LLM_OK ? view.n_tokens : 0;
     }
     return n;
 }
@@ -110,7 +110,7 @@ static void a_prompt_counts_while_it_is_read(void)
     llm_branch_view view;
     do {
         driver_loop(d);
-        CHECK_INT(llm_page_session(d->page, place, &view), LLM_OK);
+        CHECK_INT(llm_session_table_entry(d->session_table, place, &view), LLM_OK);
     } while (view.n_tokens < 3 * CALL);
     CHECK_STR(llm_word(LLM_STATES, (int)view.state), "prefill");
     CHECK(view.n_prefilled_total > CALL && view.n_prefilled_total <= view.n_tokens);

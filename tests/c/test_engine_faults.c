@@ -279,7 +279,7 @@ static void fail_in_a_step(void)
     make_prompt(prompt, PROMPT, 1);
     driver_generate(
         d, &(generate_call){.owner = 7, .session = "desk", .prompt = prompt, .n_prompt = PROMPT, .max_tokens = 1});
-    while (llm_page_counter(d->page, LLM_COUNTER_IN_STEP) == 0) {
+    while (llm_session_table_counter(d->session_table, LLM_COUNTER_IN_STEP) == 0) {
         usleep(1000);
     }
     last_words_say("ggml.c:1: GGML_ASSERT(a == b) failed");

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "boundary/page_layout.h"
+#include "boundary/session_table_layout.h"
 #include "dead_segment.h"
 #include "sessions/branch.h"
 #include "snapshot_files.h"
@@ -110,7 +110,7 @@ static driver *open_dead(const char *names)
     return driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
                                              .n_sessions = 2,
                                              .capacity_policy = LLM_POLICY_PARK,
-                                             .dead_page_names = names,
+                                             .dead_table_names = names,
                                              .state_dir = directory});
 }
 
@@ -179,23 +179,23 @@ static void test_a_start_that_was_killed_takes_nothing_along(void)
     char names[512];
     char opening[128];
     char error[LLM_TEXT_BYTES_MAX];
-    page *killed = NULL;
-    llm_page *reader = NULL;
+    session_table *killed = NULL;
+    llm_session_table *reader = NULL;
     driver *d = open_usual(2);
     int32_t tokens[LONG];
     make_prompt(tokens, LONG, 7);
     leave_segment(d, "it", tokens, LONG, false);
     CHECK_INT(driver_close(d), 0);
-    snprintf(opening, sizeof opening, "%s-killed%s", dead_segment_name(), PAGE_OPENING);
-    CHECK_INT(page_open(opening, 4, 64, "other", "other", &killed, error, sizeof error), LLM_OK);
+    snprintf(opening, sizeof opening, "%s-killed%s", dead_segment_name(), SESSION_TABLE_OPENING);
+    CHECK_INT(session_table_open(opening, 4, 64, "other", "other", &killed, error, sizeof error), LLM_OK);
     snprintf(names, sizeof names, "%s-killed %s-other %s", dead_segment_name(), dead_segment_name(),
              dead_segment_name());
     d = open_dead(names);
     CHECK_INT(driver_session(d, "it").n_tokens, LONG);
-    CHECK_INT(llm_page_open(dead_segment_name(), -1, &reader), LLM_NOT_FOUND); /* it was taken over */
+    CHECK_INT(llm_session_table_open(dead_segment_name(), -1, &reader), LLM_NOT_FOUND); /* it was taken over */
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
-    page_close(killed);
+    session_table_close(killed);
 }
 
 /* An orderly stop on a disk that refuses to keep a session leaves what a kill would leave. */
@@ -203,10 +203,10 @@ static void test_what_cannot_be_saved_stays_in_the_segment(void)
 {
     char path[FILES_PATH_BYTES];
     char name[128];
-    llm_page *left = NULL;
+    llm_session_table *left = NULL;
     snprintf(name, sizeof name, "%s-unsaved", dead_segment_name());
     driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
-                                                  .page_name = name,
+                                                  .table_name = name,
                                                   .n_sessions = 2,
                                                   .capacity_policy = LLM_POLICY_PARK,
                                                   .state_dir = directory});
@@ -215,14 +215,14 @@ static void test_what_cannot_be_saved_stays_in_the_segment(void)
     files_model_directory(directory, path);
     files_remove_directory(path);
     CHECK_INT(driver_close(d), 0);
-    CHECK_INT(llm_page_open(name, -1, &left), LLM_OK);
+    CHECK_INT(llm_session_table_open(name, -1, &left), LLM_OK);
     llm_branch_view view;
     bool is_there = false;
-    for (uint32_t place = 0; llm_page_session(left, place, &view) != LLM_INVALID && place < 8; place++) {
+    for (uint32_t place = 0; llm_session_table_entry(left, place, &view) != LLM_INVALID && place < 8; place++) {
         is_there = is_there || (strcmp(view.name, "it") == 0 && view.n_tokens == n_tokens);
     }
     CHECK(is_there);
-    llm_page_close(left);
+    llm_session_table_close(left);
     shm_unlink(name);
 }
 
@@ -353,7 +353,7 @@ static void test_a_pin_that_failed_is_none_of_a_later_branch(void)
     CHECK_INT(driver_wait(d, other)->status, LLM_OK);
     llm_branch_view view;
     for (uint32_t place = 0; place < 4; place++) {
-        CHECK(llm_page_session(d->page, place, &view) != LLM_OK || view.is_pinned == LLM_PIN_NONE);
+        CHECK(llm_session_table_entry(d->session_table, place, &view) != LLM_OK || view.is_pinned == LLM_PIN_NONE);
     }
     free(file.bytes);
     CHECK_INT(driver_close(d), 0);

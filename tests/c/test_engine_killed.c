@@ -48,8 +48,8 @@ static driver *open_life(uint32_t life)
                                              .n_sessions = 8,
                                              .n_batch = N_BATCH,
                                              .capacity_policy = LLM_POLICY_EVICT,
-                                             .page_name = segment_of(life),
-                                             .dead_page_names = before,
+                                             .table_name = segment_of(life),
+                                             .dead_table_names = before,
                                              .state_dir = directory});
 }
 
@@ -94,11 +94,11 @@ typedef struct found {
 static found look_at(const driver *d)
 {
     found f = {0};
-    llm_page_view page_view;
-    llm_page_read(d->page, &page_view);
-    for (uint32_t place = 0; place < page_view.n_places; place++) {
+    llm_session_table_view table_view;
+    llm_session_table_read(d->session_table, &table_view);
+    for (uint32_t place = 0; place < table_view.n_places; place++) {
         llm_branch_view view;
-        if (llm_page_session(d->page, place, &view) == LLM_OK) {
+        if (llm_session_table_entry(d->session_table, place, &view) == LLM_OK) {
             f.n++;
             f.n_pinned += view.is_pinned == LLM_PIN_ANCHORED;
             f.n_tokens = view.n_tokens;

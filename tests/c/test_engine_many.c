@@ -102,11 +102,11 @@ static uint32_t n_reused(uint32_t n_sessions, const char *name, uint64_t seed)
 static uint32_t n_branches(const driver *d, const char *name, uint32_t pin)
 {
     uint32_t n = 0;
-    llm_page_view page_view;
-    llm_page_read(d->page, &page_view);
-    for (uint32_t place = 0; place < page_view.n_places; place++) {
+    llm_session_table_view table_view;
+    llm_session_table_read(d->session_table, &table_view);
+    for (uint32_t place = 0; place < table_view.n_places; place++) {
         llm_branch_view view;
-        n += llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0 &&
+        n += llm_session_table_entry(d->session_table, place, &view) == LLM_OK && strcmp(view.name, name) == 0 &&
              (pin == LLM_PIN_NONE || view.is_pinned == pin);
     }
     return n;
@@ -140,9 +140,9 @@ static void test_all_of_them_are_told_from_the_start(void)
                                             .state_dir = directory};
         llm_engine *engine = NULL;
         CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
-        const llm_page *reader = llm_engine_page(engine);
-        CHECK_INT(llm_page_counter(reader, LLM_COUNTER_SESSIONS_NAMED), 3);
-        CHECK_INT(llm_page_counter(reader, LLM_COUNTER_SESSIONS_DORMANT), 0);
+        const llm_session_table *reader = llm_engine_session_table(engine);
+        CHECK_INT(llm_session_table_counter(reader, LLM_COUNTER_SESSIONS_NAMED), 3);
+        CHECK_INT(llm_session_table_counter(reader, LLM_COUNTER_SESSIONS_DORMANT), 0);
         char text[512];
         CHECK_INT(llm_engine_complaint(engine, text, sizeof text), LLM_NOT_FOUND);
         llm_engine_close(engine);
@@ -539,7 +539,7 @@ static void test_what_a_kill_left_is_known_by_its_tokens(void)
                                           .n_sessions = 1,
                                           .n_parked_max = 2,
                                           .capacity_policy = LLM_POLICY_PARK,
-                                          .dead_page_names = dead_segment_name(),
+                                          .dead_table_names = dead_segment_name(),
                                           .state_dir = directory});
     CHECK_INT(say(d, "a", TITLE)->reason, LLM_REASON_NEW);
     CHECK_INT(say(d, "a", 1)->reason, LLM_REASON_TORN);
@@ -637,13 +637,13 @@ static void test_places_that_memory_has_no_room_for(void)
     char name[64];
     snprintf(name, sizeof name, "/llmd-test-many-%d", (int)getpid());
     const llm_engine_options options = {.model = HYBRID,
-                                        .page_name = name,
+                                        .table_name = name,
                                         .n_sessions = 2,
                                         .capacity_policy = LLM_POLICY_EVICT,
                                         .state_dir = directory};
-    llm_page_view view;
+    llm_session_table_view view;
     d = driver_open(&options);
-    llm_page_read(d->page, &view);
+    llm_session_table_read(d->session_table, &view);
     CHECK_INT(view.n_places, 2 + 2 + 1);
     CHECK_INT(driver_close(d), 0);
     struct rlimit before;
@@ -653,7 +653,7 @@ static void test_places_that_memory_has_no_room_for(void)
     CHECK_INT(setrlimit(RLIMIT_FSIZE, &small), 0);
     d = driver_open(&options);
     CHECK_INT(setrlimit(RLIMIT_FSIZE, &before), 0);
-    llm_page_read(d->page, &view);
+    llm_session_table_read(d->session_table, &view);
     CHECK_INT(view.n_places, 2 + 2);
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT), 1);
     CHECK(driver_session(d, "b").place == UINT32_MAX && n_pinned(d, "a") == 1);

@@ -37,7 +37,8 @@ static bool is_open(const driver *d, uint32_t owner, const char *name)
 {
     for (uint32_t place = 0; place < d->info.n_places; place++) {
         llm_branch_view view;
-        if (llm_page_session(d->page, place, &view) == LLM_OK && view.owner == owner && strcmp(view.name, name) == 0) {
+        if (llm_session_table_entry(d->session_table, place, &view) == LLM_OK && view.owner == owner &&
+            strcmp(view.name, name) == 0) {
             return true;
         }
     }
@@ -79,7 +80,7 @@ static void test_later_branches_are_pinned_with_their_session(void)
     CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
     CHECK_INT(pin(d, OWN, "a", true), LLM_OK);
     const uint32_t place = say(d, OWN, "a", 2)->place;
-    CHECK_INT(llm_page_session(d->page, place, &view), LLM_OK);
+    CHECK_INT(llm_session_table_entry(d->session_table, place, &view), LLM_OK);
     CHECK_INT(view.is_pinned, LLM_PIN_SESSION);
     CHECK_INT(say(d, OWN, "a", 3)->status, LLM_OK); /* in place of the second */
     CHECK(say(d, OWN, "a", 2)->n_reused == 0);

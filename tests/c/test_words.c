@@ -3,7 +3,7 @@
 
 #include "check.h"
 #include "llm.h"
-#include "llm_page.h"
+#include "llm_session_table.h"
 
 static bool is_word(const char *word)
 {

@@ -83,7 +83,7 @@ class Places:
     timelines: int = 0
     exact: bool = False
     state_dir: Path | None = None
-    page_name: str = ""
+    table_name: str = ""
     threads: int = 1
     extra: dict[str, int] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ def open_engine(model: str, places: Places) -> Any:
     options = ffi.new("llm_engine_options *")
     kept = {
         name: ffi.new("char[]", str(text).encode())
-        for name, text in (("model", model), ("state_dir", places.state_dir), ("page_name", places.page_name))
+        for name, text in (("model", model), ("state_dir", places.state_dir), ("table_name", places.table_name))
         if text
     }
     for name, text in kept.items():

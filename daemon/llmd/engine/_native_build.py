@@ -13,7 +13,7 @@ from pathlib import Path
 import cffi
 
 MODULE = "_libllm"
-HEADERS = ("llm.h", "llm_wire.h", "llm_page.h")
+HEADERS = ("llm.h", "llm_wire.h", "llm_session_table.h")
 GUARD = "LLM_CFFI"  # the headers leave out their #includes and linkage blocks when it is defined
 
 

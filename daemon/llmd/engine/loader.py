@@ -69,11 +69,11 @@ class DaemonEngineLoader(EngineLoader):
         options = engine_options(config)
         super().__init__(options)
         self._config = config
-        self._names = [*filter(None, [options.page_name]), *(options.dead_page_names or "").split()]
+        self._names = [*filter(None, [options.table_name]), *(options.dead_table_names or "").split()]
         self._has_names = False
 
     def _prepare(self) -> None:
-        if self._options.dead_page_names:
+        if self._options.dead_table_names:
             log.warning(
                 "the previous daemon was killed or crashed; its sessions are kept, and the next request of a session "
                 "whose state was not on disk prefills its tokens again (reason torn)"
@@ -103,8 +103,8 @@ def engine_options(config: Config) -> EngineOptions:
     template = config.chat_template_file
     return EngineOptions(
         model=config.model,
-        page_name=segment.new_name(config.socket),
-        dead_page_names=_abandoned_segments(config.socket),
+        table_name=segment.new_name(config.socket),
+        dead_table_names=_abandoned_segments(config.socket),
         chat_template=template.read_text("utf-8") if template is not None else None,
         n_ctx=config.ctx_size,
         n_sessions=config.max_sessions,

@@ -227,7 +227,7 @@ COUNTERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """Fixed facts of a segment; see llm_page_view in llm_page.h."""
+    """Fixed facts of a segment; see llm_session_table_view in llm_session_table.h."""
 
     n_places: int
     n_ctx: int
@@ -240,7 +240,7 @@ class PageView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A consistent copy of one session's record: llm_branch_view in llm_page.h, which describes the fields."""
+    """A consistent copy of one session's record: llm_branch_view in llm_session_table.h, which describes the fields."""
 
     place: int
     owner: int
@@ -274,31 +274,31 @@ class Page:
     def open(cls, name: str, owner: int = -1) -> Page:
         """Opens the session table of another process. `owner`: the user that it must belong to; -1: this process's
         user."""
-        out = ffi.new("llm_page **")
-        status = lib.llm_page_open(name.encode(), owner, out)
+        out = ffi.new("llm_session_table **")
+        status = lib.llm_session_table_open(name.encode(), owner, out)
         if status != Status.OK:
             raise SegmentError(name, status)
-        return cls(ffi.gc(out[0], lib.llm_page_close))
+        return cls(ffi.gc(out[0], lib.llm_session_table_close))
 
     @classmethod
     def of_engine(cls, engine: Any) -> Page:
         """Returns the engine's own session table, which is valid while the engine is open."""
-        return cls(lib.llm_engine_page(engine))
+        return cls(lib.llm_engine_session_table(engine))
 
     def read(self) -> PageView:
-        view = ffi.new("llm_page_view *")
-        lib.llm_page_read(self._pointer, view)
+        view = ffi.new("llm_session_table_view *")
+        lib.llm_session_table_read(self._pointer, view)
         return copied(view, PageView)
 
     def counter(self, number: int) -> int:
-        return int(lib.llm_page_counter(self._pointer, number))
+        return int(lib.llm_session_table_counter(self._pointer, number))
 
     def counters(self) -> dict[str, int]:
         return {counter.name: self.counter(number) for number, counter in enumerate(COUNTERS)}
 
     def session(self, entry: int) -> SessionView | None:
         view = ffi.new("llm_branch_view *")
-        if lib.llm_page_session(self._pointer, entry, view) != Status.OK:
+        if lib.llm_session_table_entry(self._pointer, entry, view) != Status.OK:
             return None
         return copied(view, SessionView)
 
@@ -327,7 +327,7 @@ class Page:
         """Yields the record of every entry that holds a branch, one after the other in the same buffer."""
         view = ffi.new("llm_branch_view *")
         for entry in range(self.read().n_places):
-            if lib.llm_page_session(self._pointer, entry, view) == Status.OK:
+            if lib.llm_session_table_entry(self._pointer, entry, view) == Status.OK:
                 yield view
 
     def tokens(self, entry: int) -> array[int] | None:
@@ -335,7 +335,11 @@ class Page:
         capacity = 4096
         while True:
             out = array("i", bytes(4 * capacity))
-            n = int(lib.llm_page_tokens(self._pointer, entry, ffi.from_buffer("int32_t[]", out), capacity, ffi.NULL))
+            n = int(
+                lib.llm_session_table_tokens(
+                    self._pointer, entry, ffi.from_buffer("int32_t[]", out), capacity, ffi.NULL
+                )
+            )
             if n >= 0:
                 return out[:n]
             if n == -1:

@@ -39,8 +39,8 @@ class EngineOptions:
     """See llm_engine_options in llm.h: the same fields."""
 
     model: str
-    page_name: str | None = None
-    dead_page_names: str | None = None
+    table_name: str | None = None
+    dead_table_names: str | None = None
     chat_template: str | None = None
     n_ctx: int = 0
     n_sessions: int = 8

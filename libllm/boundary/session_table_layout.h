@@ -1,4 +1,4 @@
-/* page_layout.h: the bytes of the shared segment, for its writer (page.c) and its reader (page_read.c); llm_page.h
+/* session_table_layout.h: the bytes of the session table, for its writer (session_table.c) and its reader (session_table_read.c); llm_session_table.h
  * documents the protocol.
  *
  * Memory ordering without fences, so that ThreadSanitizer understands it: everything a reader copies between its two
@@ -6,8 +6,8 @@
  * loaded with acquire before the second look at the word. A reader that got any changed value therefore sees the
  * changed word as well, and throws the copy away. Tokens are single int32 accesses: plain moves on x86-64, never torn
  * anywhere. */
-#ifndef LLM_PAGE_LAYOUT_H
-#define LLM_PAGE_LAYOUT_H
+#ifndef LLM_SESSION_TABLE_LAYOUT_H
+#define LLM_SESSION_TABLE_LAYOUT_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -15,18 +15,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "llm_page.h"
+#include "llm_session_table.h"
 
-#define PAGE_MAGIC UINT64_C(0x656761706d6c6c00) /* "\0llmpage", little-endian */
+#define SESSION_TABLE_MAGIC UINT64_C(0x656761706d6c6c00) /* "\0llmpage", little-endian */
 
 enum {
-    PAGE_MODEL_BYTES = 128,
-    PAGE_FINGERPRINT_BYTES = 40,
-    PAGE_NAME_WORDS = (LLM_SESSION_NAME_BYTES_MAX + 8) / 8,
+    SESSION_TABLE_MODEL_BYTES = 128,
+    SESSION_TABLE_FINGERPRINT_BYTES = 40,
+    SESSION_TABLE_NAME_WORDS = (LLM_SESSION_NAME_BYTES_MAX + 8) / 8,
 };
 
 /* Written once. `magic` last (release; readers acquire): a segment without it is not there yet. */
-typedef struct page_header {
+typedef struct session_table_header {
     _Atomic uint64_t magic;
     uint32_t version;
     uint32_t header_bytes;
@@ -40,13 +40,13 @@ typedef struct page_header {
     uint64_t counters_at;
     uint64_t places_at;
     uint64_t tokens_at;
-    char model[PAGE_MODEL_BYTES];
-    char fingerprint[PAGE_FINGERPRINT_BYTES];
-} page_header;
+    char model[SESSION_TABLE_MODEL_BYTES];
+    char fingerprint[SESSION_TABLE_FINGERPRINT_BYTES];
+} session_table_header;
 
-#define PAGE_PLACE_MEMBER(type, member, text) _Atomic type member;
+#define SESSION_TABLE_MEMBER(type, member, text) _Atomic type member;
 
-typedef struct page_place {
+typedef struct session_table_entry {
     alignas(64) _Atomic uint64_t commit;
 
     /* Written while the place is closed. */
@@ -55,11 +55,11 @@ typedef struct page_place {
 
     /* The bytes of the name, NUL-padded. The commit word says which of the two is the session's: a new name is written into
      * the other one first, so that neither a reader nor whoever finds the segment of a killed daemon sees half of it. */
-    _Atomic uint64_t name[2][PAGE_NAME_WORDS];
+    _Atomic uint64_t name[2][SESSION_TABLE_NAME_WORDS];
 
-    /* page_record, each member by itself. */
-    LLM_BRANCH_RECORD_TABLE(PAGE_PLACE_MEMBER)
-} page_place;
+    /* session_table_record, each member by itself. */
+    LLM_BRANCH_RECORD_TABLE(SESSION_TABLE_MEMBER)
+} session_table_entry;
 
 /* The commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens. */
 #define COMMIT_CLOSED ((uint64_t)1 << 31)
@@ -91,19 +91,19 @@ static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 /* A segment as its readers know it: the engine's own, mapped; or another process's, of which every piece is read into
  * a buffer, so that nobody can take the bytes away under a reader. The facts are copied from the header when it is
  * checked and never read there again: what another process writes later cannot lead a reader out of its bounds. */
-struct llm_page {
+struct llm_session_table {
     const uint8_t *base; /* NULL: read through fd */
     int fd;              /* -1: mapped */
     uint64_t bytes;
     uint64_t places_at;
     uint64_t tokens_at;
     uint64_t counters_at;
-    llm_page_view view;
+    llm_session_table_view view;
 };
 
 /* Checks the header of a segment of `bytes`, of which at least the header lies at `base`, and fills *out but for where it
  * is read from. LLM_OK, LLM_NOT_FOUND (no magic: not a segment, or not
  * ready), LLM_VERSION (another layout, or sizes that contradict each other). */
-int page_layout_read(const void *base, uint64_t bytes, llm_page *out);
+int session_table_layout_read(const void *base, uint64_t bytes, llm_session_table *out);
 
 #endif

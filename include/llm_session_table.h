@@ -1,10 +1,10 @@
-/* llm_page.h: the shared segment of one engine: who its sessions are, what exactly they have consumed, how the engine
+/* llm_session_table.h: the session table of one engine: who its sessions are, what exactly they have consumed, how the engine
  * is doing. Written by the decode thread only; read by the event loop, by llmctl in another process, and by the next
  * daemon after a crash. Reading takes no lock and disturbs nobody.
  *
- *   offset 0        llm_page_header          fixed facts, written before the segment gets its magic
+ *   offset 0        llm_session_table_header  fixed facts, written before the segment gets its magic
  *   counters_at     uint64 counters[]        each atomic by itself
- *   places_at       llm_page_place places[n_places]
+ *   places_at       llm_session_table_place places[n_places]
  *   tokens_at       int32 tokens[n_places][n_ctx]
  *
  * Each place has one commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens.
@@ -17,8 +17,8 @@
  *              means that the copy is valid, whatever was appended meanwhile; otherwise read again
  * A writer that dies at any point leaves a readable segment: no lock can stick.
  */
-#ifndef LLM_PAGE_H
-#define LLM_PAGE_H
+#ifndef LLM_SESSION_TABLE_H
+#define LLM_SESSION_TABLE_H
 
 #ifndef LLM_CFFI
 #include "llm.h"
@@ -27,7 +27,7 @@ extern "C" {
 #endif
 #endif
 
-enum { LLM_PAGE_VERSION = 4 };
+enum { LLM_SESSION_TABLE_VERSION = 4 };
 
 /* X(NAME, prometheus name, kind c|t|g, help). One table feeds the segment, /metrics and llmctl. A kind is a counter, a
  * counter of time (microseconds here, seconds in its name and wherever it is shown), or a gauge. */
@@ -130,7 +130,7 @@ typedef struct llm_branch_view {
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_branch_view;
 
-typedef struct llm_page_view {
+typedef struct llm_session_table_view {
     uint32_t version;
     uint32_t n_places;
     uint32_t n_ctx;
@@ -140,28 +140,29 @@ typedef struct llm_page_view {
     uint64_t bytes;
     char model[128];
     char fingerprint[40];
-} llm_page_view;
+} llm_session_table_view;
 
-typedef struct llm_page llm_page;
+typedef struct llm_session_table llm_session_table;
 
 /* Opens another engine's segment for reading. It must be the file of `owner` (a user id; -1: of this process's user) and
  * of nobody else's to write, since anybody may put something under any name there. Nothing is mapped: whatever becomes of
  * it, a reader gets an answer. Any process. LLM_NOT_FOUND, LLM_VERSION (another version or not ours), LLM_IO (also: not
- * the owner's alone). Close with llm_page_close. */
-LLM_API int llm_page_open(const char *name, int64_t owner, llm_page **out);
-LLM_API void llm_page_close(llm_page *page);
+ * the owner's alone). Close with llm_session_table_close. */
+LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
+LLM_API void llm_session_table_close(llm_session_table *table);
 
 /* The engine's own segment, for readers in this process. Not to be closed. Any thread. */
-LLM_API const llm_page *llm_engine_page(const llm_engine *engine);
+LLM_API const llm_session_table *llm_engine_session_table(const llm_engine *engine);
 
 /* Readers: any thread, any process. */
-LLM_API void llm_page_read(const llm_page *page, llm_page_view *out);
-LLM_API uint64_t llm_page_counter(const llm_page *page, int counter);
+LLM_API void llm_session_table_read(const llm_session_table *table, llm_session_table_view *out);
+LLM_API uint64_t llm_session_table_counter(const llm_session_table *table, int counter);
 /* LLM_NOT_FOUND when the place holds no session. */
-LLM_API int llm_page_session(const llm_page *page, uint32_t place, llm_branch_view *out);
+LLM_API int llm_session_table_entry(const llm_session_table *table, uint32_t place, llm_branch_view *out);
 /* Copies the resident tokens; returns their count, or -1 when the place holds no session, or -count-1 when `n_out` is
  * too small. *generation (may be NULL) identifies what was copied. */
-LLM_API int64_t llm_page_tokens(const llm_page *page, uint32_t place, int32_t *out, size_t n_out, uint32_t *generation);
+LLM_API int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t place, int32_t *out, size_t n_out,
+                                         uint32_t *generation);
 
 #ifndef LLM_CFFI
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* page.c: the writing side of the shared segment: its life, and every store into it. */
-#include "boundary/page.h"
+/* session_table.c: the writing side of the session table: its life, and every store into it. */
+#include "boundary/session_table.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -17,13 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "boundary/page_layout.h"
+#include "boundary/session_table_layout.h"
 
-struct page {
-    llm_page reader; /* the checked facts about this mapping */
-    uint8_t *base;   /* the same bytes, writable */
-    char *name;      /* under which it lies; NULL: private memory */
-    int lock_fd;     /* of the segment, locked; -1: private memory */
+struct session_table {
+    llm_session_table reader; /* the checked facts about this mapping */
+    uint8_t *base;            /* the same bytes, writable */
+    char *name;               /* under which it lies; NULL: private memory */
+    int lock_fd;              /* of the segment, locked; -1: private memory */
 };
 
 static uint64_t now_ms(void)
@@ -42,7 +42,7 @@ static bool lock(int fd)
     return flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-bool page_is_abandoned(const llm_page *p)
+bool session_table_is_abandoned(const llm_session_table *p)
 {
     return lock(p->fd);
 }
@@ -54,14 +54,14 @@ enum { ORPHAN_DAYS = 7 }; /* until then its own daemon may come back and adopt i
 static const char ORPHAN_PREFIX[] = "llmd-";
 static const char SHARED_MEMORY[] = "/dev/shm"; /* where shm_open has its names */
 
-static uint64_t last_use_ms(const llm_page *reader)
+static uint64_t last_use_ms(const llm_session_table *reader)
 {
-    llm_page_view view;
-    llm_page_read(reader, &view);
+    llm_session_table_view view;
+    llm_session_table_read(reader, &view);
     uint64_t last = view.started_ms;
     for (uint32_t i = 0; i < view.n_places; i++) {
         llm_branch_view session;
-        if (llm_page_session(reader, i, &session) == LLM_OK && session.used_ms > last) {
+        if (llm_session_table_entry(reader, i, &session) == LLM_OK && session.used_ms > last) {
             last = session.used_ms;
         }
     }
@@ -71,27 +71,28 @@ static uint64_t last_use_ms(const llm_page *reader)
 static bool is_opening(const char *name)
 {
     const size_t n = strlen(name);
-    return n > strlen(PAGE_OPENING) && strcmp(name + n - strlen(PAGE_OPENING), PAGE_OPENING) == 0;
+    return n > strlen(SESSION_TABLE_OPENING) &&
+           strcmp(name + n - strlen(SESSION_TABLE_OPENING), SESSION_TABLE_OPENING) == 0;
 }
 
 /* Whether nobody is likely to come back for it: it was never finished, or not used for long. */
 static bool is_outdated(const char *name)
 {
-    llm_page *reader;
+    llm_session_table *reader;
     const uint64_t orphan_age_ms_max = (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
     if (is_opening(name)) {
         return true;
     }
-    if (llm_page_open(name, -1, &reader) != LLM_OK) {
+    if (llm_session_table_open(name, -1, &reader) != LLM_OK) {
         return false;
     }
     const bool is_old = last_use_ms(reader) < now_ms() - orphan_age_ms_max;
-    llm_page_close(reader);
+    llm_session_table_close(reader);
     return is_old;
 }
 
 /* Removes an outdated segment whose owner is dead. The lock comes last: the daemon that would take over a recent segment
- * must not find it locked by a sweep (page_is_abandoned). It is held meanwhile: an owner that has just made the segment
+ * must not find it locked by a sweep (session_table_is_abandoned). It is held meanwhile: an owner that has just made the segment
  * notices (make_locked). */
 static void remove_orphan(const char *name)
 {
@@ -132,19 +133,19 @@ static uint64_t align_up(uint64_t at)
 }
 
 /* Everything but the texts and the magic. */
-static page_header header_plan(uint32_t n_places, uint32_t n_ctx)
+static session_table_header header_plan(uint32_t n_places, uint32_t n_ctx)
 {
-    page_header h = {.version = LLM_PAGE_VERSION,
-                     .header_bytes = sizeof(page_header),
-                     .pid = getpid(),
-                     .started_ms = now_ms(),
-                     .n_places = n_places,
-                     .n_ctx = n_ctx,
-                     .n_counters = LLM_COUNTER_N,
-                     .place_bytes = sizeof(page_place)};
+    session_table_header h = {.version = LLM_SESSION_TABLE_VERSION,
+                              .header_bytes = sizeof(session_table_header),
+                              .pid = getpid(),
+                              .started_ms = now_ms(),
+                              .n_places = n_places,
+                              .n_ctx = n_ctx,
+                              .n_counters = LLM_COUNTER_N,
+                              .place_bytes = sizeof(session_table_entry)};
     h.counters_at = align_up(sizeof h);
     h.places_at = align_up(h.counters_at + sizeof(uint64_t) * h.n_counters);
-    h.tokens_at = h.places_at + (uint64_t)sizeof(page_place) * n_places;
+    h.tokens_at = h.places_at + (uint64_t)sizeof(session_table_entry) * n_places;
     h.bytes = align_up(h.tokens_at + sizeof(int32_t) * (uint64_t)n_places * n_ctx);
     return h;
 }
@@ -186,7 +187,7 @@ static int allocate(int fd, uint64_t n_bytes)
     return failure;
 }
 
-static uint8_t *map_named(const char *name, const page_header *h, int *out_fd, char *error, size_t error_bytes)
+static uint8_t *map_named(const char *name, const session_table_header *h, int *out_fd, char *error, size_t error_bytes)
 {
     sweep_orphans(name);
     const int fd = make_locked(name);
@@ -211,7 +212,7 @@ static uint8_t *map_named(const char *name, const page_header *h, int *out_fd, c
     return base;
 }
 
-static uint8_t *map_private(const page_header *h, char *error, size_t error_bytes)
+static uint8_t *map_private(const session_table_header *h, char *error, size_t error_bytes)
 {
     void *base = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {
@@ -221,28 +222,28 @@ static uint8_t *map_private(const page_header *h, char *error, size_t error_byte
     return base;
 }
 
-static page_place *place_at(const page *p, uint32_t place)
+static session_table_entry *place_at(const session_table *p, uint32_t place)
 {
     assert(place < p->reader.view.n_places);
-    return (page_place *)(void *)(p->base + p->reader.places_at) + place;
+    return (session_table_entry *)(void *)(p->base + p->reader.places_at) + place;
 }
 
-static void header_write(uint8_t *base, page_header *h, const char *model, const char *fingerprint)
+static void header_write(uint8_t *base, session_table_header *h, const char *model, const char *fingerprint)
 {
     snprintf(h->model, sizeof h->model, "%s", model);
     snprintf(h->fingerprint, sizeof h->fingerprint, "%s", fingerprint);
-    page_header *shared = (page_header *)(void *)base;
+    session_table_header *shared = (session_table_header *)(void *)base;
     memcpy(shared, h, sizeof *h);
-    page_place *places = (page_place *)(void *)(base + h->places_at);
+    session_table_entry *places = (session_table_entry *)(void *)(base + h->places_at);
     for (uint32_t i = 0; i < h->n_places; i++) {
         atomic_init(&places[i].commit, COMMIT_CLOSED);
     }
-    /* Pairs with the acquire in page_layout_read. */
-    atomic_store_explicit(&shared->magic, PAGE_MAGIC, memory_order_release);
+    /* Pairs with the acquire in session_table_layout_read. */
+    atomic_store_explicit(&shared->magic, SESSION_TABLE_MAGIC, memory_order_release);
 }
 
-int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *model, const char *fingerprint,
-              page **out, char *error, size_t error_bytes)
+int session_table_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *model, const char *fingerprint,
+                       session_table **out, char *error, size_t error_bytes)
 {
     char unheard[1];
     if (error == NULL || error_bytes == 0) {
@@ -251,8 +252,8 @@ int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *m
     }
     error[0] = '\0';
     assert(n_places > 0 && n_places <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= COMMIT_COUNT_MAX);
-    page_header h = header_plan(n_places, n_ctx);
-    page *p = calloc(1, sizeof *p);
+    session_table_header h = header_plan(n_places, n_ctx);
+    session_table *p = calloc(1, sizeof *p);
     char *own_name = name != NULL ? strdup(name) : NULL;
     if (p == NULL || (name != NULL && own_name == NULL)) {
         free(own_name);
@@ -270,7 +271,7 @@ int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *m
     header_write(base, &h, model, fingerprint);
     p->base = base;
     p->name = own_name;
-    int status = page_layout_read(base, h.bytes, &p->reader);
+    int status = session_table_layout_read(base, h.bytes, &p->reader);
     assert(status == LLM_OK);
     (void)status;
     p->reader.base = base;
@@ -278,7 +279,7 @@ int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *m
     return LLM_OK;
 }
 
-static void give_up_lock(page *p)
+static void give_up_lock(session_table *p)
 {
     if (p->lock_fd >= 0) {
         close(p->lock_fd);
@@ -286,7 +287,7 @@ static void give_up_lock(page *p)
     }
 }
 
-void page_close(page *p)
+void session_table_close(session_table *p)
 {
     if (p == NULL) {
         return;
@@ -300,14 +301,14 @@ void page_close(page *p)
     free(p);
 }
 
-int page_publish(page *p)
+int session_table_publish(session_table *p)
 {
     char *name = p->name != NULL ? strdup(p->name) : NULL;
     if (name == NULL) {
         return p->name == NULL ? LLM_OK : LLM_NO_MEMORY;
     }
     assert(is_opening(name));
-    name[strlen(name) - strlen(PAGE_OPENING)] = '\0';
+    name[strlen(name) - strlen(SESSION_TABLE_OPENING)] = '\0';
     char from[PATH_MAX];
     char to[PATH_MAX];
     snprintf(from, sizeof from, "%s%s", SHARED_MEMORY, p->name);
@@ -321,7 +322,7 @@ int page_publish(page *p)
     return LLM_OK;
 }
 
-void page_leave(page *p)
+void session_table_leave(session_table *p)
 {
     const int fd = p->name != NULL ? shm_open(p->name, O_RDWR, 0) : -1;
     if (fd < 0) {
@@ -335,7 +336,7 @@ void page_leave(page *p)
     close(fd);
 }
 
-const llm_page *page_reader(const page *p)
+const llm_session_table *session_table_reader(const session_table *p)
 {
     return &p->reader;
 }
@@ -343,42 +344,42 @@ const llm_page *page_reader(const page *p)
 /* ---- places ---- */
 
 /* The writer is alone: it may look at its own commit word without ordering. */
-static uint64_t commit_own(const page_place *s)
+static uint64_t commit_own(const session_table_entry *s)
 {
     return atomic_load_explicit(&s->commit, memory_order_relaxed);
 }
 
-/* Pairs with the acquires in page_read.c. */
-static void commit_store(page_place *s, uint64_t word)
+/* Pairs with the acquires in session_table_read.c. */
+static void commit_store(session_table_entry *s, uint64_t word)
 {
     atomic_store_explicit(&s->commit, word, memory_order_release);
 }
 
-/* Release: after the commit word that announces the change (page_layout.h). */
+/* Release: after the commit word that announces the change (session_table_layout.h). */
 #define STORE(member, value) atomic_store_explicit(&s->member, value, memory_order_release)
 
-static void record_write(page_place *s, const page_record *record)
+static void record_write(session_table_entry *s, const session_table_record *record)
 {
 #define WRITE(type, member, text) STORE(member, record->member);
     LLM_BRANCH_RECORD_TABLE(WRITE)
 #undef WRITE
 }
 
-static void name_write(page_place *s, size_t which, const char *name)
+static void name_write(session_table_entry *s, size_t which, const char *name)
 {
-    uint64_t words[PAGE_NAME_WORDS] = {0};
+    uint64_t words[SESSION_TABLE_NAME_WORDS] = {0};
     memcpy(words, name, strnlen(name, LLM_SESSION_NAME_BYTES_MAX));
-    for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
+    for (size_t i = 0; i < SESSION_TABLE_NAME_WORDS; i++) {
         STORE(name[which][i], words[i]);
     }
 }
 
-void page_place_open(page *p, uint32_t place, uint32_t owner, const char *name, uint64_t id)
+void session_table_open_entry(session_table *p, uint32_t place, uint32_t owner, const char *name, uint64_t id)
 {
-    page_place *s = place_at(p, place);
+    session_table_entry *s = place_at(p, place);
     const uint64_t word = commit_with(commit_own(s), 0, true) & ~COMMIT_NAME;
     const uint64_t now = now_ms();
-    const page_record record = {.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = now, .used_ms = now};
+    const session_table_record record = {.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = now, .used_ms = now};
     commit_store(s, word | COMMIT_CLOSED);
     STORE(owner, owner);
     STORE(id, id);
@@ -387,37 +388,37 @@ void page_place_open(page *p, uint32_t place, uint32_t owner, const char *name, 
     commit_store(s, word);
 }
 
-void page_place_rename(page *p, uint32_t place, const char *name)
+void session_table_rename_entry(session_table *p, uint32_t place, const char *name)
 {
-    page_place *s = place_at(p, place);
+    session_table_entry *s = place_at(p, place);
     const uint64_t word = commit_own(s);
     name_write(s, 1 - commit_name(word), name);
     commit_store(s, commit_with(word, commit_count(word), true) ^ COMMIT_NAME);
 }
 
-void page_place_close(page *p, uint32_t place)
+void session_table_close_entry(session_table *p, uint32_t place)
 {
-    page_place *s = place_at(p, place);
+    session_table_entry *s = place_at(p, place);
     commit_store(s, commit_with(commit_own(s), 0, true) | COMMIT_CLOSED);
 }
 
-static int32_t *tokens_at(const page *p, uint32_t place)
+static int32_t *tokens_at(const session_table *p, uint32_t place)
 {
     int32_t *tokens = (int32_t *)(void *)(p->base + p->reader.tokens_at);
     return tokens + (size_t)place * p->reader.view.n_ctx;
 }
 
-const int32_t *page_tokens(const page *p, uint32_t place)
+const int32_t *session_table_tokens(const session_table *p, uint32_t place)
 {
     return tokens_at(p, place);
 }
 
-uint32_t page_n_tokens(const page *p, uint32_t place)
+uint32_t session_table_n_tokens(const session_table *p, uint32_t place)
 {
     return commit_count(commit_own(place_at(p, place)));
 }
 
-/* Pairs with the acquire in llm_page_tokens: a reader that gets one of these also gets the generation under which they
+/* Pairs with the acquire in llm_session_table_tokens: a reader that gets one of these also gets the generation under which they
  * are written, which a truncation has stored before. */
 static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
 {
@@ -426,9 +427,9 @@ static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
     }
 }
 
-void page_append(page *p, uint32_t place, const int32_t *tokens, uint32_t n)
+void session_table_append(session_table *p, uint32_t place, const int32_t *tokens, uint32_t n)
 {
-    page_place *s = place_at(p, place);
+    session_table_entry *s = place_at(p, place);
     uint64_t word = commit_own(s);
     uint32_t count = commit_count(word);
     assert((word & COMMIT_CLOSED) == 0 && n <= p->reader.view.n_ctx - count);
@@ -436,9 +437,9 @@ void page_append(page *p, uint32_t place, const int32_t *tokens, uint32_t n)
     commit_store(s, commit_with(word, count + n, false));
 }
 
-void page_truncate(page *p, uint32_t place, uint32_t n)
+void session_table_truncate(session_table *p, uint32_t place, uint32_t n)
 {
-    page_place *s = place_at(p, place);
+    session_table_entry *s = place_at(p, place);
     uint64_t word = commit_own(s);
     assert((word & COMMIT_CLOSED) == 0 && n <= commit_count(word));
     if (n < commit_count(word)) {
@@ -446,30 +447,30 @@ void page_truncate(page *p, uint32_t place, uint32_t n)
     }
 }
 
-void page_record_store(page *p, uint32_t place, const page_record *record)
+void session_table_store_record(session_table *p, uint32_t place, const session_table_record *record)
 {
     record_write(place_at(p, place), record);
 }
 
 /* ---- counters: each by itself, any thread ---- */
 
-static _Atomic uint64_t *counter_at(const page *p, llm_counter counter)
+static _Atomic uint64_t *counter_at(const session_table *p, llm_counter counter)
 {
     assert((unsigned)counter < LLM_COUNTER_N);
     return (_Atomic uint64_t *)(void *)(p->base + p->reader.counters_at) + counter;
 }
 
-void page_count(page *p, llm_counter counter, uint64_t add)
+void session_table_count(session_table *p, llm_counter counter, uint64_t add)
 {
     atomic_fetch_add_explicit(counter_at(p, counter), add, memory_order_relaxed);
 }
 
-void page_gauge(page *p, llm_counter counter, uint64_t value)
+void session_table_gauge(session_table *p, llm_counter counter, uint64_t value)
 {
     atomic_store_explicit(counter_at(p, counter), value, memory_order_relaxed);
 }
 
-uint64_t page_counter(const page *p, llm_counter counter)
+uint64_t session_table_counter(const session_table *p, llm_counter counter)
 {
     return atomic_load_explicit(counter_at(p, counter), memory_order_relaxed);
 }
