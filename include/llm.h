@@ -8,8 +8,8 @@
  * llm_engine_stop. Commands go in through llm_command_push, events come out through llm_events_drain; both are
  * MessagePack, specified in llm_wire.h.
  *
- * An open session has a place: a record of its own in the session table, with its tokens (llm_session_table.h). While its state is in
- * the model's memory it also has a slot, one of the model's sequences. A parked session has a place and no slot.
+ * An open session has an entry: a record of its own in the session table, with its tokens (llm_session_table.h). While its state is in
+ * the model's memory it also has a slot, one of the model's sequences. A parked session has an entry and no slot.
  *
  * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves
  * all outputs untouched unless the function says otherwise. Strings are UTF-8 and NUL-terminated unless a length
@@ -88,7 +88,7 @@ typedef struct llm_engine_options {
     uint32_t n_scratch;             /* slots for anonymous requests, >= 1 */
     uint64_t kv_bytes_max;          /* budget for the KV cache: what sessions use of it; 0: a fraction of free memory */
     uint32_t capacity_policy;       /* llm_policy */
-    uint32_t n_parked_max;          /* places beyond the slots, for parked sessions (policy park); 0: 64 */
+    uint32_t n_parked_max;          /* entries beyond the slots, for parked sessions (policy park); 0: 64 */
     uint32_t branches_max;          /* branches of one session; 0: 3 */
     uint64_t parked_bytes_max;      /* host memory for parked sessions; 0: a tenth of what is free */
     uint64_t parked_disk_bytes_max; /* disk for states of sessions in state_dir; 0: half of what is free at the start,
@@ -186,7 +186,7 @@ typedef struct llm_info {
     uint32_t has_chat_template;
     uint32_t n_sessions; /* slots; none of a model that only embeds, as of what follows */
     uint32_t n_scratch;
-    uint32_t n_places;   /* one for each slot, and those for parked sessions */
+    uint32_t n_entries;  /* one for each slot, and those for parked sessions */
     uint32_t n_pins_max; /* histories that may be pinned in all */
     uint64_t parked_bytes_max;
     uint64_t parked_disk_bytes_max; /* 0: there is no state directory */
@@ -218,7 +218,7 @@ LLM_API int llm_engine_stop(llm_engine *engine);
 /* Stops if needed and frees everything, the segment's name included. NULL is allowed. Owner thread. */
 LLM_API void llm_engine_close(llm_engine *engine);
 
-/* How many owners there are to be fair between: while there are several, none of them takes all places, queues or pins, and
+/* How many owners there are to be fair between: while there are several, none of them takes all entries, queues or pins, and
  * what is given up for lack of room is taken from the one who holds most (share.h). Any thread; holds from the next
  * decision on. 0 counts as 1. */
 LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);

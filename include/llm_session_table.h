@@ -4,16 +4,16 @@
  *
  *   offset 0        llm_session_table_header  fixed facts, written before the segment gets its magic
  *   counters_at     uint64 counters[]        each atomic by itself
- *   places_at       llm_session_table_place places[n_places]
- *   tokens_at       int32 tokens[n_places][n_ctx]
+ *   entries_at      llm_session_table_entry entries[n_entries]
+ *   tokens_at       int32 tokens[n_entries][n_ctx]
  *
- * Each place has one commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens.
+ * Each entry has one commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens.
  *   append     write tokens, then store the word with the larger count (release)
  *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite
  *   open/close store the word with generation + 1 and `closed`, fence, change the record, store the word again
  *              with generation + 1 and not `closed` (or leave it closed)
  *   rename     write the other name, then store the word with generation + 1 that points to it
- *   read       load the word (acquire); closed: the place is not there; copy; fence; load again: same generation
+ *   read       load the word (acquire); closed: the entry is not there; copy; fence; load again: same generation
  *              means that the copy is valid, whatever was appended meanwhile; otherwise read again
  * A writer that dies at any point leaves a readable segment: no lock can stick.
  */
@@ -121,7 +121,7 @@ typedef enum llm_pin {
 
 /* A consistent copy of one session's record. */
 typedef struct llm_branch_view {
-    uint32_t place;
+    uint32_t entry;
     uint32_t owner;
     uint32_t generation; /* of the token array: changes when tokens were cut or replaced */
     uint32_t n_tokens;   /* resident */
@@ -132,7 +132,7 @@ typedef struct llm_branch_view {
 
 typedef struct llm_session_table_view {
     uint32_t version;
-    uint32_t n_places;
+    uint32_t n_entries;
     uint32_t n_ctx;
     uint32_t n_counters;
     int64_t pid;
@@ -157,11 +157,11 @@ LLM_API const llm_session_table *llm_engine_session_table(const llm_engine *engi
 /* Readers: any thread, any process. */
 LLM_API void llm_session_table_read(const llm_session_table *table, llm_session_table_view *out);
 LLM_API uint64_t llm_session_table_counter(const llm_session_table *table, int counter);
-/* LLM_NOT_FOUND when the place holds no session. */
-LLM_API int llm_session_table_entry(const llm_session_table *table, uint32_t place, llm_branch_view *out);
-/* Copies the resident tokens; returns their count, or -1 when the place holds no session, or -count-1 when `n_out` is
+/* LLM_NOT_FOUND when the entry holds no session. */
+LLM_API int llm_session_table_entry(const llm_session_table *table, uint32_t entry, llm_branch_view *out);
+/* Copies the resident tokens; returns their count, or -1 when the entry holds no session, or -count-1 when `n_out` is
  * too small. *generation (may be NULL) identifies what was copied. */
-LLM_API int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t place, int32_t *out, size_t n_out,
+LLM_API int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t entry, int32_t *out, size_t n_out,
                                          uint32_t *generation);
 
 #ifndef LLM_CFFI

@@ -57,7 +57,7 @@ extern "C" {
  * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces what a session of
  * that name holds, when it has read what was saved: the pin stays. PARK leaves out what is busy (LLM_BUSY).
  *
- * A session that found no place at the start stays on the disk for a later one. Only RESET and CLOSE reach it, and its name is
+ * A session that found no entry at the start stays on the disk for a later one. Only RESET and CLOSE reach it, and its name is
  * taken (LLM_EXISTS).
  *
  * With a state directory, what must last is on the disk before the answer comes: PIN, RENAME, RESET and CLOSE answer when
@@ -179,12 +179,12 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  * ever added at an event's end; those at the end that are empty may be left out (those of TEXT in brackets are, unless
  * they were asked for).
  *
- *   ADMITTED  request, place
+ *   ADMITTED  request, entry
  *   STARTED   request, reason, n_prompt, n_reused, diverged_at
  *   TEXT      request, text, n_tokens [, tokens, ends, logprobs, likeliest]
  *   FINISHED  request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible, stop_index,
  *             queue_us, prefill_us, decode_us, seed
- *   REPLY     request, status, place, n_tokens, os_error
+ *   REPLY     request, status, entry, n_tokens, os_error
  *   FORGOTTEN owner, session
  *   CONSUMED  request, n_tokens, prefill_us
  *
@@ -194,7 +194,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  * each model call: who falls behind hears of the last one. FORGOTTEN says that a session was given up without anybody having asked for it, by the capacity policy
  * or because its time was over; it comes before any event of a later session of that name.
  *
- *   place        the session's place in the session table; UINT32_MAX in ADMITTED: not known yet (scratch)
+ *   entry        the session's entry in the session table; UINT32_MAX in ADMITTED: not known yet (scratch)
  *   n_tokens     of REPLY: tokens the session holds afterwards; to a SAVE: those that were saved; of CONSUMED: tokens of
  *                the prompt that it holds by now
  *   os_error     errno of the file operation that failed, if the status is LLM_IO and one did, else 0
@@ -229,7 +229,7 @@ typedef enum llm_event_op {
 /* X(EVENT, member), in order. */
 #define LLM_EVENT_TABLE(X)                                                                                             \
     X(ADMITTED, request)                                                                                               \
-    X(ADMITTED, place)                                                                                                 \
+    X(ADMITTED, entry)                                                                                                 \
     X(STARTED, request)                                                                                                \
     X(STARTED, reason)                                                                                                 \
     X(STARTED, n_prompt)                                                                                               \
@@ -258,7 +258,7 @@ typedef enum llm_event_op {
     X(FINISHED, seed)                                                                                                  \
     X(REPLY, request)                                                                                                  \
     X(REPLY, status)                                                                                                   \
-    X(REPLY, place)                                                                                                    \
+    X(REPLY, entry)                                                                                                    \
     X(REPLY, n_tokens)                                                                                                 \
     X(REPLY, os_error)                                                                                                 \
     X(FORGOTTEN, owner)                                                                                                \

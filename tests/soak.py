@@ -282,7 +282,7 @@ class Soak:
         """The consumed tokens of every session, read from the shared segment, hold one canary only."""
         for view in self.page.sessions():
             if view.name == name:
-                tokens = self.page.tokens(view.place)
+                tokens = self.page.tokens(view.entry)
                 self.found.did["looked"] += tokens is not None
                 self.pending_looks.append((name, canary, list(tokens or ())))
 

@@ -129,7 +129,7 @@ class Client:
     def tokens(self) -> list[list[int]]:
         """The resident tokens of each branch."""
         page = self.daemon.state.engine.page
-        found = [page.tokens(view.place) for view in page.sessions_named(self.session)]
+        found = [page.tokens(view.entry) for view in page.sessions_named(self.session)]
         return [list(tokens) for tokens in found if tokens]
 
     async def holds_what_it_says(self) -> None:

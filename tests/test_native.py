@@ -40,16 +40,16 @@ async def test_the_page_is_readable_by_name(daemon: Daemon) -> None:
     view = page.read()
     assert (
         view.pid == os.getpid()
-        and view.n_places == daemon.state.engine.info.n_places
+        and view.n_entries == daemon.state.engine.info.n_entries
         and view.n_ctx == daemon.state.engine.info.n_ctx
     )
     [session] = page.sessions()
     assert (session.name, session.owner, session.n_requests) == ("a", 0, 1)
-    tokens = page.tokens(session.place)
+    tokens = page.tokens(session.entry)
     assert tokens is not None and len(tokens) == session.n_tokens
     prompt = (await daemon.ask("POST", "/apply-template", chat("what it consumed"))).json["prompt"]
     assert (await daemon.state.engine.detokenize(0, tokens.tobytes())).startswith(prompt)
-    free = next(place for place in range(view.n_places) if place != session.place)
+    free = next(place for place in range(view.n_entries) if place != session.entry)
     assert page.session(free) is None and page.tokens(free) is None
     assert page.counters() == daemon.state.engine.page.counters() | {
         name: value for name, value in page.counters().items() if name == "heartbeat_total"
@@ -59,7 +59,7 @@ async def test_the_page_is_readable_by_name(daemon: Daemon) -> None:
 async def test_many_tokens_are_read_whole(daemon: Daemon) -> None:
     await daemon.ask("POST", "/v1/completions", {"prompt": "x" * 4090, "session_id": "a", "max_tokens": 1})
     [session] = daemon.state.engine.page.sessions()
-    tokens = daemon.state.engine.page.tokens(session.place)
+    tokens = daemon.state.engine.page.tokens(session.entry)
     assert tokens is not None and len(tokens) == session.n_tokens
 
 

@@ -59,7 +59,7 @@ static uint64_t last_use_ms(const llm_session_table *reader)
     llm_session_table_view view;
     llm_session_table_read(reader, &view);
     uint64_t last = view.started_ms;
-    for (uint32_t i = 0; i < view.n_places; i++) {
+    for (uint32_t i = 0; i < view.n_entries; i++) {
         llm_branch_view session;
         if (llm_session_table_entry(reader, i, &session) == LLM_OK && session.used_ms > last) {
             last = session.used_ms;
@@ -133,20 +133,20 @@ static uint64_t align_up(uint64_t at)
 }
 
 /* Everything but the texts and the magic. */
-static session_table_header header_plan(uint32_t n_places, uint32_t n_ctx)
+static session_table_header header_plan(uint32_t n_entries, uint32_t n_ctx)
 {
     session_table_header h = {.version = LLM_SESSION_TABLE_VERSION,
                               .header_bytes = sizeof(session_table_header),
                               .pid = getpid(),
                               .started_ms = now_ms(),
-                              .n_places = n_places,
+                              .n_entries = n_entries,
                               .n_ctx = n_ctx,
                               .n_counters = LLM_COUNTER_N,
-                              .place_bytes = sizeof(session_table_entry)};
+                              .entry_bytes = sizeof(session_table_entry)};
     h.counters_at = align_up(sizeof h);
-    h.places_at = align_up(h.counters_at + sizeof(uint64_t) * h.n_counters);
-    h.tokens_at = h.places_at + (uint64_t)sizeof(session_table_entry) * n_places;
-    h.bytes = align_up(h.tokens_at + sizeof(int32_t) * (uint64_t)n_places * n_ctx);
+    h.entries_at = align_up(h.counters_at + sizeof(uint64_t) * h.n_counters);
+    h.tokens_at = h.entries_at + (uint64_t)sizeof(session_table_entry) * n_entries;
+    h.bytes = align_up(h.tokens_at + sizeof(int32_t) * (uint64_t)n_entries * n_ctx);
     return h;
 }
 
@@ -222,10 +222,10 @@ static uint8_t *map_private(const session_table_header *h, char *error, size_t e
     return base;
 }
 
-static session_table_entry *place_at(const session_table *p, uint32_t place)
+static session_table_entry *entry_at(const session_table *p, uint32_t entry)
 {
-    assert(place < p->reader.view.n_places);
-    return (session_table_entry *)(void *)(p->base + p->reader.places_at) + place;
+    assert(entry < p->reader.view.n_entries);
+    return (session_table_entry *)(void *)(p->base + p->reader.entries_at) + entry;
 }
 
 static void header_write(uint8_t *base, session_table_header *h, const char *model, const char *fingerprint)
@@ -234,15 +234,15 @@ static void header_write(uint8_t *base, session_table_header *h, const char *mod
     snprintf(h->fingerprint, sizeof h->fingerprint, "%s", fingerprint);
     session_table_header *shared = (session_table_header *)(void *)base;
     memcpy(shared, h, sizeof *h);
-    session_table_entry *places = (session_table_entry *)(void *)(base + h->places_at);
-    for (uint32_t i = 0; i < h->n_places; i++) {
-        atomic_init(&places[i].commit, COMMIT_CLOSED);
+    session_table_entry *entries = (session_table_entry *)(void *)(base + h->entries_at);
+    for (uint32_t i = 0; i < h->n_entries; i++) {
+        atomic_init(&entries[i].commit, COMMIT_CLOSED);
     }
     /* Pairs with the acquire in session_table_layout_read. */
     atomic_store_explicit(&shared->magic, SESSION_TABLE_MAGIC, memory_order_release);
 }
 
-int session_table_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *model, const char *fingerprint,
+int session_table_open(const char *name, uint32_t n_entries, uint32_t n_ctx, const char *model, const char *fingerprint,
                        session_table **out, char *error, size_t error_bytes)
 {
     char unheard[1];
@@ -251,8 +251,8 @@ int session_table_open(const char *name, uint32_t n_places, uint32_t n_ctx, cons
         error_bytes = sizeof unheard;
     }
     error[0] = '\0';
-    assert(n_places > 0 && n_places <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= COMMIT_COUNT_MAX);
-    session_table_header h = header_plan(n_places, n_ctx);
+    assert(n_entries > 0 && n_entries <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= COMMIT_COUNT_MAX);
+    session_table_header h = header_plan(n_entries, n_ctx);
     session_table *p = calloc(1, sizeof *p);
     char *own_name = name != NULL ? strdup(name) : NULL;
     if (p == NULL || (name != NULL && own_name == NULL)) {
@@ -341,7 +341,7 @@ const llm_session_table *session_table_reader(const session_table *p)
     return &p->reader;
 }
 
-/* ---- places ---- */
+/* ---- entries ---- */
 
 /* The writer is alone: it may look at its own commit word without ordering. */
 static uint64_t commit_own(const session_table_entry *s)
@@ -374,9 +374,9 @@ static void name_write(session_table_entry *s, size_t which, const char *name)
     }
 }
 
-void session_table_open_entry(session_table *p, uint32_t place, uint32_t owner, const char *name, uint64_t id)
+void session_table_open_entry(session_table *p, uint32_t entry, uint32_t owner, const char *name, uint64_t id)
 {
-    session_table_entry *s = place_at(p, place);
+    session_table_entry *s = entry_at(p, entry);
     const uint64_t word = commit_with(commit_own(s), 0, true) & ~COMMIT_NAME;
     const uint64_t now = now_ms();
     const session_table_record record = {.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = now, .used_ms = now};
@@ -388,34 +388,34 @@ void session_table_open_entry(session_table *p, uint32_t place, uint32_t owner, 
     commit_store(s, word);
 }
 
-void session_table_rename_entry(session_table *p, uint32_t place, const char *name)
+void session_table_rename_entry(session_table *p, uint32_t entry, const char *name)
 {
-    session_table_entry *s = place_at(p, place);
+    session_table_entry *s = entry_at(p, entry);
     const uint64_t word = commit_own(s);
     name_write(s, 1 - commit_name(word), name);
     commit_store(s, commit_with(word, commit_count(word), true) ^ COMMIT_NAME);
 }
 
-void session_table_close_entry(session_table *p, uint32_t place)
+void session_table_close_entry(session_table *p, uint32_t entry)
 {
-    session_table_entry *s = place_at(p, place);
+    session_table_entry *s = entry_at(p, entry);
     commit_store(s, commit_with(commit_own(s), 0, true) | COMMIT_CLOSED);
 }
 
-static int32_t *tokens_at(const session_table *p, uint32_t place)
+static int32_t *tokens_at(const session_table *p, uint32_t entry)
 {
     int32_t *tokens = (int32_t *)(void *)(p->base + p->reader.tokens_at);
-    return tokens + (size_t)place * p->reader.view.n_ctx;
+    return tokens + (size_t)entry * p->reader.view.n_ctx;
 }
 
-const int32_t *session_table_tokens(const session_table *p, uint32_t place)
+const int32_t *session_table_tokens(const session_table *p, uint32_t entry)
 {
-    return tokens_at(p, place);
+    return tokens_at(p, entry);
 }
 
-uint32_t session_table_n_tokens(const session_table *p, uint32_t place)
+uint32_t session_table_n_tokens(const session_table *p, uint32_t entry)
 {
-    return commit_count(commit_own(place_at(p, place)));
+    return commit_count(commit_own(entry_at(p, entry)));
 }
 
 /* Pairs with the acquire in llm_session_table_tokens: a reader that gets one of these also gets the generation under which they
@@ -427,19 +427,19 @@ static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
     }
 }
 
-void session_table_append(session_table *p, uint32_t place, const int32_t *tokens, uint32_t n)
+void session_table_append(session_table *p, uint32_t entry, const int32_t *tokens, uint32_t n)
 {
-    session_table_entry *s = place_at(p, place);
+    session_table_entry *s = entry_at(p, entry);
     uint64_t word = commit_own(s);
     uint32_t count = commit_count(word);
     assert((word & COMMIT_CLOSED) == 0 && n <= p->reader.view.n_ctx - count);
-    tokens_store(tokens_at(p, place) + count, tokens, n);
+    tokens_store(tokens_at(p, entry) + count, tokens, n);
     commit_store(s, commit_with(word, count + n, false));
 }
 
-void session_table_truncate(session_table *p, uint32_t place, uint32_t n)
+void session_table_truncate(session_table *p, uint32_t entry, uint32_t n)
 {
-    session_table_entry *s = place_at(p, place);
+    session_table_entry *s = entry_at(p, entry);
     uint64_t word = commit_own(s);
     assert((word & COMMIT_CLOSED) == 0 && n <= commit_count(word));
     if (n < commit_count(word)) {
@@ -447,9 +447,9 @@ void session_table_truncate(session_table *p, uint32_t place, uint32_t n)
     }
 }
 
-void session_table_store_record(session_table *p, uint32_t place, const session_table_record *record)
+void session_table_store_record(session_table *p, uint32_t entry, const session_table_record *record)
 {
-    record_write(place_at(p, place), record);
+    record_write(entry_at(p, entry), record);
 }
 
 /* ---- counters: each by itself, any thread ---- */

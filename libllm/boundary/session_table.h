@@ -15,7 +15,7 @@ typedef struct session_table session_table;
 /* Creates the segment (name NULL: private memory), which must not be there yet: names are drawn, so that nobody can be
  * there first. Segments of this user whose owner is dead and which nobody used for a week are removed. Memory is really
  * allocated (posix_fallocate), so that a full tmpfs is an error here and not a SIGBUS later. */
-int session_table_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *model, const char *fingerprint,
+int session_table_open(const char *name, uint32_t n_entries, uint32_t n_ctx, const char *model, const char *fingerprint,
                        session_table **out, char *error, size_t error_bytes);
 void session_table_close(session_table *p); /* unmaps and unlinks; NULL is allowed */
 
@@ -33,26 +33,26 @@ bool session_table_is_abandoned(const llm_session_table *p);
 
 const llm_session_table *session_table_reader(const session_table *p); /* valid until session_table_close */
 
-/* ---- places ---- */
+/* ---- entries ---- */
 
-/* Opens a place with the record's identity; no tokens. `id`: of this branch, for good. */
-void session_table_open_entry(session_table *p, uint32_t place, uint32_t owner, const char *name, uint64_t id);
-void session_table_close_entry(session_table *p, uint32_t place);
-void session_table_rename_entry(session_table *p, uint32_t place,
+/* Opens an entry with the record's identity; no tokens. `id`: of this branch, for good. */
+void session_table_open_entry(session_table *p, uint32_t entry, uint32_t owner, const char *name, uint64_t id);
+void session_table_close_entry(session_table *p, uint32_t entry);
+void session_table_rename_entry(session_table *p, uint32_t entry,
                                 const char *name); /* its tokens stay; readers see either name */
 
 /* The resident tokens themselves: the session table is their only copy. Read-only view for the writer's thread. */
-const int32_t *session_table_tokens(const session_table *p, uint32_t place);
-uint32_t session_table_n_tokens(const session_table *p, uint32_t place);
-void session_table_append(session_table *p, uint32_t place, const int32_t *tokens, uint32_t n); /* count + n <= n_ctx */
-void session_table_truncate(session_table *p, uint32_t place, uint32_t n);                      /* n <= count */
+const int32_t *session_table_tokens(const session_table *p, uint32_t entry);
+uint32_t session_table_n_tokens(const session_table *p, uint32_t entry);
+void session_table_append(session_table *p, uint32_t entry, const int32_t *tokens, uint32_t n); /* count + n <= n_ctx */
+void session_table_truncate(session_table *p, uint32_t entry, uint32_t n);                      /* n <= count */
 
 /* The mutable part of a record. Each member is atomic by itself: a reader may see a mix of two moments, never a torn
  * value. */
 typedef struct session_table_record {
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
 } session_table_record;
-void session_table_store_record(session_table *p, uint32_t place, const session_table_record *record);
+void session_table_store_record(session_table *p, uint32_t entry, const session_table_record *record);
 
 /* ---- counters ---- */
 

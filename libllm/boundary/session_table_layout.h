@@ -33,12 +33,12 @@ typedef struct session_table_header {
     int64_t pid;    /* of the owner, for people: whether it lives, the lock on the segment says */
     uint64_t bytes; /* of the whole segment */
     uint64_t started_ms;
-    uint32_t n_places;
+    uint32_t n_entries;
     uint32_t n_ctx;
     uint32_t n_counters;
-    uint32_t place_bytes;
+    uint32_t entry_bytes;
     uint64_t counters_at;
-    uint64_t places_at;
+    uint64_t entries_at;
     uint64_t tokens_at;
     char model[SESSION_TABLE_MODEL_BYTES];
     char fingerprint[SESSION_TABLE_FINGERPRINT_BYTES];
@@ -49,7 +49,7 @@ typedef struct session_table_header {
 typedef struct session_table_entry {
     alignas(64) _Atomic uint64_t commit;
 
-    /* Written while the place is closed. */
+    /* Written while the entry is closed. */
     _Atomic uint32_t owner;
     _Atomic uint64_t id;
 
@@ -95,7 +95,7 @@ struct llm_session_table {
     const uint8_t *base; /* NULL: read through fd */
     int fd;              /* -1: mapped */
     uint64_t bytes;
-    uint64_t places_at;
+    uint64_t entries_at;
     uint64_t tokens_at;
     uint64_t counters_at;
     llm_session_table_view view;

@@ -21,13 +21,13 @@ static int range_is_inside(uint64_t at, uint64_t n, uint64_t size, uint64_t byte
 
 static int sizes_agree(const session_table_header *h, uint64_t bytes)
 {
-    return h->header_bytes == sizeof *h && h->place_bytes == sizeof(session_table_entry) && h->bytes == bytes &&
-           h->n_places > 0 && h->n_places <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && h->n_ctx > 0 &&
+    return h->header_bytes == sizeof *h && h->entry_bytes == sizeof(session_table_entry) && h->bytes == bytes &&
+           h->n_entries > 0 && h->n_entries <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && h->n_ctx > 0 &&
            h->n_ctx <= COMMIT_COUNT_MAX && h->n_counters == LLM_COUNTER_N &&
            range_is_inside(h->counters_at, h->n_counters, sizeof(uint64_t), bytes, alignof(uint64_t)) &&
-           range_is_inside(h->places_at, h->n_places, sizeof(session_table_entry), bytes,
+           range_is_inside(h->entries_at, h->n_entries, sizeof(session_table_entry), bytes,
                            alignof(session_table_entry)) &&
-           range_is_inside(h->tokens_at, (uint64_t)h->n_places * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
+           range_is_inside(h->tokens_at, (uint64_t)h->n_entries * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
 }
 
 /* The rest of `out` stays as it is: callers pass zeroed structs. */
@@ -51,11 +51,11 @@ int session_table_layout_read(const void *base, uint64_t bytes, llm_session_tabl
     }
     *out = (llm_session_table){.fd = -1,
                                .bytes = bytes,
-                               .places_at = h.places_at,
+                               .entries_at = h.entries_at,
                                .tokens_at = h.tokens_at,
                                .counters_at = h.counters_at,
                                .view = {.version = h.version,
-                                        .n_places = h.n_places,
+                                        .n_entries = h.n_entries,
                                         .n_ctx = h.n_ctx,
                                         .n_counters = h.n_counters,
                                         .pid = h.pid,
@@ -133,14 +133,14 @@ void llm_session_table_close(llm_session_table *table)
 
 /* ---- read ---- */
 
-static const session_table_entry *place_at(const llm_session_table *table, uint32_t place)
+static const session_table_entry *entry_at(const llm_session_table *table, uint32_t entry)
 {
-    return (const session_table_entry *)(const void *)(table->base + table->places_at) + place;
+    return (const session_table_entry *)(const void *)(table->base + table->entries_at) + entry;
 }
 
-static uint64_t offset_of_place(const llm_session_table *table, uint32_t place)
+static uint64_t offset_of_entry(const llm_session_table *table, uint32_t entry)
 {
-    return table->places_at + (uint64_t)place * sizeof(session_table_entry);
+    return table->entries_at + (uint64_t)entry * sizeof(session_table_entry);
 }
 
 void llm_session_table_read(const llm_session_table *table, llm_session_table_view *out)
@@ -179,14 +179,14 @@ static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_
     out->name[sizeof out->name - 1] = '\0';
 }
 
-/* A writer that changes the place faster than it can be copied, for ever, is none of ours. */
+/* A writer that changes the entry faster than it can be copied, for ever, is none of ours. */
 enum { TRIES_MAX = 100000 };
 
 /* The commit word of a segment that is read through a descriptor. No system promises that pread copies an aligned word at once:
  * a mixture of two words could have the count of the one and the generation of the other. So it is read until two reads agree. */
-static uint64_t commit_read(const llm_session_table *table, uint32_t place)
+static uint64_t commit_read(const llm_session_table *table, uint32_t entry)
 {
-    const uint64_t at = offset_of_place(table, place) + offsetof(session_table_entry, commit);
+    const uint64_t at = offset_of_entry(table, entry) + offsetof(session_table_entry, commit);
     uint64_t last = COMMIT_CLOSED;
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
         uint64_t word;
@@ -202,48 +202,48 @@ static uint64_t commit_read(const llm_session_table *table, uint32_t place)
 }
 
 /* The commit word as it is now. Pairs with the releases in session_table.c; what is read through a descriptor is ordered by fences. */
-static uint64_t commit_now(const llm_session_table *table, uint32_t place)
+static uint64_t commit_now(const llm_session_table *table, uint32_t entry)
 {
     if (table->base != NULL) {
-        return atomic_load_explicit(&place_at(table, place)->commit, memory_order_acquire);
+        return atomic_load_explicit(&entry_at(table, entry)->commit, memory_order_acquire);
     }
     atomic_thread_fence(memory_order_acquire);
-    const uint64_t word = commit_read(table, place);
+    const uint64_t word = commit_read(table, entry);
     atomic_thread_fence(memory_order_acquire);
     return word;
 }
 
-/* The commit word of an open place, or COMMIT_CLOSED. A count beyond the array can only come from a damaged segment: such a
- * place is not there. */
-static uint64_t commit_load(const llm_session_table *table, uint32_t place)
+/* The commit word of an open entry, or COMMIT_CLOSED. A count beyond the array can only come from a damaged segment: such a
+ * entry is not there. */
+static uint64_t commit_load(const llm_session_table *table, uint32_t entry)
 {
-    const uint64_t word = commit_now(table, place);
+    const uint64_t word = commit_now(table, entry);
     return (word & COMMIT_CLOSED) != 0 || commit_count(word) > table->view.n_ctx ? COMMIT_CLOSED : word;
 }
 
-static bool same_generation(const llm_session_table *table, uint32_t place, uint64_t word)
+static bool same_generation(const llm_session_table *table, uint32_t entry, uint64_t word)
 {
-    return commit_generation(commit_now(table, place)) == commit_generation(word);
+    return commit_generation(commit_now(table, entry)) == commit_generation(word);
 }
 
 /* False: the segment has become shorter. */
-static bool record_load(const llm_session_table *table, uint32_t place, uint64_t word, llm_branch_view *out)
+static bool record_load(const llm_session_table *table, uint32_t entry, uint64_t word, llm_branch_view *out)
 {
     if (table->base != NULL) {
-        record_copy(place_at(table, place), word, out);
+        record_copy(entry_at(table, entry), word, out);
         return true;
     }
     session_table_entry copy;
-    const bool is_there = read_at(table->fd, offset_of_place(table, place), &copy, sizeof copy);
+    const bool is_there = read_at(table->fd, offset_of_entry(table, entry), &copy, sizeof copy);
     if (is_there) {
         record_copy(&copy, word, out);
     }
     return is_there;
 }
 
-static bool tokens_load(const llm_session_table *table, uint32_t place, int32_t *out, uint32_t n)
+static bool tokens_load(const llm_session_table *table, uint32_t entry, int32_t *out, uint32_t n)
 {
-    const uint64_t at = table->tokens_at + (uint64_t)place * table->view.n_ctx * sizeof *out;
+    const uint64_t at = table->tokens_at + (uint64_t)entry * table->view.n_ctx * sizeof *out;
     if (table->base == NULL) {
         return read_at(table->fd, at, out, n * sizeof *out);
     }
@@ -254,18 +254,18 @@ static bool tokens_load(const llm_session_table *table, uint32_t place, int32_t 
     return true;
 }
 
-int llm_session_table_entry(const llm_session_table *table, uint32_t place, llm_branch_view *out)
+int llm_session_table_entry(const llm_session_table *table, uint32_t entry, llm_branch_view *out)
 {
-    if (place >= table->view.n_places) {
+    if (entry >= table->view.n_entries) {
         return LLM_NOT_FOUND;
     }
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
-        llm_branch_view view = {.place = place};
-        const uint64_t word = commit_load(table, place);
-        if (word == COMMIT_CLOSED || !record_load(table, place, word, &view)) {
+        llm_branch_view view = {.entry = entry};
+        const uint64_t word = commit_load(table, entry);
+        if (word == COMMIT_CLOSED || !record_load(table, entry, word, &view)) {
             return LLM_NOT_FOUND;
         }
-        if (same_generation(table, place, word)) {
+        if (same_generation(table, entry, word)) {
             view.generation = commit_generation(word);
             view.n_tokens = commit_count(word);
             *out = view;
@@ -275,14 +275,14 @@ int llm_session_table_entry(const llm_session_table *table, uint32_t place, llm_
     return LLM_NOT_FOUND;
 }
 
-int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t place, int32_t *out, size_t n_out,
+int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t entry, int32_t *out, size_t n_out,
                                  uint32_t *generation)
 {
-    if (place >= table->view.n_places) {
+    if (entry >= table->view.n_entries) {
         return -1;
     }
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
-        const uint64_t word = commit_load(table, place);
+        const uint64_t word = commit_load(table, entry);
         const uint32_t n = commit_count(word);
         if (word == COMMIT_CLOSED) {
             return -1;
@@ -290,10 +290,10 @@ int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t place,
         if (n > n_out) {
             return -(int64_t)n - 1;
         }
-        if (!tokens_load(table, place, out, n)) {
+        if (!tokens_load(table, entry, out, n)) {
             return -1;
         }
-        if (same_generation(table, place, word)) {
+        if (same_generation(table, entry, word)) {
             if (generation != NULL) {
                 *generation = commit_generation(word);
             }

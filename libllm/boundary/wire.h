@@ -155,7 +155,7 @@ typedef struct wire_tokens {
 /* The largest encoding of an event other than TEXT, and of a TEXT without its text and token details. */
 enum { WIRE_EVENT_BYTES_MAX = LLM_SESSION_NAME_BYTES_MAX + 32 };
 
-void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place);
+void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t entry);
 void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uint32_t n_prompt, uint32_t n_reused,
                         int32_t diverged_at);
 /* `tokens` may be NULL. */
@@ -164,7 +164,7 @@ void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t 
 void wire_write_finished(wire_writer *w, const wire_finished *f);
 void wire_write_forgotten(wire_writer *w, session_name session);
 void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, uint64_t prefill_us);
-void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens,
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t entry, uint32_t n_tokens,
                       uint32_t os_error);
 
 #endif

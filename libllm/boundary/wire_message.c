@@ -1,7 +1,7 @@
 /* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, read strictly: an entry
  * that is unknown, there twice, of the wrong type or out of range refuses the command with the entry's name. Ignoring
  * it would make a misspelled parameter a request that looks served. An event is an array whose members are known by
- * their place: there are many of them, and both sides are built from one table. */
+ * their entry: there are many of them, and both sides are built from one table. */
 #include <math.h>
 #include <string.h>
 
@@ -339,11 +339,11 @@ static void end_event(wire_writer *w, uint8_t *begin)
     }
 }
 
-void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place)
+void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t entry)
 {
     uint8_t *begin = begin_event(w, LLM_EVENT_ADMITTED, 0);
     wire_write_uint(w, request);
-    wire_write_uint(w, place);
+    wire_write_uint(w, entry);
     end_event(w, begin);
 }
 
@@ -360,7 +360,7 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
 }
 
 /* Log probabilities may be asked for or not; the members are there in any case, empty then, since a member is known by
- * its place. */
+ * its entry. */
 static void write_tokens(wire_writer *w, const wire_tokens *t)
 {
     const bool has_logprobs = t->n_likeliest >= 0;
@@ -422,13 +422,13 @@ void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, ui
     end_event(w, begin);
 }
 
-void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens,
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t entry, uint32_t n_tokens,
                       uint32_t os_error)
 {
     uint8_t *begin = begin_event(w, LLM_EVENT_REPLY, 0);
     wire_write_uint(w, request);
     wire_write_uint(w, status);
-    wire_write_uint(w, place);
+    wire_write_uint(w, entry);
     wire_write_uint(w, n_tokens);
     wire_write_uint(w, os_error);
     end_event(w, begin);

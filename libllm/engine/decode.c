@@ -13,7 +13,7 @@ int decode_open(decode *d)
     /* A command or a result of the store is taken while fewer than LLM_REQUESTS_MAX notices wait or belong to deferred
      * commands (decode_has_room). It adds at most one, and opens at most two sessions; each deferred command opens one. Until
      * the next is taken, whatever is open by then may be forgotten, once, and LOOSE_EXPIRED_MAX sessions that are not open. */
-    d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_places + 4;
+    d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
     if (d->notices == NULL || d->logits == NULL || !has_threads || step_open(&d->step) != LLM_OK) {

@@ -1,5 +1,5 @@
 /* decode.h: the decode thread: takes commands, schedules, steps the model, samples, delivers events. It owns the model's
- * sequences, the places and all requests from decode_start to decode_stop.
+ * sequences, the entries and all requests from decode_start to decode_stop.
  *
  *   every loop:  take commands -> start requests -> take sampled tokens -> one step -> deliver events -> (sleep)
  *

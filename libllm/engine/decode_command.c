@@ -40,7 +40,7 @@ static void reply(decode *d, uint64_t request_id, llm_status status, const branc
                   uint32_t os_error)
 {
     wire_writer w = notice_writer(d);
-    wire_write_reply(&w, request_id, status, b != NULL ? b->place : 0, n_tokens, os_error);
+    wire_write_reply(&w, request_id, status, b != NULL ? b->entry : 0, n_tokens, os_error);
     notice_add(d, &w);
 }
 
@@ -247,7 +247,7 @@ static void generate(decode *d, const wire_command *c)
         return;
     }
     r->after = first_of(d, c);
-    outbox_admit(&r->out, r->branch != NULL ? r->branch->place : UINT32_MAX);
+    outbox_admit(&r->out, r->branch != NULL ? r->branch->entry : UINT32_MAX);
     d->requests[d->n_requests++] = r;
 }
 

@@ -28,7 +28,7 @@ static void end_requests(decode *d, branch *b)
     decode_end_session_requests(d, b, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Every branch of a name goes but `kept` (NULL: that one, too), whatever it is doing, and its files without a place. */
+/* Every branch of a name goes but `kept` (NULL: that one, too), whatever it is doing, and its files without an entry. */
 static void close_all(decode *d, session_name name, const branch *kept)
 {
     branch *after = NULL;
@@ -83,7 +83,7 @@ static void end_removal(decode *d, const wire_command *c, const branch *kept)
     reply_unless_due(d, c, table_removing_end(d->table, c->session, c->request), LLM_OK, kept);
 }
 
-/* The branch used last stays; or a new one has the name and pin of what waits on the disk for a place. */
+/* The branch used last stays; or a new one has the name and pin of what waits on the disk for an entry. */
 static void reset_session(decode *d, const wire_command *c)
 {
     branch *kept = latest_of(d, c);

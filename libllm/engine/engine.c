@@ -117,7 +117,7 @@ static branch_table_options options_of(const llm_engine_options *o)
         .n_named = o->n_sessions,
         .n_scratch = o->n_scratch,
         .n_parked_max = parks ? n_parked : 0,
-        .n_parked_places = parks ? n_parked : 0,
+        .n_parked_entries = parks ? n_parked : 0,
         .n_owners = o->n_owners,
         .branches_max = o->branches_max != 0 ? o->branches_max : BRANCHES_DEFAULT,
         .parked_bytes_max = o->parked_bytes_max != 0 ? o->parked_bytes_max : memory_share(),
@@ -200,7 +200,7 @@ static void end_dead(dead_segments *dead, bool taken_over)
     free(dead->names);
 }
 
-static int open_session_table(llm_engine *e, const char *table_name, uint32_t n_places, const char *fingerprint,
+static int open_session_table(llm_engine *e, const char *table_name, uint32_t n_entries, const char *fingerprint,
                               char *error, size_t error_bytes)
 {
     const model_info *info = &e->model->info;
@@ -208,23 +208,24 @@ static int open_session_table(llm_engine *e, const char *table_name, uint32_t n_
     if (table_name != NULL && asprintf(&opening, "%s%s", table_name, SESSION_TABLE_OPENING) < 0) {
         return LLM_NO_MEMORY;
     }
-    const int status = session_table_open(opening, n_places, info->n_ctx, info->name, fingerprint, &e->session_table,
+    const int status = session_table_open(opening, n_entries, info->n_ctx, info->name, fingerprint, &e->session_table,
                                           error, error_bytes);
     free(opening);
     return status;
 }
 
-/* The memory may have no room for a place for each session that was found: then as many as are asked for have to do. */
+/* The memory may have no room for an entry for each session that was found: then as many as are asked for have to do. */
 static int open_session_table_for(llm_engine *e, const llm_engine_options *o, branch_table_options *sizes,
                                   const char *fingerprint, char *error, size_t error_bytes)
 {
     const uint32_t n_slots = e->model->info.n_seq;
     const branch_table_options asked = options_of(o);
     int status =
-        open_session_table(e, o->table_name, n_slots + sizes->n_parked_places, fingerprint, error, error_bytes);
-    if (status != LLM_OK && sizes->n_parked_places > asked.n_parked_places) {
+        open_session_table(e, o->table_name, n_slots + sizes->n_parked_entries, fingerprint, error, error_bytes);
+    if (status != LLM_OK && sizes->n_parked_entries > asked.n_parked_entries) {
         *sizes = asked;
-        status = open_session_table(e, o->table_name, n_slots + asked.n_parked_places, fingerprint, error, error_bytes);
+        status =
+            open_session_table(e, o->table_name, n_slots + asked.n_parked_entries, fingerprint, error, error_bytes);
     }
     return status;
 }
@@ -411,7 +412,7 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
         .has_chat_template = chat_has_template(engine->chat) != 0,
         .n_sessions = has_sessions ? engine->table.options.n_named : 0,
         .n_scratch = has_sessions ? engine->table.options.n_scratch : 0,
-        .n_places = has_sessions ? engine->table.n_places : 0,
+        .n_entries = has_sessions ? engine->table.n_entries : 0,
         .n_pins_max = has_sessions ? table_pins_max(&engine->table) : 0,
         .parked_bytes_max = engine->table.options.parked_bytes_max,
         .parked_disk_bytes_max = engine->table.options.parked_disk_bytes_max,

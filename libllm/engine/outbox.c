@@ -17,15 +17,15 @@ void outbox_close(outbox *o)
     token_details_close(&o->details);
 }
 
-void outbox_admit(outbox *o, uint32_t place)
+void outbox_admit(outbox *o, uint32_t entry)
 {
     o->has_admitted = true;
-    o->place = place;
+    o->entry = entry;
 }
 
-void outbox_start(outbox *o, uint32_t place, uint32_t n_prompt, const resume_plan *plan)
+void outbox_start(outbox *o, uint32_t entry, uint32_t n_prompt, const resume_plan *plan)
 {
-    o->place = place;
+    o->entry = entry;
     o->has_started = true;
     o->n_prompt = n_prompt;
     o->plan = *plan;
@@ -70,7 +70,7 @@ static bool deliver_event(outbox *o, ring *events, llm_event_op op)
     }
     wire_writer w = wire_writer_open(record, room);
     switch (op) {
-    case LLM_EVENT_ADMITTED: wire_write_admitted(&w, o->request, o->place); break;
+    case LLM_EVENT_ADMITTED: wire_write_admitted(&w, o->request, o->entry); break;
     case LLM_EVENT_STARTED:
         wire_write_started(&w, o->request, o->plan.reason, o->n_prompt, o->plan.n_keep, o->plan.diverged_at);
         break;

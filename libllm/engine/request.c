@@ -147,7 +147,7 @@ const float *request_begin(request *r, branch_table *table, branch *b)
     checkpoint_points_begin(&r->points, &r->plan);
     sampler_accept(r->sampler, r->prompt, r->claim.prompt.n_tokens);
     r->phase = REQUEST_RUNNING;
-    outbox_start(&r->out, b->place, r->claim.prompt.n_tokens, &r->plan);
+    outbox_start(&r->out, b->entry, r->claim.prompt.n_tokens, &r->plan);
     return logits;
 }
 

@@ -310,7 +310,7 @@ static void tear_harmed(step *t, model_result result)
             branch_invalidate(t->requests[i]->branch);
         }
     }
-    for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->table->n_places; i++) {
+    for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->table->n_entries; i++) {
         branch *b = &t->table->branches[i];
         if (b->is_open && b->slot != BRANCH_NO_SLOT && branch_n_tokens(b) > 0) {
             branch_invalidate(b);

@@ -108,8 +108,8 @@ static uint32_t best_far(const branch_candidate *candidates, uint32_t n)
     return best < n && behind_head(&candidates[best]) >= most_near + COPY_COST_TOKENS_MIN ? best : n;
 }
 
-/* How another one gets its place. */
-static branch_choice take_place(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room)
+/* How another one gets its entry. */
+static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room)
 {
     const uint32_t limit = limit_of(candidates, n, n_max);
     const uint32_t closest = best_of(candidates, n, may_be_written_over);
@@ -132,7 +132,7 @@ branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint
     if (chosen < n) {
         return (branch_choice){.verb = BRANCH_CONTINUE, .index = chosen};
     }
-    return take_place(candidates, n, n_max, has_room);
+    return take_entry(candidates, n, n_max, has_room);
 }
 
 branch_choice branch_choose_for_discarded(const branch_candidate *candidates, uint32_t n, uint32_t n_max,

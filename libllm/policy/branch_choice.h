@@ -22,7 +22,7 @@ typedef struct branch_candidate {
 
 typedef enum branch_verb {
     BRANCH_CONTINUE, /* branch `index`: at once, or after the requests before it */
-    BRANCH_OPEN,     /* a new one, in a place of its own */
+    BRANCH_OPEN,     /* a new one, in an entry of its own */
     BRANCH_REPLACE,  /* a new one, in the place of branch `index`, which is idle */
 } branch_verb;
 
@@ -41,7 +41,7 @@ bool branch_is_continued(const branch_candidate *t);
  * the least value: tokens / (1 + uses of the others since its last use).
  *
  * n_max: limit on the session's branches; with 1 every prompt continues the only one. One branch more than the anchored
- * ones is always allowed. has_room: a new branch costs no other session its place; else it replaces one of this session. */
+ * ones is always allowed. has_room: a new branch costs no other session its entry; else it replaces one of this session. */
 branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room);
 
 /* Where n_lost tokens that a truncation of branch `index` would discard are kept: in a new branch (BRANCH_OPEN), in

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAITING_NAMED_MAX = 4 }; /* a line in the log for so many that found no place, one for the rest */
+enum { WAITING_NAMED_MAX = 4 }; /* a line in the log for so many that found no entry, one for the rest */
 
 typedef struct candidate {
     branch_file file;  /* what its file says, and the segment where that knows it, too; owns the tokens */
@@ -88,12 +88,12 @@ static bool learn(candidate *c, const llm_branch_view *view, const int32_t *toke
     return true;
 }
 
-static void look_at_place(adoption *a, const llm_session_table *dead, uint32_t place, int32_t *tokens,
+static void look_at_entry(adoption *a, const llm_session_table *dead, uint32_t entry, int32_t *tokens,
                           uint32_t n_tokens_max)
 {
     llm_branch_view view;
-    const int64_t n = llm_session_table_tokens(dead, place, tokens, n_tokens_max, NULL);
-    if (n < 0 || llm_session_table_entry(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
+    const int64_t n = llm_session_table_tokens(dead, entry, tokens, n_tokens_max, NULL);
+    if (n < 0 || llm_session_table_entry(dead, entry, &view) != LLM_OK || view.name[0] == '\0' ||
         !branch_are_tokens(a->info, tokens, (uint32_t)n)) {
         return;
     }
@@ -111,15 +111,15 @@ static void look_at_session_table(adoption *a, const llm_session_table *dead)
     llm_session_table_view view;
     llm_session_table_read(dead, &view);
     int32_t *tokens = malloc(view.n_ctx * sizeof *tokens);
-    for (uint32_t place = 0; tokens != NULL && place < view.n_places; place++) {
-        look_at_place(a, dead, place, tokens, view.n_ctx);
+    for (uint32_t entry = 0; tokens != NULL && entry < view.n_entries; entry++) {
+        look_at_entry(a, dead, entry, tokens, view.n_ctx);
     }
     free(tokens);
 }
 
 /* ---- gathering ---- */
 
-/* Who gets a place first: what fits the context, the pinned, the newest. */
+/* Who gets an entry first: what fits the context, the pinned, the newest. */
 static bool fits(const adoption *a, const candidate *c)
 {
     return c->file.n_tokens <= a->info->n_ctx;
@@ -185,7 +185,7 @@ void adoption_size(const adoption *a, branch_table_options *sizes)
         const uint32_t n_unpinned = n_names - table_pins_max_of(n_names);
         sizes->n_parked_max = parked_of(n_pinned + n_unpinned, sizes->n_named, sizes->n_parked_max);
     }
-    sizes->n_parked_places = parked_of(n, sizes->n_named, sizes->n_parked_max);
+    sizes->n_parked_entries = parked_of(n, sizes->n_named, sizes->n_parked_max);
 }
 
 /* ---- opening ---- */
@@ -207,7 +207,7 @@ static void open_one(branch_table *table, const candidate *c)
 {
     const branch_file *f = &c->file;
     branch *b = table_open_known(table, f->owner, f->name, f->id);
-    session_table_append(table->shared.session_table, b->place, f->tokens, f->n_tokens);
+    session_table_append(table->shared.session_table, b->entry, f->tokens, f->n_tokens);
     b->has_file = c->has_file;
     branch_set_file_bytes(b, (size_t)c->state.n_bytes); /* of use or not */
     if (has_state(c)) {
@@ -285,8 +285,8 @@ static void complain_of_layout(const adoption *a, branch_table *table)
                    a->n_other_geometry, a->n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
 }
 
-/* Under evict a new session takes the place of one that is not pinned: where pins held all places, nobody else would ever get
- * one. Under park there are more places instead (adoption_size), and under refuse nobody makes way for another. */
+/* Under evict a new session takes the place of one that is not pinned: where pins held all entries, nobody else would ever get
+ * one. Under park there are more entries instead (adoption_size), and under refuse nobody makes way for another. */
 static uint32_t pinned_max(const branch_table *table)
 {
     return table->options.policy == LLM_POLICY_EVICT ? table_pins_max(table) : UINT32_MAX;
@@ -294,7 +294,7 @@ static uint32_t pinned_max(const branch_table *table)
 
 void adoption_open(adoption *a, branch_table *table)
 {
-    const uint32_t n_max = table->options.n_named + table->options.n_parked_places;
+    const uint32_t n_max = table->options.n_named + table->options.n_parked_entries;
     const uint32_t n_pinned_max = pinned_max(table);
     uint32_t n_open = 0, n_pinned = 0, n_waiting = 0;
     for (uint32_t i = 0; i < a->n; i++) {

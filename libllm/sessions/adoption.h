@@ -3,9 +3,9 @@
  *
  *   gather   reads all files, and the dead segment. A branch is the same in both if its id is: then the segment wins,
  *            which is the newer one. Nothing is written.
- *   open     gives each a place, parked, in the order of their last use.
+ *   open     gives each an entry, parked, in the order of their last use.
  *
- * Between the two the segment is made, with as many places as sessions were found. Those that it has none for (more than
+ * Between the two the segment is made, with as many entries as sessions were found. Those that it has none for (more than
  * LLM_PARKED_MAX, more than the shared memory has room for, or longer than the context) stay on the disk as they are:
  * the pinned and the newest are not among them. */
 #ifndef LLM_ADOPTION_H
@@ -19,8 +19,8 @@ typedef struct adoption adoption;
 adoption *adoption_gather(const model_info *info, store *disk, const llm_session_table *dead);
 void adoption_free(adoption *a); /* NULL is allowed */
 
-/* Widens what is asked for to what was found: a place for each session that the context holds. Under park those that are
- * pinned leave to others as many places as they would have to if they were pinned now. */
+/* Widens what is asked for to what was found: an entry for each session that the context holds. Under park those that are
+ * pinned leave to others as many entries as they would have to if they were pinned now. */
 void adoption_size(const adoption *a, branch_table_options *sizes);
 void adoption_open(adoption *a, branch_table *table);
 

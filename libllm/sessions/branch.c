@@ -68,7 +68,7 @@ static void assert_invariant(const branch *b)
 
 void branch_publish(branch *b)
 {
-    session_table_store_record(session_table_of(b), b->place, &b->record);
+    session_table_store_record(session_table_of(b), b->entry, &b->record);
 }
 
 static void set_state_unused(branch *b, llm_state state)
@@ -86,7 +86,7 @@ static void set_state(branch *b, llm_state state)
 /* The resident tokens become the first n; what was known about the rest is forgotten. */
 static void truncate_tokens(branch *b, uint32_t n)
 {
-    session_table_truncate(session_table_of(b), b->place, n);
+    session_table_truncate(session_table_of(b), b->entry, n);
     if (b->logits_at > n) {
         b->logits_at = 0;
     }
@@ -152,15 +152,15 @@ static void clear(branch *b)
     truncate_tokens(b, 0);
 }
 
-void branch_init(branch *b, const branch_shared *shared, uint32_t place)
+void branch_init(branch *b, const branch_shared *shared, uint32_t entry)
 {
-    *b = (branch){.shared = shared, .place = place, .slot = BRANCH_NO_SLOT};
+    *b = (branch){.shared = shared, .entry = entry, .slot = BRANCH_NO_SLOT};
 }
 
 void branch_open(branch *b, session_name name, uint64_t id)
 {
     assert(!b->is_open && !branch_has_slot(b) && name.n_bytes <= LLM_SESSION_NAME_BYTES_MAX);
-    branch_init(b, b->shared, b->place);
+    branch_init(b, b->shared, b->entry);
     b->is_open = true;
     b->owner = name.owner;
     b->id = id;
@@ -168,7 +168,7 @@ void branch_open(branch *b, session_name name, uint64_t id)
     b->shared->totals->n_open++;
     b->shared->totals->n_named += branch_is_named(b);
     b->record = (session_table_record){.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = clock_ms()};
-    session_table_open_entry(session_table_of(b), b->place, b->owner, b->name, id);
+    session_table_open_entry(session_table_of(b), b->entry, b->owner, b->name, id);
     set_state(b, LLM_STATE_EMPTY);
 }
 
@@ -176,7 +176,7 @@ void branch_rename(branch *b, session_name name)
 {
     memcpy(b->name, name.bytes, name.n_bytes);
     b->name[name.n_bytes] = '\0';
-    session_table_rename_entry(session_table_of(b), b->place, b->name);
+    session_table_rename_entry(session_table_of(b), b->entry, b->name);
 }
 
 void branch_close(branch *b)
@@ -185,11 +185,11 @@ void branch_close(branch *b)
     clear(b);
     unpin(b);
     branch_forget_logits(b);
-    session_table_close_entry(session_table_of(b), b->place);
+    session_table_close_entry(session_table_of(b), b->entry);
     branch_set_file_bytes(b, 0);
     b->shared->totals->n_open--;
     b->shared->totals->n_named -= branch_is_named(b);
-    branch_init(b, b->shared, b->place);
+    branch_init(b, b->shared, b->entry);
 }
 
 void branch_reset(branch *b)
@@ -212,12 +212,12 @@ bool branch_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n
 
 uint32_t branch_n_tokens(const branch *b)
 {
-    return session_table_n_tokens(session_table_of(b), b->place);
+    return session_table_n_tokens(session_table_of(b), b->entry);
 }
 
 const int32_t *branch_tokens(const branch *b)
 {
-    return session_table_tokens(session_table_of(b), b->place);
+    return session_table_tokens(session_table_of(b), b->entry);
 }
 
 bool branch_is_idle(const branch *b)
@@ -260,7 +260,7 @@ static void adopt_tokens(branch *b, const int32_t *prompt, uint32_t k)
 {
     const uint32_t same = resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt, k);
     truncate_tokens(b, same);
-    session_table_append(session_table_of(b), b->place, prompt + same, k - same);
+    session_table_append(session_table_of(b), b->entry, prompt + same, k - same);
 }
 
 static model_result load_parked(branch *b, uint16_t to, const parked *from)
@@ -299,7 +299,7 @@ static bool copy_donor(branch *b, const branch *donor)
     if (!copied) {
         return false;
     }
-    session_table_append(session_table_of(b), b->place, branch_tokens(donor), n);
+    session_table_append(session_table_of(b), b->entry, branch_tokens(donor), n);
     return true;
 }
 
@@ -356,7 +356,7 @@ void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt)
 
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n)
 {
-    session_table_append(session_table_of(b), b->place, tokens, n);
+    session_table_append(session_table_of(b), b->entry, tokens, n);
     if (b->record.state == LLM_STATE_PREFILL) {
         b->record.n_prefilled_total += n;
         branch_publish(b); /* a long prompt is watched while it is read */
@@ -511,7 +511,7 @@ size_t branch_state_bytes(const branch *b, uint32_t n_tokens)
 
 static void tell_as_copy(const branch *from, branch *to)
 {
-    session_table_append(session_table_of(to), to->place, branch_tokens(from), branch_n_tokens(from));
+    session_table_append(session_table_of(to), to->entry, branch_tokens(from), branch_n_tokens(from));
     to->checkpoint_at = from->checkpoint_at;
     to->record.reason = from->record.reason;
     to->record.diverged_at = from->record.diverged_at;

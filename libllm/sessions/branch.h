@@ -16,7 +16,7 @@
  *                                                |
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * A branch has a place in the session table as long as it is open, and a slot (a sequence of the model) while its state is
+ * A branch has an entry in the session table as long as it is open, and a slot (a sequence of the model) while its state is
  * in the model's memory. PREFILL and DECODE may lose the slot for a while, when the memory is short (decode_step.c).
  *
  * Invariant of a branch with a slot that is not torn:   resident tokens == position == what the model's memory holds.
@@ -79,7 +79,7 @@ typedef struct parked {
     uint64_t wanted_until_us; /* ON_DISK, READING: so long a request waits for it; 0: none does */
 } parked;
 
-/* Of all open branches, kept up by branch.c: the decode loop reports them, and places are many. */
+/* Of all open branches, kept up by branch.c: the decode loop reports them, and entries are many. */
 typedef struct branch_totals {
     uint32_t n_open;
     uint32_t n_named;
@@ -99,7 +99,7 @@ typedef struct branch_shared {
 
 typedef struct branch {
     const branch_shared *shared;
-    uint32_t place; /* its record in the session table */
+    uint32_t entry; /* its record in the session table */
     int32_t slot;   /* the model's sequence, or BRANCH_NO_SLOT */
     bool is_open;
     bool is_held; /* while it is copied: never idle */
@@ -130,7 +130,7 @@ static inline session_name branch_session_name(const branch *b)
     return session_name_from(b->owner, b->name);
 }
 
-void branch_init(branch *b, const branch_shared *shared, uint32_t place);
+void branch_init(branch *b, const branch_shared *shared, uint32_t entry);
 void branch_open(branch *b, session_name name, uint64_t id);
 void branch_rename(branch *b, session_name name);
 void branch_close(branch *b);

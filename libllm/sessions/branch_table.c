@@ -13,28 +13,28 @@ int table_open(branch_table *table, const branch_shared *shared, const branch_ta
 {
     const uint32_t n_slots = options->n_named + options->n_scratch;
     *table = (branch_table){
-        .shared = *shared, .options = *options, .store = disk, .n_places = n_slots + options->n_parked_places};
+        .shared = *shared, .options = *options, .store = disk, .n_entries = n_slots + options->n_parked_entries};
     table->shared.pace = &table->pace;
     table->shared.totals = &table->totals;
     table->pace.token_us_first = copy_cost_token_us_first(shared->model->info.n_params, shared->model->info.is_on_gpu);
     table->slots.stall_budget_us = HUGE_VAL;
     atomic_init(&table->n_owners, options->n_owners);
-    table->branches = calloc(table->n_places, sizeof *table->branches);
+    table->branches = calloc(table->n_entries, sizeof *table->branches);
     table->slots.holders = calloc(n_slots, sizeof(branch *));
-    table->holdings = calloc(table->n_places, sizeof *table->holdings);
+    table->holdings = calloc(table->n_entries, sizeof *table->holdings);
     if (table->branches == NULL || table->slots.holders == NULL || table->holdings == NULL) {
         table_close(table);
         return LLM_NO_MEMORY;
     }
-    for (uint32_t place = 0; place < table->n_places; place++) {
-        branch_init(&table->branches[place], &table->shared, place);
+    for (uint32_t entry = 0; entry < table->n_entries; entry++) {
+        branch_init(&table->branches[entry], &table->shared, entry);
     }
     return LLM_OK;
 }
 
 void table_close(branch_table *table)
 {
-    for (uint32_t i = 0; table->branches != NULL && i < table->n_places; i++) {
+    for (uint32_t i = 0; table->branches != NULL && i < table->n_entries; i++) {
         branch *b = &table->branches[i];
         if (b->is_open) {
             b->running = b->waiting = NULL;
@@ -77,7 +77,7 @@ void table_tell_forgotten(branch_table *table, void (*forgotten)(void *context, 
 
 branch *table_next(branch_table *table, session_name name, const branch *after)
 {
-    for (uint32_t i = after != NULL ? after->place + 1 : 0; i < table->n_places; i++) {
+    for (uint32_t i = after != NULL ? after->entry + 1 : 0; i < table->n_entries; i++) {
         branch *b = &table->branches[i];
         if (b->is_open && branch_is_named(b) && session_name_equal(branch_session_name(b), name)) {
             return b;
@@ -91,9 +91,9 @@ bool table_knows(branch_table *table, session_name name)
     return table_next(table, name, NULL) != NULL || table_is_waiting(table, name);
 }
 
-static branch *closed_place(branch_table *table)
+static branch *closed_entry(branch_table *table)
 {
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         if (!table->branches[i].is_open) {
             return &table->branches[i];
         }
@@ -107,7 +107,7 @@ typedef struct shortage {
     uint32_t owner;      /* the asker's */
     uint32_t limit;      /* of what all hold together */
     bool named;          /* whose kind */
-    bool has_slot;       /* slots or their cells are short, not places */
+    bool has_slot;       /* slots or their cells are short, not entries */
     bool in_tokens;      /* cells are */
     bool pinned;         /* pinned ones may go, too */
     bool is_lost;        /* who goes is forgotten, not parked */
@@ -126,7 +126,7 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     if (!b->is_open || branch_is_named(b) != of->named || (of->has_slot && !branch_has_slot(b))) {
         return (share_holding){.amount = 0};
     }
-    /* Branches that were left, then the oldest first; for a place, those whose going leaves everything else as it is before any
+    /* Branches that were left, then the oldest first; for an entry, those whose going leaves everything else as it is before any
      * other. */
     const bool is_last_resort =
         b->n_left == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
@@ -142,13 +142,13 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
 /* The idle branch that makes way, or NULL. */
 static branch *victim(branch_table *table, const shortage *of)
 {
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         table->holdings[i] = holding_of(table, &table->branches[i], of);
     }
     const share_claim claim = {
         .asker = of->owner, .limit = of->limit, .n_owners = atomic_load(&table->n_owners), .is_lost = of->is_lost};
-    const uint32_t place = share_victim(table->holdings, table->n_places, &claim);
-    return place < table->n_places ? &table->branches[place] : NULL;
+    const uint32_t entry = share_victim(table->holdings, table->n_entries, &claim);
+    return entry < table->n_entries ? &table->branches[entry] : NULL;
 }
 
 uint32_t table_names_max(const branch_table *table)
@@ -172,7 +172,7 @@ share_claim table_bytes_claim(const branch_table *table, size_t n_bytes_max)
 
 branch *table_parked_victim(branch_table *table)
 {
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *b = &table->branches[i];
         const bool counts = b->is_open && b->parked.where == PARKED_IN_MEMORY;
         table->holdings[i] = (share_holding){
@@ -183,15 +183,15 @@ branch *table_parked_victim(branch_table *table)
         };
     }
     const share_claim claim = table_bytes_claim(table, table->options.parked_bytes_max);
-    const uint32_t place = share_victim(table->holdings, table->n_places, &claim);
-    return place < table->n_places ? &table->branches[place] : NULL;
+    const uint32_t entry = share_victim(table->holdings, table->n_entries, &claim);
+    return entry < table->n_entries ? &table->branches[entry] : NULL;
 }
 
 /* ---- opening ---- */
 
-static branch *open_place(branch_table *table, session_name name, uint64_t id)
+static branch *open_entry(branch_table *table, session_name name, uint64_t id)
 {
-    branch *b = closed_place(table);
+    branch *b = closed_entry(table);
     assert(b != NULL);
     branch_open(b, name, id);
     table_used(table, b);
@@ -203,7 +203,7 @@ static branch *open_place(branch_table *table, session_name name, uint64_t id)
 static bool is_within_share(const branch_table *table, uint32_t owner, uint32_t n_less)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         n += table->branches[i].is_open && branch_is_named(&table->branches[i]) && table->branches[i].owner == owner;
     }
     return table->options.policy != LLM_POLICY_REFUSE ||
@@ -212,7 +212,7 @@ static bool is_within_share(const branch_table *table, uint32_t owner, uint32_t 
 
 static branch *open_new(branch_table *table, session_name name)
 {
-    branch *b = open_place(table, name, durable_new_id());
+    branch *b = open_entry(table, name, durable_new_id());
     table_pin_with_others(table, b);
     return b;
 }
@@ -236,7 +236,7 @@ int table_open_named(branch_table *table, session_name name, branch **out)
 
 branch *table_open_known(branch_table *table, uint32_t owner, const char *name, uint64_t id)
 {
-    branch *b = open_place(table, session_name_from(owner, name), id);
+    branch *b = open_entry(table, session_name_from(owner, name), id);
     session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_OPENED, 1);
     return b;
 }
@@ -262,7 +262,7 @@ branch *table_replace(branch_table *table, branch *old, const branch *like)
 }
 
 /* For a further branch of a session that has some. Under park it is opened as any branch is: the least recently used one
- * makes way for it, which may be another branch's. Otherwise only where it costs nobody a place. */
+ * makes way for it, which may be another branch's. Otherwise only where it costs nobody an entry. */
 static bool has_room_for_another(const branch_table *table, uint32_t owner)
 {
     return table->options.policy == LLM_POLICY_PARK ||
@@ -315,11 +315,11 @@ int table_admit(branch_table *table, session_name name, const branch_prompt *pro
         *out = branches[choice.index];
         return LLM_OK;
     }
-    const bool leaves_place = choice.verb == BRANCH_REPLACE;
-    if (!table_may_be_busy(table, name.owner) || !is_within_share(table, name.owner, leaves_place)) {
+    const bool frees_entry = choice.verb == BRANCH_REPLACE;
+    if (!table_may_be_busy(table, name.owner) || !is_within_share(table, name.owner, frees_entry)) {
         return LLM_CAPACITY; /* before anything gives way to it */
     }
-    if (leaves_place) {
+    if (frees_entry) {
         *out = table_replace(table, branches[choice.index], branches[choice.index]);
         session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_OPENED, 1);
         return LLM_OK;
@@ -332,7 +332,7 @@ static branch *continued_scratch(branch_table *table, uint32_t owner, const bran
 {
     branch *best = NULL;
     uint32_t best_common = 0;
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         branch *b = &table->branches[i];
         if (!branch_is_idle(b) || branch_is_named(b) || b->owner != owner) {
             continue;
@@ -356,7 +356,7 @@ static bool shares_more_than_head(const branch *b, uint32_t owner, const branch_
 /* Such as one that was opened for a prompt that still waits. */
 static branch *empty_scratch(branch_table *table, uint32_t owner)
 {
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         branch *b = &table->branches[i];
         if (branch_is_idle(b) && !branch_is_named(b) && b->owner == owner && branch_n_tokens(b) == 0) {
             return b;
@@ -381,13 +381,13 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
             b = NULL;
         }
     }
-    return b != NULL ? b : open_place(table, session_name_from(owner, ""), durable_new_id());
+    return b != NULL ? b : open_entry(table, session_name_from(owner, ""), durable_new_id());
 }
 
 bool table_has_scratch(const branch_table *table)
 {
     uint32_t n_busy = 0;
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *b = &table->branches[i];
         n_busy += b->is_open && !branch_is_named(b) && !branch_is_idle(b);
     }
@@ -397,7 +397,7 @@ bool table_has_scratch(const branch_table *table)
 bool table_may_be_busy(const branch_table *table, uint32_t owner)
 {
     uint32_t n_busy = 0;
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *b = &table->branches[i];
         n_busy += b->is_open && branch_is_named(b) && b->owner == owner && !branch_is_idle(b);
     }
@@ -451,7 +451,7 @@ uint64_t table_expire(branch_table *table, uint64_t before_ms)
     enum { EXPIRED_MAX = 64 };
     uint32_t n_expired = 0;
     uint64_t oldest = table_expire_loose(table, before_ms);
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         branch *b = &table->branches[i];
         if (!branch_is_idle(b) || b->record.is_pinned) {
             continue;

@@ -1,7 +1,7 @@
 /* branch_table.h: all branches of an engine, open or not, in three parts. Each part has its interface, and its members, which only its own files
  * touch (tests/test_structure.py):
  *
- *   slots.h    who has a place and who a slot          branch_table.c, table_keep, _expected, _fork, _publish
+ *   slots.h    who has an entry and who a slot         branch_table.c, table_keep, _expected, _fork, _publish
  *   shelf.h    states in memory and on the disk        table_parked, _disk, _files, _saved, _stored, _stop
  *   naming.h   names, pins, and files that go          table_pin, _change, _removal
  *
@@ -23,13 +23,13 @@
 
 typedef struct branch_table_options {
     llm_policy policy;
-    uint32_t n_named;         /* slots */
-    uint32_t n_scratch;       /* slots */
-    uint32_t n_parked_max;    /* sessions beyond the named slots that may be opened; 0 unless the policy is park */
-    uint32_t n_parked_places; /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
-    uint32_t branches_max;    /* of one name */
-    uint32_t n_owners;        /* at the start */
-    size_t parked_bytes_max;  /* of parked states in memory, with those on their way to the store or from it, for which
+    uint32_t n_named;          /* slots */
+    uint32_t n_scratch;        /* slots */
+    uint32_t n_parked_max;     /* sessions beyond the named slots that may be opened; 0 unless the policy is park */
+    uint32_t n_parked_entries; /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
+    uint32_t branches_max;     /* of one name */
+    uint32_t n_owners;         /* at the start */
+    size_t parked_bytes_max;   /* of parked states in memory, with those on their way to the store or from it, for which
                                      at least 256 MiB, or one state, may be added (engine.c, ledger.h) */
     size_t parked_disk_bytes_max; /* of state files; 0: one byte in TABLE_DISK_SHARE of what is free, and of theirs */
 } branch_table_options;
@@ -47,9 +47,9 @@ struct branch_table {
     copy_cost_pace pace;
     branch_totals totals;
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
-    share_holding *holdings;   /* n_places: of one choice */
-    uint32_t n_places;         /* n_named + n_scratch + n_parked_places */
-    branch *branches;          /* n_places: open or not; all parts go through them */
+    share_holding *holdings;   /* n_entries: of one choice */
+    uint32_t n_entries;        /* n_named + n_scratch + n_parked_places */
+    branch *branches;          /* n_entries: open or not; all parts go through them */
     table_slots slots;
     table_shelf shelf;
     table_naming naming;

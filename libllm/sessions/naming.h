@@ -14,7 +14,7 @@
  * once more, as some of them may have been written with the new ones.
  *
  * A loose file belongs to a session that is not open: the session was closed and the disk failed to remove its file, or the
- * session waits for a start that has a place for it (adoption.h). */
+ * session waits for a start that has an entry for it (adoption.h). */
 #ifndef LLM_NAMING_H
 #define LLM_NAMING_H
 
@@ -99,11 +99,11 @@ void table_removal_refused(branch_table *table, const store_job *job);
 bool table_add_loose(branch_table *table, const loose_file *f); /* false: memory is short */
 /* The next loose file of a name after `after` (NULL: the first). NULL: no more. */
 const loose_file *table_next_loose(const branch_table *table, session_name name, const loose_file *after);
-bool table_is_waiting(const branch_table *table, session_name name); /* a loose file of that name waits for a place */
+bool table_is_waiting(const branch_table *table, session_name name); /* a loose file of that name waits for an entry */
 uint32_t table_n_waiting(const branch_table *table);
 void table_remove_loose(branch_table *table, session_name name);
 void table_remove_closed(branch_table *table); /* all that are left of closed sessions */
-/* Removes files that wait for a place and were not used since before_ms, at most LOOSE_EXPIRED_MAX of them and none that is
+/* Removes files that wait for an entry and were not used since before_ms, at most LOOSE_EXPIRED_MAX of them and none that is
  * pinned. Returns the oldest stamp of those left that may expire, or 0. */
 uint64_t table_expire_loose(branch_table *table, uint64_t before_ms);
 size_t table_loose_bytes(const branch_table *table); /* of the state files beside loose files */

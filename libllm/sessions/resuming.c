@@ -62,7 +62,7 @@ static resume_source donor_source(const model *m, const branch *donor)
 
 static void gather_donors(branch_table *table, const branch *b, bool has_slot, resuming_sources *out)
 {
-    for (uint32_t i = 0; i < table->n_places && out->n_donors < DONORS_MAX; i++) {
+    for (uint32_t i = 0; i < table->n_entries && out->n_donors < DONORS_MAX; i++) {
         const branch *donor = &table->branches[i];
         if ((donor->slot != BRANCH_NO_SLOT) == has_slot && can_give(donor, b)) {
             out->donor_branches[out->n_donors] = donor;
@@ -191,7 +191,7 @@ static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32
 static afar best_afar(branch_table *table, const branch *b, const branch_prompt *prompt, uint32_t n_at_hand)
 {
     afar best = {.from = NULL};
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         branch *other = &table->branches[i];
         if (!is_afar(other, b)) {
             continue;

@@ -1,4 +1,4 @@
-/* slots.h: which branches have a place and which a slot. A branch is open while it has a place, a record in the shared
+/* slots.h: which branches have an entry and which a slot. A branch is open while it has an entry, a record in the shared
  * segment. It has a slot, a sequence of the model, while its state is in the model's memory. Owned by the decode thread.
  *
  * Slots 0..n_named-1 are for named branches, the rest for scratch, so that neither kind can starve the other. table_take_slot
@@ -23,11 +23,11 @@
  *   continues the branch                         none are discarded
  *   has another answer in place of the last one  are discarded: the client replaced them
  *   diverges earlier, prefilling is cheaper      are discarded, and prefilled again if a request needs them
- *   diverges earlier, a copy is cheaper          stay in a kept branch, unless its place would cost another branch its own
+ *   diverges earlier, a copy is cheaper          stay in a kept branch, unless its entry would cost another branch its own
  *
  * Example: the client edits a message at token 4,000 of 20,000. The branch is copied to a kept branch and truncated to 4,000. When
  * the client goes back to the first version, the request continues the kept branch and prefills nothing. The copy is made before
- * anything is given up for it; then it takes a free place, or that of the least valuable kept branch. */
+ * anything is given up for it; then it takes a free entry, or that of the least valuable kept branch. */
 #ifndef LLM_SLOTS_H
 #define LLM_SLOTS_H
 
@@ -51,7 +51,7 @@ typedef struct table_slots {
 /* The next open branch of a name after `after` (NULL: the first). NULL: no more. */
 branch *table_next(branch_table *table, session_name name, const branch *after);
 
-/* Some branch of that name is open, or waits on the disk for a place. */
+/* Some branch of that name is open, or waits on the disk for an entry. */
 bool table_knows(branch_table *table, session_name name);
 
 /* The branch that a request of this name continues (branch_choice.h), opened now if need be, with or without a slot.
@@ -64,7 +64,7 @@ int table_open_named(branch_table *table, session_name name, branch **out);
 /* A new branch of the session of `like`, in the place of `old`, which is idle and is forgotten. */
 branch *table_replace(branch_table *table, branch *old, const branch *like);
 
-/* Opens a branch that has this id already, in a free place. */
+/* Opens a branch that has this id already, in a free entry. */
 branch *table_open_known(branch_table *table, uint32_t owner, const char *name, uint64_t id);
 
 /* An idle scratch branch for this prompt: the one of the same owner that the prompt continues, else a free one, else the
@@ -77,11 +77,11 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
 void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_be_cut);
 
 /* Before `b`, which has a slot, continues with this prompt: copies `b` to a kept branch if the prompt discards tokens that cost more to
- * prefill again than to copy, and if a place for it costs no other branch its own. False: no copy is made.
+ * prefill again than to copy, and if an entry for it costs no other branch its own. False: no copy is made.
  * (table_keep.c) */
 bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prompt);
 
-/* There is a place for another kept branch of this owner: a free one (*replaced is NULL) for table_open_kept, or that of
+/* There is an entry for another kept branch of this owner: a free one (*replaced is NULL) for table_open_kept, or that of
  * another kept branch. */
 bool table_may_open_kept(branch_table *table, uint32_t owner, branch **replaced);
 branch *table_open_kept(branch_table *table, const branch *b);
@@ -95,7 +95,7 @@ uint32_t table_n_history(const branch *b);
 /* A scratch branch is idle, or can be opened. */
 bool table_has_scratch(const branch_table *table);
 
-/* This owner has fewer busy branches than its share: their places cannot be given to other owners. */
+/* This owner has fewer busy branches than its share: their entries cannot be given to other owners. */
 bool table_may_be_busy(const branch_table *table, uint32_t owner);
 
 void table_used(branch_table *table, branch *b); /* b is the most recent now */

@@ -7,7 +7,7 @@
 
 branch *table_find_id(branch_table *table, uint64_t id)
 {
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         if (table->branches[i].is_open && table->branches[i].id == id) {
             return &table->branches[i];
         }

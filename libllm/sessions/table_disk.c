@@ -36,7 +36,7 @@ static bool may_lose_state(const branch *b)
 static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
 {
     const uint64_t needed = (uint64_t)1 << 63; /* table_order is below */
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *other = &table->branches[i];
         const size_t n = other == b ? n_bytes : other->is_open ? other->n_file_bytes : 0;
         table->holdings[i] = (share_holding){
@@ -46,7 +46,7 @@ static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
             .order = table_order(other) | (other == b || other->parked.where == PARKED_ON_DISK ? needed : 0),
         };
     }
-    share_add_up(table->holdings, table->n_places);
+    share_add_up(table->holdings, table->n_entries);
 }
 
 /* Marks files in p->holdings that have n_over bytes together. False: they would not be enough, or `b` is one of them. */
@@ -56,11 +56,11 @@ static bool choose_victims(branch_table *table, const branch *b, size_t n_bytes,
     size_t n_freed = 0;
     weigh_files(table, b, n_bytes);
     while (n_freed < n_over) {
-        const uint32_t place = share_next_victim(table->holdings, table->n_places, &claim);
-        if (place == table->n_places || &table->branches[place] == b) {
+        const uint32_t entry = share_next_victim(table->holdings, table->n_entries, &claim);
+        if (entry == table->n_entries || &table->branches[entry] == b) {
             return false;
         }
-        n_freed += table->branches[place].n_file_bytes;
+        n_freed += table->branches[entry].n_file_bytes;
     }
     return true;
 }
@@ -68,7 +68,7 @@ static bool choose_victims(branch_table *table, const branch *b, size_t n_bytes,
 static bool remove_victims(branch_table *table)
 {
     bool are_removed = true;
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         are_removed = are_removed && (!table->holdings[i].is_going || table_remove_state(table, &table->branches[i]));
     }
     return are_removed;
@@ -103,5 +103,5 @@ void table_limit_disk(branch_table *table)
         *n_max = (size_t)((store_free_bytes(table->store) + table_disk_bytes(table)) / TABLE_DISK_SHARE);
     }
     (void)choose_victims(table, NULL, 0, bytes_over(table, NULL, 0));
-    (void)remove_victims(table); /* as far as that goes: files of branches without a place stay */
+    (void)remove_victims(table); /* as far as that goes: files of branches without an entry stay */
 }

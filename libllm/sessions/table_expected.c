@@ -11,7 +11,7 @@ bool table_is_in_progress(const branch_table *table, const branch *b, bool any_k
     if (table_has_in_flight(table)) {
         return true;
     }
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *other = &table->branches[i];
         if (other != b && other->is_open && branch_has_slot(other) && !branch_is_idle(other) &&
             (any_kind || branch_is_named(other) == branch_is_named(b))) {
@@ -106,7 +106,7 @@ static uint32_t count_coming(const branch_table *table, const branch *b)
 {
     slots_left owners[LLM_REQUESTS_MAX]; /* each that is coming has a request */
     uint32_t n_owners = 0, n_coming = 0;
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *other = &table->branches[i];
         if (!is_coming(other, b)) {
             continue;

@@ -95,7 +95,7 @@ bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, 
         table_drop_parts(table, &job->state);
         return false;
     }
-    job->place = b->place;
+    job->entry = b->entry;
     job->id = b->id;
     memcpy(job->name, b->name, sizeof job->name);
     job->n_bytes_before = b->n_file_bytes;

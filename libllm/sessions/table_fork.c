@@ -11,7 +11,7 @@ static void share_file(branch_table *table, const branch *from, branch *to)
         store_job_free(job);
         return;
     }
-    job->place = to->place;
+    job->entry = to->entry;
     job->id = to->id;
     job->linked_id = from->id;
     memcpy(job->name, to->name, sizeof job->name);
@@ -26,7 +26,7 @@ void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool 
     uint32_t k = 0;
     blob *state = branch_hold_state(from, LEDGER_PARKED, &k);
     const bool is_of_use = k <= n || (may_be_cut && state != NULL);
-    session_table_append(table->shared.session_table, to->place, branch_tokens(from), is_of_use && k > n ? k : n);
+    session_table_append(table->shared.session_table, to->entry, branch_tokens(from), is_of_use && k > n ? k : n);
     if (state != NULL && is_of_use) {
         branch_hold_parked(to, state, k);
         table_spill(table);

@@ -32,7 +32,7 @@ static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, con
 }
 
 /* Where n_lost tokens beside s may stay. False: nowhere. *replaced: the branch that goes for it; NULL: none has to. */
-static bool find_place(branch_table *table, branch *b, uint32_t n_lost, branch **replaced)
+static bool find_entry(branch_table *table, branch *b, uint32_t n_lost, branch **replaced)
 {
     branch_candidate candidates[BRANCHES_COMPARED_MAX];
     branch *branches[BRANCHES_COMPARED_MAX];
@@ -57,7 +57,7 @@ bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prom
     const uint32_t n_lost = may_be_kept ? n_tokens_to_keep(table, b, prompt) : 0;
     branch *replaced = NULL;
     branch_copy copy;
-    if (n_lost == 0 || !find_place(table, b, n_lost, &replaced) || !branch_copy_of(b, free_slot(table), &copy)) {
+    if (n_lost == 0 || !find_entry(table, b, n_lost, &replaced) || !branch_copy_of(b, free_slot(table), &copy)) {
         return false;
     }
     branch *kept = replaced != NULL ? table_replace(table, replaced, b) : table_open_kept(table, b);

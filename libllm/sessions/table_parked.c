@@ -166,7 +166,7 @@ uint64_t table_spill_waits_until_us(const branch_table *table)
 /* What was read for others has been had. */
 static void end_lending(branch_table *table)
 {
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         branch *b = &table->branches[i];
         if (b->is_open && b->parked.is_lent && b->parked.where == PARKED_IN_MEMORY && branch_is_idle(b)) {
             become_on_disk(b, b->parked.n_disk_bytes, b->parked.ends);
@@ -192,7 +192,7 @@ bool table_read_file(branch_table *table, branch *b)
     if (job == NULL) {
         return false;
     }
-    job->place = b->place;
+    job->entry = b->entry;
     job->id = b->id;
     job->request = table_new_number(table);
     job->n_bytes_max = n_bytes;
@@ -208,7 +208,7 @@ bool table_read_file(branch_table *table, branch *b)
 
 static branch *branch_of(branch_table *table, const store_job *job)
 {
-    branch *b = &table->branches[job->place];
+    branch *b = &table->branches[job->entry];
     return b->is_open && b->id == job->id ? b : NULL;
 }
 
@@ -304,7 +304,7 @@ bool table_take_state(branch_table *table, branch *b, state_file *from)
 
 bool table_is_reading(const branch_table *table, uint64_t reading)
 {
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *b = &table->branches[i];
         if (b->is_open && b->parked.where == PARKED_READING && b->parked.reading == reading) {
             return true;

@@ -6,7 +6,7 @@
 static uint32_t count_pinned(const branch_table *table, const uint32_t *owner)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *b = &table->branches[i];
         n += b->is_open && b->record.is_pinned && (owner == NULL || b->owner == *owner);
     }
@@ -15,7 +15,7 @@ static uint32_t count_pinned(const branch_table *table, const uint32_t *owner)
 
 uint32_t table_pins_max_of(uint32_t n_names)
 {
-    enum { UNPINNED_SHARE = 4 }; /* one in so many places stays free for what is not pinned */
+    enum { UNPINNED_SHARE = 4 }; /* one in so many entries stays free for what is not pinned */
     return n_names - (n_names >= UNPINNED_SHARE ? n_names / UNPINNED_SHARE : 1);
 }
 
@@ -95,7 +95,7 @@ void table_pin_follow(branch_table *table, uint32_t owner, const char *name)
 
 void table_pin_later_branches(branch_table *table)
 {
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         if (table->branches[i].is_open && table->branches[i].name[0] != '\0') {
             table_pin_with_others(table, &table->branches[i]);
         }

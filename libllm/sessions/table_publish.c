@@ -1,4 +1,4 @@
-/* table_publish.c: what the session table says about all places together. */
+/* table_publish.c: what the session table says about all entries together. */
 #include "sessions/branch_table.h"
 
 void table_publish(branch_table *table)

@@ -106,7 +106,7 @@ void table_become(branch_table *table, branch *b, const store_job *from)
     if (b->slot != BRANCH_NO_SLOT) {
         (void)table_park(table, b); /* empty: cannot fail */
     }
-    session_table_append(table->shared.session_table, b->place, from->file.tokens, from->file.n_tokens);
+    session_table_append(table->shared.session_table, b->entry, from->file.tokens, from->file.n_tokens);
     b->record.state = LLM_STATE_PARKED;
     b->record.n_visible = from->file.n_tokens;
     b->record.n_last_prompt = 0;

@@ -33,7 +33,7 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
     store_wait(table->store); /* what is still being read is to be saved, what is being written is not */
     take_stored(context);
     table->shelf.is_saving = true;
-    for (uint32_t i = 0; i < table->n_places; i++) {
+    for (uint32_t i = 0; i < table->n_entries; i++) {
         branch *b = &table->branches[i];
         if (b->is_open && branch_is_named(b) && (branch_n_tokens(b) > 0 || b->record.is_pinned)) {
             save_one(table, b);

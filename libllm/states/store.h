@@ -65,7 +65,7 @@ typedef struct store_job {
     int os_error;       /* LLM_IO: errno of the operation that failed; 0: none did */
     uint32_t n_changes; /* CHANGE */
     store_change *changes;
-    uint32_t place; /* WRITE, READ: of the session, which is still open there if its id is the same */
+    uint32_t entry; /* WRITE, READ: of the session, which is still open there if its id is the same */
     uint64_t id;
     uint64_t linked_id;    /* WRITE, SAVE, without parts: the session whose state file is linked; 0: none */
     uint64_t n_bytes_max;  /* READ, LOAD: limit on the state */

@@ -17,7 +17,7 @@ void dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t 
     llm_session_table_read(d->session_table, &view);
     session_table *p = NULL;
     char error[LLM_TEXT_BYTES_MAX];
-    if (session_table_open(dead_segment_name(), view.n_places, view.n_ctx, view.model, view.fingerprint, &p, error,
+    if (session_table_open(dead_segment_name(), view.n_entries, view.n_ctx, view.model, view.fingerprint, &p, error,
                            sizeof error) != LLM_OK) {
         abort();
     }

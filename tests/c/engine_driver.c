@@ -472,7 +472,7 @@ static void take_event(driver *d, wire_reader *r)
     }
     switch (op) {
     case LLM_EVENT_ADMITTED:
-        a->place = (uint32_t)wire_read_uint(r, UINT32_MAX);
+        a->entry = (uint32_t)wire_read_uint(r, UINT32_MAX);
         if (a->is_admitted) {
             fault(d, request, "ADMITTED twice");
         }
@@ -487,7 +487,7 @@ static void take_event(driver *d, wire_reader *r)
             fault(d, request, "a REPLY to a GENERATE");
         }
         a->status = (uint32_t)wire_read_uint(r, LLM_STATUS_N - 1);
-        a->place = (uint32_t)wire_read_uint(r, UINT32_MAX);
+        a->entry = (uint32_t)wire_read_uint(r, UINT32_MAX);
         a->n_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
         a->os_error = (uint32_t)wire_read_uint(r, UINT32_MAX);
     }
@@ -585,28 +585,28 @@ uint64_t driver_counter(const driver *d, int counter)
     return llm_session_table_counter(d->session_table, counter);
 }
 
-int driver_state(const driver *d, uint32_t place)
+int driver_state(const driver *d, uint32_t entry)
 {
     llm_branch_view view;
-    return llm_session_table_entry(d->session_table, place, &view) == LLM_OK ? (int)view.state : -1;
+    return llm_session_table_entry(d->session_table, entry, &view) == LLM_OK ? (int)view.state : -1;
 }
 
 llm_branch_view driver_session(const driver *d, const char *name)
 {
     llm_session_table_view table_view;
     llm_session_table_read(d->session_table, &table_view);
-    for (uint32_t place = 0; place < table_view.n_places; place++) {
+    for (uint32_t entry = 0; entry < table_view.n_entries; entry++) {
         llm_branch_view view;
-        if (llm_session_table_entry(d->session_table, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
+        if (llm_session_table_entry(d->session_table, entry, &view) == LLM_OK && strcmp(view.name, name) == 0) {
             return view;
         }
     }
-    return (llm_branch_view){.place = UINT32_MAX};
+    return (llm_branch_view){.entry = UINT32_MAX};
 }
 
-uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out)
+uint32_t driver_tokens(const driver *d, uint32_t entry, int32_t *out, uint32_t n_out)
 {
-    int64_t n = llm_session_table_tokens(d->session_table, place, out, n_out, NULL);
+    int64_t n = llm_session_table_tokens(d->session_table, entry, out, n_out, NULL);
     return n > 0 ? (uint32_t)n : 0;
 }
 
@@ -615,9 +615,9 @@ bool driver_is_idle(driver *d)
     driver_fence(d);
     bool idle = d->n_open == 0 && driver_counter(d, LLM_COUNTER_REQUESTS_RUNNING) == 0 &&
                 driver_counter(d, LLM_COUNTER_REQUESTS_WAITING) == 0;
-    for (uint32_t place = 0; place < d->info.n_places; place++) {
+    for (uint32_t entry = 0; entry < d->info.n_entries; entry++) {
         llm_branch_view view;
-        if (llm_session_table_entry(d->session_table, place, &view) == LLM_OK) {
+        if (llm_session_table_entry(d->session_table, entry, &view) == LLM_OK) {
             idle = idle && view.n_waiting == 0 && view.state != LLM_STATE_PREFILL && view.state != LLM_STATE_DECODE;
         }
     }

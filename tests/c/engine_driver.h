@@ -18,7 +18,7 @@ typedef enum ask { ASK_GENERATE, ASK_REPLY } ask;
 typedef struct answer {
     ask asked;
     bool is_admitted, is_started, is_over; /* over: FINISHED or REPLY came */
-    uint32_t place;                        /* of ADMITTED or REPLY */
+    uint32_t entry;                        /* of ADMITTED or REPLY */
     uint32_t reason, n_reused;             /* of STARTED */
     int32_t diverged_at;
     uint32_t n_consumed_events, n_consumed; /* CONSUMED events; of the last one */
@@ -97,7 +97,7 @@ uint64_t driver_pin(driver *d, uint32_t owner, const char *session, bool pinned)
 void driver_cancel(driver *d, uint64_t request);
 void driver_pause(driver *d, uint64_t request, bool paused);
 
-/* The only place that knows how a GENERATE looks: bytes written. */
+/* The only entry that knows how a GENERATE looks: bytes written. */
 size_t driver_write_generate(uint64_t request, const generate_call *call, void *out, size_t n_bytes);
 
 /* ---- events ---- */
@@ -119,12 +119,12 @@ void driver_loop(driver *d);
 
 uint64_t driver_counter(const driver *d, int counter);
 bool driver_is_idle(driver *d); /* the session table says that nothing runs or waits */
-/* State of the session in that place, or -1. */
-int driver_state(const driver *d, uint32_t place);
-/* The open session of that name; place UINT32_MAX: there is none. */
+/* State of the session in that entry, or -1. */
+int driver_state(const driver *d, uint32_t entry);
+/* The open session of that name; entry UINT32_MAX: there is none. */
 llm_branch_view driver_session(const driver *d, const char *name);
 /* Copies its resident tokens; 0 when it is closed. */
-uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out);
+uint32_t driver_tokens(const driver *d, uint32_t entry, int32_t *out, uint32_t n_out);
 
 /* ---- prompts and references ---- */
 

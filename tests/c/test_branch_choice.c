@@ -172,7 +172,7 @@ static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
     CHECK_INT(branch_choose_for_discarded(t, 3, 3, 0, 700).verb, BRANCH_CONTINUE);
 }
 
-/* Where a place would cost another session its own, one of this session's makes way; the only one is gone on with. */
+/* Where an entry would cost another session its own, one of this session's makes way; the only one is gone on with. */
 static void test_without_room_one_of_its_own_makes_way(void)
 {
     branch_candidate t[] = {
@@ -186,7 +186,7 @@ static void test_without_room_one_of_its_own_makes_way(void)
     CHECK_INT(branch_choose(t, 1, 3, false).verb, BRANCH_CONTINUE);
     t[0].is_busy = t[1].is_busy = true;
     CHECK_INT(branch_choose(t, 2, 3, false).verb, BRANCH_CONTINUE);
-    t[0].is_anchored = t[1].is_anchored = true; /* then it asks for a place all the same */
+    t[0].is_anchored = t[1].is_anchored = true; /* then it asks for an entry all the same */
     CHECK_INT(branch_choose(t, 2, 3, false).verb, BRANCH_OPEN);
 }
 

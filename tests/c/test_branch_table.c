@@ -229,10 +229,10 @@ static void test_a_fork_never_costs_its_parent(void)
 {
     driver *d =
         driver_open(&(llm_engine_options){.model = "sim:dense", .n_sessions = 1, .capacity_policy = LLM_POLICY_EVICT});
-    const uint32_t place = say(d, "parent", 1)->place;
+    const uint32_t entry = say(d, "parent", 1)->entry;
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_CAPACITY);
     int32_t tokens[1024];
-    CHECK(driver_tokens(d, place, tokens, 1024) >= LONG);
+    CHECK(driver_tokens(d, entry, tokens, 1024) >= LONG);
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -240,11 +240,11 @@ static void test_a_fork_replaces_only_what_it_may(void)
 {
     driver *d = driver_open_model("sim:dense,length=0");
     CHECK_INT(say(d, "parent", 1)->status, LLM_OK);
-    const uint32_t place = say(d, "child", 2)->place;
+    const uint32_t entry = say(d, "child", 2)->entry;
     d->forks_beside = true;
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_EXISTS);
     int32_t tokens[1024];
-    CHECK(driver_tokens(d, place, tokens, 1024) >= LONG);
+    CHECK(driver_tokens(d, entry, tokens, 1024) >= LONG);
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "another", UINT32_MAX))->status, LLM_OK);
     d->forks_beside = false;
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_OK);
@@ -370,7 +370,7 @@ static void test_a_load_never_lands_with_another_owner(void)
         CHECK_INT(driver_wait(d, load)->status, LLM_OK);
         const answer *a = driver_wait(d, request);
         int32_t tokens[1024];
-        CHECK(driver_tokens(d, a->place, tokens, 1024) <= a->finished.n_resident);
+        CHECK(driver_tokens(d, a->entry, tokens, 1024) <= a->finished.n_resident);
         driver_wait(d, driver_close_session(d, 7, "foreign"));
     }
     driver_wait_all(d);
@@ -492,7 +492,7 @@ static driver *open_after_kill(const char *directory, uint32_t n_parked_max)
 }
 
 /* Known from its file or only from the segment: a session was used and pinned when the segment says so. */
-/* A start with fewer places opens as many pinned sessions as may be pinned there, and others still get a place. The rest wait on
+/* A start with fewer entries opens as many pinned sessions as may be pinned there, and others still get an entry. The rest wait on
  * the disk for a start that has room. */
 static void test_pins_of_a_larger_daemon_leave_places_to_others(void)
 {
@@ -528,7 +528,7 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     const char *directory = new_directory();
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
-    const uint32_t n = driver_tokens(d, say(d, "filed", 1)->place, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "filed", 1)->entry, tokens, 1024);
     const uint64_t later_ms = driver_session(d, "filed").used_ms + HOUR_MS;
     const uint64_t id = driver_session(d, "filed").id;
     const dead_session sessions[] = {{"filed", tokens, n, later_ms, true, id},
@@ -565,14 +565,14 @@ static void test_a_restart_keeps_when_a_session_was_opened(void)
     remove_directory(directory);
 }
 
-/* There is no place for it in this context, and its file is older than the segment. */
+/* There is no entry for it in this context, and its file is older than the segment. */
 static void test_what_waits_after_a_kill_is_as_new_as_the_segment(void)
 {
     enum { N_MORE = 50 };
     const char *directory = new_directory();
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
-    const uint32_t n = driver_tokens(d, say(d, "filed", 1)->place, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "filed", 1)->entry, tokens, 1024);
     const uint64_t used_ms = driver_session(d, "filed").used_ms;
     CHECK_INT(driver_close(d), 0);
     d = open_with(directory, 2, LLM_POLICY_PARK);
@@ -587,7 +587,7 @@ static void test_what_waits_after_a_kill_is_as_new_as_the_segment(void)
                                           .capacity_policy = LLM_POLICY_PARK,
                                           .dead_table_names = dead_segment_name(),
                                           .state_dir = directory});
-    CHECK_INT(driver_session(d, "filed").place, UINT32_MAX);
+    CHECK_INT(driver_session(d, "filed").entry, UINT32_MAX);
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT), 2);
     CHECK_INT(driver_close(d), 0);
     d = open_with(directory, 2, LLM_POLICY_PARK);
@@ -603,7 +603,7 @@ static void test_a_kill_takes_no_pin_from_another_branch(void)
     const char *directory = new_directory();
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
-    const uint32_t n = driver_tokens(d, say(d, "it", 1)->place, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "it", 1)->entry, tokens, 1024);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     const uint64_t used_ms = driver_session(d, "it").used_ms;
     const dead_session sessions[] = {{"it", tokens, n, used_ms, true, driver_session(d, "it").id},
@@ -646,7 +646,7 @@ static bool are_open_from(const driver *d, uint32_t first)
     bool good = true;
     for (uint32_t i = 0; i < 8; i++) {
         const char name[] = {'s', (char)('0' + i), '\0'};
-        good = good && (driver_session(d, name).place != UINT32_MAX) == (i >= first);
+        good = good && (driver_session(d, name).entry != UINT32_MAX) == (i >= first);
     }
     return good;
 }
@@ -694,18 +694,18 @@ static void test_files_and_segment_are_one_order(void)
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
     CHECK_INT(say(d, "oldest", 2)->status, LLM_OK);
-    const uint32_t n = driver_tokens(d, say(d, "newest", 1)->place, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "newest", 1)->entry, tokens, 1024);
     const uint64_t later_ms = now_ms() + HOUR_MS;
     const dead_session sessions[] = {{"newest", tokens, n, later_ms + 1, false, driver_session(d, "newest").id},
                                      {"middle", tokens, n, later_ms, false, 0}};
     dead_segment_leave(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 1);
-    CHECK(driver_session(d, "oldest").place != UINT32_MAX);
+    CHECK(driver_session(d, "oldest").entry != UINT32_MAX);
     CHECK_INT(say(d, "another", 3)->status, LLM_OK);
-    CHECK(driver_session(d, "oldest").place == UINT32_MAX && driver_session(d, "middle").place != UINT32_MAX);
+    CHECK(driver_session(d, "oldest").entry == UINT32_MAX && driver_session(d, "middle").entry != UINT32_MAX);
     CHECK_INT(say(d, "last", 4)->status, LLM_OK);
-    CHECK(driver_session(d, "middle").place == UINT32_MAX && driver_session(d, "newest").place != UINT32_MAX);
+    CHECK(driver_session(d, "middle").entry == UINT32_MAX && driver_session(d, "newest").entry != UINT32_MAX);
     CHECK_INT(driver_close(d), 0);
     remove_directory(directory);
 }

@@ -79,7 +79,7 @@ static void the_engine_refuses_to_generate(void)
         CHECK_INT(driver_answer(d, open)->finished.outcome, LLM_OUTCOME_REFUSED);
         CHECK_INT(driver_wait(d, driver_reset(d, 0, "a"))->status, LLM_NOT_FOUND);
         CHECK_INT(driver_wait(d, driver_fork(d, 0, "a", "b", 1))->status, LLM_NOT_FOUND);
-        CHECK_INT(driver_session(d, "a").place, UINT32_MAX);
+        CHECK_INT(driver_session(d, "a").entry, UINT32_MAX);
         float vector[N_CTX];
         size_t n_done = 0;
         CHECK_INT(llm_embed(d->engine, prompt, &(uint32_t){3}, 1, NULL, vector, &n_done), LLM_OK);
@@ -95,7 +95,7 @@ static void it_has_no_sessions(void)
     llm_info info;
     CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
     llm_engine_info(engine, &info);
-    CHECK_INT(info.n_sessions + info.n_scratch + info.n_places + info.n_pins_max, 0);
+    CHECK_INT(info.n_sessions + info.n_scratch + info.n_entries + info.n_pins_max, 0);
     llm_engine_close(engine);
     options.model = "sim:none";
     char error[256] = "";

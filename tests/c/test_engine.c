@@ -90,9 +90,9 @@ enum { N_STALLED = 2, STALLED_TOKENS = 30000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_
 static uint64_t tokens_held(const driver *d)
 {
     uint64_t n = 0;
-    for (uint32_t place = 0; place < d->info.n_places; place++) {
+    for (uint32_t entry = 0; entry < d->info.n_entries; entry++) {
         llm_branch_view view;
-        n += llm_session_table_entry(d->session_table, place, &view) == LLM_OK ? view.n_tokens : 0;
+        n += llm_session_table_entry(d->session_table, entry, &view) == LLM_OK ? view.n_tokens : 0;
     }
     return n;
 }
@@ -106,11 +106,11 @@ static void a_prompt_counts_while_it_is_read(void)
     make_prompt(prompt, N_PROMPT, 1);
     generate_call call = {.session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = 1};
     uint64_t request = driver_generate(d, &call);
-    uint32_t place = driver_wait_started(d, request)->place;
+    uint32_t entry = driver_wait_started(d, request)->entry;
     llm_branch_view view;
     do {
         driver_loop(d);
-        CHECK_INT(llm_session_table_entry(d->session_table, place, &view), LLM_OK);
+        CHECK_INT(llm_session_table_entry(d->session_table, entry, &view), LLM_OK);
     } while (view.n_tokens < 3 * CALL);
     CHECK_STR(llm_word(LLM_STATES, (int)view.state), "prefill");
     CHECK(view.n_prefilled_total > CALL && view.n_prefilled_total <= view.n_tokens);

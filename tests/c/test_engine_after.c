@@ -68,7 +68,7 @@ static void a_prompt_is_consumed_once(void)
     }
 }
 
-/* With fewer places than answers the later ones take what the earlier ones leave. */
+/* With fewer entries than answers the later ones take what the earlier ones leave. */
 static void fewer_places_than_answers_do(void)
 {
     for (size_t i = 0; i < 4; i++) {

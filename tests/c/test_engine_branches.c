@@ -211,7 +211,7 @@ static void ask_next(party *p, talk *t)
     CHECK_INT(a->finished.outcome, LLM_OUTCOME_LENGTH);
     CHECK(driver_equals_cold(p->cold, &call, a));
     next.messages[next.n_messages++] = (int32_t)next.n_prompt;
-    next.n = driver_tokens(p->warm, a->place, next.tokens, N_CTX);
+    next.n = driver_tokens(p->warm, a->entry, next.tokens, N_CTX);
     CHECK(next.n >= next.n_prompt);
     make_prompt(next.tokens + next.n, N_END, 2); /* the last token was not consumed, and a turn has an end */
     next.n_consumed = next.n;

@@ -53,7 +53,7 @@ static uint32_t check_recovery(group *g, driver *cold)
         bool failed = a->finished.outcome == LLM_OUTCOME_FAILED;
         n_failed += failed;
         if (failed ? strcmp(llm_word(LLM_STATUSES, (int)a->status), "step_failed") != 0 ||
-                         driver_state(g->d, a->place) != LLM_STATE_TORN
+                         driver_state(g->d, a->entry) != LLM_STATE_TORN
                    : !driver_equals_cold(cold, &g->calls[i], a)) {
             printf("%s: request %u after the fault\n", g->d->info.name, i);
             return UINT32_MAX;
@@ -148,10 +148,10 @@ static void a_failed_model_tears_the_idle_ones(void)
         group g;
         group_open(&g, name);
         driver *cold = driver_open_model(reference);
-        uint32_t place = driver_wait(g.d, driver_generate(g.d, &g.calls[0]))->place;
-        CHECK_INT(driver_state(g.d, place), LLM_STATE_IDLE);
+        uint32_t entry = driver_wait(g.d, driver_generate(g.d, &g.calls[0]))->entry;
+        CHECK_INT(driver_state(g.d, entry), LLM_STATE_IDLE);
         CHECK_INT(driver_wait(g.d, driver_generate(g.d, &g.calls[1]))->status, LLM_STEP_FAILED);
-        CHECK_INT(driver_state(g.d, place), LLM_STATE_TORN);
+        CHECK_INT(driver_state(g.d, entry), LLM_STATE_TORN);
         const answer *a = driver_wait(g.d, driver_generate(g.d, &g.calls[0]));
         CHECK_INT(a->status, LLM_OK);
         CHECK(a->reason == LLM_REASON_TORN || a->reason == LLM_REASON_SHARED); /* a whole checkpoint may help */
@@ -184,7 +184,7 @@ static void the_grower_fails_when_cells_run_out(void)
             } else {
                 n_full++;
                 CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "kv_cache_full");
-                CHECK_INT(driver_state(g.d, a->place), LLM_STATE_PARKED); /* its cells are free, its tokens known */
+                CHECK_INT(driver_state(g.d, a->entry), LLM_STATE_PARKED); /* its cells are free, its tokens known */
             }
         }
         CHECK_INT(n_full, 1); /* even if the other one had ended before: nobody makes way without a policy */

@@ -1,4 +1,4 @@
-/* What a session's files promise, through the engine: other options, kills, disks that fail, too few places. */
+/* What a session's files promise, through the engine: other options, kills, disks that fail, too few entries. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -39,7 +39,7 @@ static driver *open_usual(uint32_t n_sessions)
 
 static bool is_open(const driver *d, const char *name)
 {
-    return driver_session(d, name).place != UINT32_MAX;
+    return driver_session(d, name).entry != UINT32_MAX;
 }
 
 /* All complaints in one text. */
@@ -64,7 +64,7 @@ static uint32_t count_files(const char *ending)
 
 /* ---- other options ---- */
 
-/* As many places, a context or another memory layout: the session is there with its tokens, and is read again. */
+/* As many entries, a context or another memory layout: the session is there with its tokens, and is read again. */
 static void test_another_layout_keeps_the_session(void)
 {
     driver *d = open_usual(4);
@@ -101,7 +101,7 @@ static void test_more_places_keep_the_state(void)
 static void leave_segment(const driver *d, const char *name, const int32_t *tokens, uint32_t n, bool is_pinned)
 {
     const llm_branch_view view = driver_session(d, name);
-    const uint64_t id = view.place != UINT32_MAX ? view.id : 0;
+    const uint64_t id = view.entry != UINT32_MAX ? view.id : 0;
     dead_segment_leave(d, &(dead_session){name, tokens, n, UINT32_MAX, is_pinned, id}, 1);
 }
 
@@ -218,7 +218,7 @@ static void test_what_cannot_be_saved_stays_in_the_segment(void)
     CHECK_INT(llm_session_table_open(name, -1, &left), LLM_OK);
     llm_branch_view view;
     bool is_there = false;
-    for (uint32_t place = 0; llm_session_table_entry(left, place, &view) != LLM_INVALID && place < 8; place++) {
+    for (uint32_t entry = 0; llm_session_table_entry(left, entry, &view) != LLM_INVALID && entry < 8; entry++) {
         is_there = is_there || (strcmp(view.name, "it") == 0 && view.n_tokens == n_tokens);
     }
     CHECK(is_there);
@@ -231,7 +231,7 @@ static void test_longer_tokens_keep_the_older_state(void)
 {
     driver *d = open_usual(2);
     int32_t tokens[1024];
-    const uint32_t n = driver_tokens(d, say(d, "it", 1)->place, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "it", 1)->entry, tokens, 1024);
     make_prompt(tokens + n, 100, 3);
     leave_segment(d, "it", tokens, n + 100, false);
     CHECK_INT(driver_close(d), 0);
@@ -352,8 +352,8 @@ static void test_a_pin_that_failed_is_none_of_a_later_branch(void)
     CHECK_INT(driver_wait(d, pin)->status, LLM_IO);
     CHECK_INT(driver_wait(d, other)->status, LLM_OK);
     llm_branch_view view;
-    for (uint32_t place = 0; place < 4; place++) {
-        CHECK(llm_session_table_entry(d->session_table, place, &view) != LLM_OK || view.is_pinned == LLM_PIN_NONE);
+    for (uint32_t entry = 0; entry < 4; entry++) {
+        CHECK(llm_session_table_entry(d->session_table, entry, &view) != LLM_OK || view.is_pinned == LLM_PIN_NONE);
     }
     free(file.bytes);
     CHECK_INT(driver_close(d), 0);
@@ -450,7 +450,7 @@ static void test_answers_come_when_the_files_are_there_or_gone(void)
 
 /* ---- damage ---- */
 
-/* Cut short, or a few bytes changed, at any place. */
+/* Cut short, or a few bytes changed, at any entry. */
 static void put_damaged(const char *path, const held_file *file, random_source *r)
 {
     uint8_t *bytes = malloc(file->n + 1);
@@ -486,7 +486,7 @@ static void hold_talk(talk *t, const char *path, uint64_t seed, uint32_t n_promp
     make_prompt(t->tokens, n_prompt, seed);
     const generate_call call = {.session = "it", .prompt = t->tokens, .n_prompt = n_prompt, .max_tokens = 5};
     driver_wait(d, driver_reset(d, 0, "it"));
-    t->n = driver_tokens(d, driver_wait(d, driver_generate(d, &call))->place, t->tokens, 1024);
+    t->n = driver_tokens(d, driver_wait(d, driver_generate(d, &call))->entry, t->tokens, 1024);
     driver_close(d);
     t->files[0] = hold(path, "llmd-session");
     t->files[1] = hold(path, "llmd-state");
@@ -519,7 +519,7 @@ static void test_no_damage_gives_a_wrong_answer(void)
         }
         driver *d = open_usual(2);
         const llm_branch_view view = driver_session(d, "it");
-        CHECK(view.place == UINT32_MAX || view.n_tokens == talks[0].n || view.n_tokens == talks[1].n);
+        CHECK(view.entry == UINT32_MAX || view.n_tokens == talks[0].n || view.n_tokens == talks[1].n);
         for (int i = 0; i < 2; i++) {
             const generate_call call = {
                 .session = "it", .prompt = talks[i].tokens, .n_prompt = talks[i].n_next, .max_tokens = 6};

@@ -96,9 +96,9 @@ static found look_at(const driver *d)
     found f = {0};
     llm_session_table_view table_view;
     llm_session_table_read(d->session_table, &table_view);
-    for (uint32_t place = 0; place < table_view.n_places; place++) {
+    for (uint32_t entry = 0; entry < table_view.n_entries; entry++) {
         llm_branch_view view;
-        if (llm_session_table_entry(d->session_table, place, &view) == LLM_OK) {
+        if (llm_session_table_entry(d->session_table, entry, &view) == LLM_OK) {
             f.n++;
             f.n_pinned += view.is_pinned == LLM_PIN_ANCHORED;
             f.n_tokens = view.n_tokens;
@@ -154,7 +154,7 @@ static void be_renamed(driver *d)
     pin(d, "old");
     is_disk_stuck = true;
     driver_command(d, LLM_COMMAND_RENAME, 0, "old", "new");
-    while (driver_session(d, "new").place == UINT32_MAX) {
+    while (driver_session(d, "new").entry == UINT32_MAX) {
         usleep(1000);
     }
 }

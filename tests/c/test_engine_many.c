@@ -1,5 +1,5 @@
-/* More sessions on the disk than --max-sessions and --max-parked ask places for: after a start each is what it was, and does
- * what it is told. And those that have no place at all. */
+/* More sessions on the disk than --max-sessions and --max-parked ask entries for: after a start each is what it was, and does
+ * what it is told. And those that have no entry at all. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -104,9 +104,9 @@ static uint32_t n_branches(const driver *d, const char *name, uint32_t pin)
     uint32_t n = 0;
     llm_session_table_view table_view;
     llm_session_table_read(d->session_table, &table_view);
-    for (uint32_t place = 0; place < table_view.n_places; place++) {
+    for (uint32_t entry = 0; entry < table_view.n_entries; entry++) {
         llm_branch_view view;
-        n += llm_session_table_entry(d->session_table, place, &view) == LLM_OK && strcmp(view.name, name) == 0 &&
+        n += llm_session_table_entry(d->session_table, entry, &view) == LLM_OK && strcmp(view.name, name) == 0 &&
              (pin == LLM_PIN_NONE || view.is_pinned == pin);
     }
     return n;
@@ -124,7 +124,7 @@ static uint32_t count_files(const char *ending)
     return files_count(path, ending);
 }
 
-/* ---- each has a place ---- */
+/* ---- each has an entry ---- */
 
 /* Whoever looks at the segment before the decode thread has gone round once sees them. */
 static void test_all_of_them_are_told_from_the_start(void)
@@ -263,7 +263,7 @@ static void test_what_is_read_is_not_taken_for_what_came_after_a_reset(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* ---- what finds no place costs nothing ---- */
+/* ---- what finds no entry costs nothing ---- */
 
 /* Nobody makes way, and there are more than may be opened: the fourth is refused, and all three stay. */
 static void test_where_nobody_makes_way_nobody_is_lost(void)
@@ -280,7 +280,7 @@ static void test_where_nobody_makes_way_nobody_is_lost(void)
     }
 }
 
-/* All places are pinned but those of two histories of a session, of which one is busy: a third takes the place of the other,
+/* All entries are pinned but those of two histories of a session, of which one is busy: a third takes the place of the other,
  * and is served there, although there are more sessions than may be opened. */
 static void test_a_history_makes_way_only_for_one_that_is_served(void)
 {
@@ -470,7 +470,7 @@ static void test_a_pin_outlives_a_start_with_fewer_places(void)
     }
 }
 
-/* However many are pinned, others find a place; and no more can be pinned. */
+/* However many are pinned, others find an entry; and no more can be pinned. */
 static void test_pins_leave_places_to_others(void)
 {
     driver *d = open_with_four_pinned(LLM_POLICY_PARK);
@@ -547,7 +547,7 @@ static void test_what_a_kill_left_is_known_by_its_tokens(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* ---- those that have no place ---- */
+/* ---- those that have no entry ---- */
 
 /* a and p, of which p is pinned, are longer than the context. */
 static driver *open_with_two_waiting(uint32_t idle_s_max)
@@ -627,7 +627,7 @@ static void test_what_waits_expires_unless_it_is_pinned(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The shared memory has room for the places that are asked for, and no others: the pinned and the newest get them. */
+/* The shared memory has room for the entries that are asked for, and no others: the pinned and the newest get them. */
 static void test_places_that_memory_has_no_room_for(void)
 {
     leave_three();
@@ -644,7 +644,7 @@ static void test_places_that_memory_has_no_room_for(void)
     llm_session_table_view view;
     d = driver_open(&options);
     llm_session_table_read(d->session_table, &view);
-    CHECK_INT(view.n_places, 2 + 2 + 1);
+    CHECK_INT(view.n_entries, 2 + 2 + 1);
     CHECK_INT(driver_close(d), 0);
     struct rlimit before;
     signal(SIGXFSZ, SIG_IGN);
@@ -654,9 +654,9 @@ static void test_places_that_memory_has_no_room_for(void)
     d = driver_open(&options);
     CHECK_INT(setrlimit(RLIMIT_FSIZE, &before), 0);
     llm_session_table_read(d->session_table, &view);
-    CHECK_INT(view.n_places, 2 + 2);
+    CHECK_INT(view.n_entries, 2 + 2);
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT), 1);
-    CHECK(driver_session(d, "b").place == UINT32_MAX && n_pinned(d, "a") == 1);
+    CHECK(driver_session(d, "b").entry == UINT32_MAX && n_pinned(d, "a") == 1);
     CHECK_INT(driver_close(d), 0);
     CHECK_INT(n_reused(4, "b", 2), LONG);
 }

@@ -75,7 +75,7 @@ static void warm_equals_cold(void)
         generate_call call = call_of(tokens, "a", DIGITS, 3);
         const answer *a = driver_wait(d, driver_generate(d, &call));
         CHECK_INT(a->finished.status, LLM_OK);
-        const uint32_t n = driver_tokens(d, driver_session(d, "a").place, tokens, 1000);
+        const uint32_t n = driver_tokens(d, driver_session(d, "a").entry, tokens, 1000);
         CHECK(n > N_PROMPT);
         tokens[n] = 'x';
         call.n_prompt = n + 1;

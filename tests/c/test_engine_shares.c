@@ -35,9 +35,9 @@ static uint32_t pin(driver *d, uint32_t owner, const char *session, bool pinned)
 
 static bool is_open(const driver *d, uint32_t owner, const char *name)
 {
-    for (uint32_t place = 0; place < d->info.n_places; place++) {
+    for (uint32_t entry = 0; entry < d->info.n_entries; entry++) {
         llm_branch_view view;
-        if (llm_session_table_entry(d->session_table, place, &view) == LLM_OK && view.owner == owner &&
+        if (llm_session_table_entry(d->session_table, entry, &view) == LLM_OK && view.owner == owner &&
             strcmp(view.name, name) == 0) {
             return true;
         }
@@ -79,8 +79,8 @@ static void test_later_branches_are_pinned_with_their_session(void)
     llm_branch_view view;
     CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
     CHECK_INT(pin(d, OWN, "a", true), LLM_OK);
-    const uint32_t place = say(d, OWN, "a", 2)->place;
-    CHECK_INT(llm_session_table_entry(d->session_table, place, &view), LLM_OK);
+    const uint32_t entry = say(d, OWN, "a", 2)->entry;
+    CHECK_INT(llm_session_table_entry(d->session_table, entry, &view), LLM_OK);
     CHECK_INT(view.is_pinned, LLM_PIN_SESSION);
     CHECK_INT(say(d, OWN, "a", 3)->status, LLM_OK); /* in place of the second */
     CHECK(say(d, OWN, "a", 2)->n_reused == 0);
@@ -238,7 +238,7 @@ static void test_queues_have_room_for_others(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Busy sessions cannot be given up for others: of their places, too, one owner has its share. */
+/* Busy sessions cannot be given up for others: of their entries, too, one owner has its share. */
 static void test_busy_sessions_leave_places_to_others(void)
 {
     driver *d = open_for_two(LLM_POLICY_EVICT, 4);

@@ -1,4 +1,4 @@
-/* Cancel, reset and close from every state; places and queues that are full; a stop with everything in flight. */
+/* Cancel, reset and close from every state; entries and queues that are full; a stop with everything in flight. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static uint64_t stand_still_in(driver *d, llm_state state, const char *session)
         driver_pause(d, request, true);
         driver_fence(d);
         const answer *a = driver_answer(d, request);
-        if (!a->is_over && driver_state(d, a->place) == (int)state) {
+        if (!a->is_over && driver_state(d, a->entry) == (int)state) {
             return request;
         }
         driver_cancel(d, request);
@@ -69,9 +69,9 @@ static void check_after(driver *d, verb v, const answer *a, const char *session,
 {
     static int32_t tokens[8192];
     driver_fence(d);
-    uint32_t n = driver_tokens(d, a->place, tokens, 8192);
+    uint32_t n = driver_tokens(d, a->entry, tokens, 8192);
     CHECK_INT(n, v == VERB_CANCEL ? n_before : 0);
-    CHECK_INT(driver_state(d, a->place), v == VERB_CLOSE ? -1 : v == VERB_RESET ? LLM_STATE_EMPTY : LLM_STATE_IDLE);
+    CHECK_INT(driver_state(d, a->entry), v == VERB_CLOSE ? -1 : v == VERB_RESET ? LLM_STATE_EMPTY : LLM_STATE_IDLE);
     generate_call next = call_of(session, LONG, 3);
     const answer *b = driver_wait(d, driver_generate(d, &next));
     CHECK_INT(b->finished.outcome, LLM_OUTCOME_LENGTH);
@@ -91,7 +91,7 @@ static void end_a_running_one(llm_state state)
         CHECK(request != 0);
         const answer *a = driver_answer(d, request);
         static int32_t tokens[8192];
-        uint32_t n = driver_tokens(d, a->place, tokens, 8192);
+        uint32_t n = driver_tokens(d, a->entry, tokens, 8192);
         do_verb(d, v, request, "it");
         CHECK_STILL_GOOD();
         driver_wait(d, request);
@@ -156,15 +156,15 @@ static void from_idle_and_never(void)
         driver_pause(d, 12345, true);
         generate_call call = call_of("it", 100, 5);
         uint64_t request = driver_generate(d, &call);
-        uint32_t place = driver_wait(d, request)->place;
+        uint32_t entry = driver_wait(d, request)->entry;
         driver_cancel(d, request); /* over already */
         CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
         CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
-        CHECK_INT(driver_state(d, place), LLM_STATE_EMPTY);
+        CHECK_INT(driver_state(d, entry), LLM_STATE_EMPTY);
         CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
         CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
         CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_NOT_FOUND);
-        CHECK_INT(driver_state(d, place), -1);
+        CHECK_INT(driver_state(d, entry), -1);
         CHECK_INT(driver_close(d), 0);
     }
 }
@@ -180,7 +180,7 @@ static void from_torn(void)
         uint64_t request = driver_generate(d, &call);
         const answer *a = driver_wait(d, request);
         CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "step_failed");
-        CHECK_INT(driver_state(d, a->place), LLM_STATE_TORN);
+        CHECK_INT(driver_state(d, a->entry), LLM_STATE_TORN);
         do_verb(d, (verb)(i % N_VERBS), request, "it");
         CHECK_STILL_GOOD();
         const answer *b = driver_wait(d, driver_generate(d, &call));
@@ -213,17 +213,17 @@ static void a_long_prefill_is_cancelled_on_its_way(void)
     }
 }
 
-/* A paused one holds its place and is not stepped; the others go on; it ends as if nothing had been. */
+/* A paused one holds its entry and is not stepped; the others go on; it ends as if nothing had been. */
 static void a_pause_changes_nothing_but_time(void)
 {
     driver *d = open_slow("hybrid");
     uint64_t paused = stand_still_in(d, LLM_STATE_DECODE, "paused");
     CHECK(paused != 0);
     static int32_t tokens[8192];
-    uint32_t n = driver_tokens(d, driver_answer(d, paused)->place, tokens, 8192);
+    uint32_t n = driver_tokens(d, driver_answer(d, paused)->entry, tokens, 8192);
     generate_call call = call_of("other", 50, 50);
     CHECK_INT(driver_wait(d, driver_generate(d, &call))->finished.outcome, LLM_OUTCOME_LENGTH);
-    CHECK_INT(driver_tokens(d, driver_answer(d, paused)->place, tokens, 8192), n);
+    CHECK_INT(driver_tokens(d, driver_answer(d, paused)->entry, tokens, 8192), n);
     driver_pause(d, paused, false);
     size_t n_text = driver_answer(d, paused)->n_text;
     while (driver_answer(d, paused)->n_text == n_text) {
@@ -251,7 +251,7 @@ static void a_full_engine_refuses(void)
     CHECK_STR(llm_word(LLM_STATUSES, (int)refused->status), "capacity_exhausted");
     CHECK(driver_wait(d, driver_generate(d, &a))->n_reused > 0); /* nobody lost anything */
     CHECK(driver_wait(d, driver_generate(d, &b))->n_reused > 0);
-    c.session = NULL; /* scratch has a place of its own */
+    c.session = NULL; /* scratch has an entry of its own */
     CHECK_INT(driver_wait(d, driver_generate(d, &c))->status, LLM_OK);
     c.session = "c";
     driver_wait(d, driver_close_session(d, 0, "a"));

@@ -69,7 +69,7 @@ static void only_who_asks_is_told(void)
     CHECK(ends_are_right(d, b));
     CHECK_INT(b->ends[49], b->n_chars);
     int32_t resident[N_PROMPT + 64];
-    CHECK_INT(driver_tokens(d, b->place, resident, N_PROMPT + 64), N_PROMPT + 49); /* the last one was not consumed */
+    CHECK_INT(driver_tokens(d, b->entry, resident, N_PROMPT + 64), N_PROMPT + 49); /* the last one was not consumed */
     CHECK(memcmp(resident + N_PROMPT, b->token_ids, 49 * sizeof *resident) == 0);
     CHECK_INT(driver_close(d), 0);
 }

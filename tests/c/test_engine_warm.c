@@ -7,16 +7,16 @@
 #include "engine_driver.h"
 #include "logits_probe.h"
 
-enum { N_CTX = 1024, N_TALKS = 4, N_PLACES = 32, N_BOUNDARIES = 4, WINDOW = 64, N_CLASSES = 4 };
+enum { N_CTX = 1024, N_TALKS = 4, N_ENTRIES = 32, N_BOUNDARIES = 4, WINDOW = 64, N_CLASSES = 4 };
 
 static const char *const models[N_CLASSES] = {"sim:dense", "sim:window,window=64", "sim:recurrent", "sim:hybrid"};
 
-/* What the test knows about one place: its resident tokens, and how far back it can be cut. */
-typedef struct place {
+/* What the test knows about one entry: its resident tokens, and how far back it can be cut. */
+typedef struct entry {
     int32_t tokens[N_CTX];
     uint32_t n;
     uint32_t oldest; /* window: smallest count of tokens whose state is still there */
-} place;
+} entry;
 
 /* One conversation, as its client sees it, and its request in flight. */
 typedef struct talk {
@@ -31,8 +31,8 @@ typedef struct talk {
 
 typedef struct party {
     driver *warm, *cold;
-    bool one_branch; /* each name has one place for good, so what it reuses is known beforehand */
-    place places[N_PLACES];
+    bool one_branch; /* each name has one entry for good, so what it reuses is known beforehand */
+    entry entries[N_ENTRIES];
     talk talks[N_TALKS];
     random_source random;
     uint32_t n_reasons[LLM_REASON_N];
@@ -47,7 +47,7 @@ typedef struct promise {
     uint32_t n_common;
 } promise;
 
-static uint32_t rewind_floor(const party *p, const place *at)
+static uint32_t rewind_floor(const party *p, const entry *at)
 {
     switch (p->warm->info.memory) {
     case LLM_MEMORY_DENSE: return 1;
@@ -56,7 +56,7 @@ static uint32_t rewind_floor(const party *p, const place *at)
     }
 }
 
-static promise promise_of(const party *p, const place *at, const talk *t)
+static promise promise_of(const party *p, const entry *at, const talk *t)
 {
     uint32_t common = 0;
     while (common < at->n && common < t->n_prompt && at->tokens[common] == t->prompt[common]) {
@@ -103,7 +103,7 @@ static void append_words(party *p, talk *t, uint32_t n)
 }
 
 /* What the client sends next: its history goes on, is edited, shortened, asked again, or starts over. */
-static void change_prompt(party *p, talk *t, const place *at)
+static void change_prompt(party *p, talk *t, const entry *at)
 {
     random_source *r = &p->random;
     if (t->n_prompt == 0 || t->n_prompt > N_CTX - 300) {
@@ -167,7 +167,7 @@ static void ask_next(party *p, talk *t)
 
 /* A window has moved on to the last token that was consumed, before a stop string was cut out. How far back it reaches
  * after a checkpoint or a copy, the test does not know: not at all, then. */
-static void place_follow(party *p, place *at, const promise *was, const answer *a)
+static void entry_follow(party *p, entry *at, const promise *was, const answer *a)
 {
     const wire_finished *f = &a->finished;
     uint32_t peak = f->n_generated > 0 ? f->n_prompt + f->n_generated - 1 : f->n_reused + f->n_prefilled;
@@ -177,14 +177,14 @@ static void place_follow(party *p, place *at, const promise *was, const answer *
         at->oldest = a->n_reused;
     }
     at->oldest = peak > WINDOW && peak - WINDOW > at->oldest ? peak - WINDOW : at->oldest;
-    at->n = driver_tokens(p->warm, a->place, at->tokens, N_CTX);
+    at->n = driver_tokens(p->warm, a->entry, at->tokens, N_CTX);
 }
 
 static void check_answer(party *p, talk *t)
 {
     const answer *a = driver_wait(p->warm, t->request);
-    CHECK(a->is_admitted && a->place < N_PLACES);
-    place *at = &p->places[a->place];
+    CHECK(a->is_admitted && a->entry < N_ENTRIES);
+    entry *at = &p->entries[a->entry];
     if (!a->is_started) { /* cancelled before */
         CHECK(t->is_cancelled && a->finished.outcome == LLM_OUTCOME_CANCELLED);
         return;
@@ -198,7 +198,7 @@ static void check_answer(party *p, talk *t)
     }
     CHECK(kept);
     p->n_reasons[a->reason]++;
-    place_follow(p, at, &want, a);
+    entry_follow(p, at, &want, a);
     CHECK_INT(a->finished.n_resident, at->n);
     if (a->finished.outcome == LLM_OUTCOME_CANCELLED) {
         CHECK(t->is_cancelled);
@@ -210,17 +210,17 @@ static void check_answer(party *p, talk *t)
 }
 
 /* Where the conversation's last request was. */
-static const place *place_of(const party *p, const talk *t)
+static const entry *entry_of(const party *p, const talk *t)
 {
     return t->request != 0 && driver_answer(p->warm, t->request)->is_admitted
-               ? &p->places[driver_answer(p->warm, t->request)->place]
+               ? &p->entries[driver_answer(p->warm, t->request)->entry]
                : NULL;
 }
 
 static void run_round(party *p)
 {
     for (int i = 0; i < N_TALKS; i++) {
-        change_prompt(p, &p->talks[i], place_of(p, &p->talks[i]));
+        change_prompt(p, &p->talks[i], entry_of(p, &p->talks[i]));
         ask_next(p, &p->talks[i]);
     }
     for (int i = 0; i < N_TALKS; i++) {
@@ -260,12 +260,12 @@ static void run_party(const char *name, llm_policy policy, uint32_t n_sessions, 
     CHECK_STILL_GOOD();
     CHECK_INT(n_faults, 0);
     CHECK(n_reasons[LLM_REASON_EXACT_PREFIX] > 0 && n_reasons[LLM_REASON_NEW] > 0); /* the traffic was not dull */
-    /* Who finds its session parked gets it whole: with fewer places than talks a cut is a matter of how the steps fall. */
+    /* Who finds its session parked gets it whole: with fewer entries than talks a cut is a matter of how the steps fall. */
     bool cuts = (memory == LLM_MEMORY_DENSE || memory == LLM_MEMORY_WINDOW) && n_sessions >= N_TALKS;
     CHECK(!cuts || n_reasons[LLM_REASON_REWIND] > 0);
     CHECK(n_reasons[LLM_REASON_EQUAL] > 0);
     CHECK(memory == LLM_MEMORY_DENSE || n_reasons[LLM_REASON_CHECKPOINT] > 0);
-    /* More talks than places park for certain; with places for all, it depends on how the steps fall. */
+    /* More talks than entries park for certain; with entries for all, it depends on how the steps fall. */
     CHECK(policy == LLM_POLICY_PARK || n_returns == 0);
     CHECK(policy != LLM_POLICY_PARK || n_sessions >= N_TALKS || n_returns > 0);
 }
@@ -290,7 +290,7 @@ static void warm_equals_cold_on_hybrid(void)
     run_party(models[3], LLM_POLICY_REFUSE, N_TALKS, 80, 4);
 }
 
-/* More conversations than places: they come and go, and each has several branches. */
+/* More conversations than entries: they come and go, and each has several branches. */
 static void warm_equals_cold_when_parked(void)
 {
     for (int i = 0; i < N_CLASSES && check_failures == 0; i++) {
@@ -361,7 +361,7 @@ static void what_parted_once_is_reused_the_next_time(void)
     call.max_tokens = LENGTH + 1; /* the last token is not consumed */
     const answer *a = driver_wait(d, driver_generate(d, &call));
     CHECK_INT(a->n_reused, SHARED);
-    CHECK_INT(driver_tokens(d, a->place, prompt, PROMPT + LENGTH), PROMPT + LENGTH);
+    CHECK_INT(driver_tokens(d, a->entry, prompt, PROMPT + LENGTH), PROMPT + LENGTH);
     prompt[PROMPT + LENGTH - 2] ^= 1; /* within the answer, after a checkpoint */
     call.n_prompt = PROMPT + LENGTH;
     CHECK_INT(driver_wait(d, driver_generate(d, &call))->n_reused, PROMPT + LENGTH / EVERY * EVERY);
@@ -428,10 +428,10 @@ static void owners_do_not_meet(void)
     int32_t prompt[100];
     make_prompt(prompt, 100, 1);
     generate_call call = {.owner = 1, .session = "same", .prompt = prompt, .n_prompt = 100, .max_tokens = 5};
-    uint32_t first = driver_wait(d, driver_generate(d, &call))->place;
+    uint32_t first = driver_wait(d, driver_generate(d, &call))->entry;
     call.owner = 2;
     const answer *a = driver_wait(d, driver_generate(d, &call));
-    CHECK(a->place != first);
+    CHECK(a->entry != first);
     CHECK_STR(llm_word(LLM_REASONS, (int)a->reason), "new");
     CHECK_INT(driver_wait(d, driver_close_session(d, 2, "same"))->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_close_session(d, 2, "same"))->status, LLM_NOT_FOUND);

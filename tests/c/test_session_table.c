@@ -40,12 +40,12 @@ int flock(int fd, int operation)
     return (int)syscall(SYS_flock, fd, operation);
 }
 
-static session_table *open_session_table(const char *name, uint32_t n_places, uint32_t n_ctx)
+static session_table *open_session_table(const char *name, uint32_t n_entries, uint32_t n_ctx)
 {
     session_table *p = NULL;
     char error[LLM_TEXT_BYTES_MAX] = "";
     const char *fingerprint = "0123456789abcdef0123456789abcdef";
-    int status = session_table_open(name, n_places, n_ctx, "a model", fingerprint, &p, error, sizeof error);
+    int status = session_table_open(name, n_entries, n_ctx, "a model", fingerprint, &p, error, sizeof error);
     if (status != LLM_OK) {
         printf("session_table_open: %s: %s\n", llm_word(LLM_STATUSES, status), error);
     }
@@ -59,7 +59,7 @@ static void a_private_page_tells_its_facts(void)
     llm_session_table_view view;
     llm_session_table_read(session_table_reader(p), &view);
     CHECK_INT(view.version, LLM_SESSION_TABLE_VERSION);
-    CHECK_INT(view.n_places, 3);
+    CHECK_INT(view.n_entries, 3);
     CHECK_INT(view.n_ctx, 100);
     CHECK_INT(view.n_counters, LLM_COUNTER_N);
     CHECK_INT(view.pid, getpid());
@@ -68,9 +68,9 @@ static void a_private_page_tells_its_facts(void)
     CHECK_STR(view.fingerprint, "0123456789abcdef0123456789abcdef");
     llm_branch_view session;
     int32_t token;
-    for (uint32_t place = 0; place < 5; place++) { /* all closed, the last two do not exist */
-        CHECK_INT(llm_session_table_entry(session_table_reader(p), place, &session), LLM_NOT_FOUND);
-        CHECK_INT(llm_session_table_tokens(session_table_reader(p), place, &token, 1, NULL), -1);
+    for (uint32_t entry = 0; entry < 5; entry++) { /* all closed, the last two do not exist */
+        CHECK_INT(llm_session_table_entry(session_table_reader(p), entry, &session), LLM_NOT_FOUND);
+        CHECK_INT(llm_session_table_tokens(session_table_reader(p), entry, &token, 1, NULL), -1);
     }
     session_table_close(p);
     session_table_close(NULL);
@@ -445,9 +445,9 @@ static void read_all(const llm_session_table *reader)
     llm_branch_view session;
     llm_session_table_view view;
     llm_session_table_read(reader, &view);
-    for (uint32_t place = 0; place < view.n_places; place++) {
-        llm_session_table_entry(reader, place, &session);
-        llm_session_table_tokens(reader, place, copy, 4096, NULL);
+    for (uint32_t entry = 0; entry < view.n_entries; entry++) {
+        llm_session_table_entry(reader, entry, &session);
+        llm_session_table_tokens(reader, entry, copy, 4096, NULL);
     }
     for (int counter = 0; counter < LLM_COUNTER_N; counter++) {
         llm_session_table_counter(reader, counter);

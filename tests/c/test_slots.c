@@ -190,7 +190,7 @@ static void test_a_fork_of_nothing_is_empty(void)
     }
 }
 
-/* The owner may not be busy in one more place: what is refused costs it none of its histories. */
+/* The owner may not be busy in one more entry: what is refused costs it none of its histories. */
 static void test_a_refused_request_forgets_no_branch(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=10000",

@@ -107,7 +107,7 @@ class Daemon:
         found = set()
         for page in [Page.open(f"/{segment.name}") for segment in self.segments]:
             for view in [view for view in page.sessions() if view.name == session]:
-                tokens, after = page.tokens(view.place), page.session(view.place)
+                tokens, after = page.tokens(view.entry), page.session(view.entry)
                 if after is not None and (after.name, after.opened_ms) == (session, view.opened_ms):
                     found.add(bytes(tokens or b""))
         return frozenset(found)

@@ -101,7 +101,7 @@ static void check(const uint8_t *bytes, size_t n)
 static void check_edited(const uint8_t *data, size_t n_bytes)
 {
     uint8_t edited[FILE_BYTES_MAX];
-    uint16_t end, place;
+    uint16_t end, entry;
     if (n_good == 0) {
         make_good();
         check(good, n_good);
@@ -112,10 +112,10 @@ static void check_edited(const uint8_t *data, size_t n_bytes)
     memcpy(edited, good, n_good);
     memcpy(&end, data, 2);
     for (size_t i = 2; i + 4 <= n_bytes; i += 4) {
-        memcpy(&place, data + i, 2);
-        place %= n_good;
+        memcpy(&entry, data + i, 2);
+        entry %= n_good;
         const size_t n = data[i + 2] % 9;
-        memset(edited + place, data[i + 3], place + n <= n_good ? n : 1);
+        memset(edited + entry, data[i + 3], entry + n <= n_good ? n : 1);
     }
     check(edited, end % 4 == 0 ? end % n_good : n_good);
 }

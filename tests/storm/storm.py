@@ -170,7 +170,7 @@ class Storm:
     def check_budgets(self) -> None:
         counters, info = self.engine.page.counters(), self.engine.info
         assert counters["checkpoint_bytes"] <= info.checkpoint_bytes_max
-        assert counters["sessions_open"] <= info.n_places
+        assert counters["sessions_open"] <= info.n_entries
 
     def check(self, reference: Reference, *, faults: bool = False) -> Outcomes:
         found = Outcomes()

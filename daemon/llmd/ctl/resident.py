@@ -63,9 +63,9 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
         owners = ", ".join(str(view.owner) for view in found)
         message = f"Owners {owners} have a session {name}. Name the owner: --owner NAME."
         raise DaemonRefused(409, {"code": "ambiguous_session", "message": message})
-    tokens = page.tokens(found[0].place) if found else None
+    tokens = page.tokens(found[0].entry) if found else None
     if tokens is None:
         raise DaemonRefused(404, {"code": "session_not_found", "message": f"There is no session {name!r}."})
     view, pid = found[0], page.read().pid
     state, reason = native.STATE_WORDS[view.state], native.REASON_WORDS[view.reason]
-    return Resident(name, view.owner, view.place, state, reason, pid, tokens.tolist())
+    return Resident(name, view.owner, view.entry, state, reason, pid, tokens.tolist())

@@ -281,7 +281,7 @@ class Generation:
         holders = self._engine.page.names()
         own = [name for owner, name in holders if owner == self.work.owner]
         info, n_others = self._engine.info, len(holders) - len(own)
-        n_names = info.n_places - info.n_scratch
+        n_names = info.n_entries - info.n_scratch
         usage = f"All {n_names} session entries are taken"
         if len(holders) < n_names:
             usage = f"{len(own)} of {n_names} session entries, the share of one owner, are taken"

@@ -229,7 +229,7 @@ COUNTERS = tuple(
 class PageView:
     """Fixed facts of a segment; see llm_session_table_view in llm_session_table.h."""
 
-    n_places: int
+    n_entries: int
     n_ctx: int
     pid: int
     started_ms: int
@@ -242,7 +242,7 @@ class PageView:
 class SessionView:
     """A consistent copy of one session's record: llm_branch_view in llm_session_table.h, which describes the fields."""
 
-    place: int
+    entry: int
     owner: int
     id: int
     state: int
@@ -317,7 +317,7 @@ class Page:
 
     def entries_of(self, owner: int, name: str) -> set[int]:
         """Returns the entries that hold branches of a session."""
-        return {view.place for view in self.sessions_named(name, owner)}
+        return {view.entry for view in self.sessions_named(name, owner)}
 
     def names(self) -> list[tuple[int, str]]:
         """Owner and name of each branch of a session that has a name."""
@@ -326,7 +326,7 @@ class Page:
     def _records(self) -> Iterator[Any]:
         """Yields the record of every entry that holds a branch, one after the other in the same buffer."""
         view = ffi.new("llm_branch_view *")
-        for entry in range(self.read().n_places):
+        for entry in range(self.read().n_entries):
             if lib.llm_session_table_entry(self._pointer, entry, view) == Status.OK:
                 yield view
 

@@ -76,7 +76,7 @@ class EngineInfo:
     n_vocab: int
     n_sessions: int
     n_scratch: int
-    n_places: int
+    n_entries: int
     """Entries of the session table: slots and parked branches."""
     n_pins_max: int
     """Maximum number of pinned branches."""

@@ -142,7 +142,7 @@ Command = Generate | Cancel | Pause | Question
 
 class Admitted(msgspec.Struct, array_like=True, frozen=True, tag=1, gc=False):
     request: int
-    place: int
+    entry: int
 
 
 class Started(msgspec.Struct, array_like=True, frozen=True, tag=2, gc=False):
@@ -187,7 +187,7 @@ class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
 class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
     request: int
     status: int
-    place: int
+    entry: int
     n_tokens: int
     os_error: int
 

@@ -152,7 +152,7 @@ def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt 
     turns, name, words = request.app[STATE].turns, _program(request.headers.get("User-Agent", "")), _last_words(prompt)
     for generation in answering.generations:
         if generation.admitted is not None:
-            turns.came_from(generation.work.owner, generation.work.key.id, generation.admitted.place, name, words)
+            turns.came_from(generation.work.owner, generation.work.key.id, generation.admitted.entry, name, words)
 
 
 def _program(agent: str) -> str:

@@ -80,14 +80,14 @@ def _entries(page: Page, generation: Generation) -> list[int]:
     """Returns the entries that may hold the generation's branch; without a session only the owner is known."""
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
-        return [admitted.place]
+        return [admitted.entry]
     found = page.sessions_named("", work.owner)
-    return [view.place for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]
+    return [view.entry for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]
 
 
 def turn_of(generation: Generation, came_ms: int, matches: Mapping[int, BranchMatch]) -> Turn:
     finished, started = generation.finished, generation.started
-    entry = generation.admitted.place if generation.admitted else None
+    entry = generation.admitted.entry if generation.admitted else None
     prompt, divergence = generation.work.prompt, None
     n_reused = finished.n_reused if finished is not None else 0
     n_prefilled = finished.n_prefilled if finished is not None else 0

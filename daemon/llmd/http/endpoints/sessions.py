@@ -179,7 +179,7 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
     """Groups branches by session; the last used session comes first."""
     groups: dict[tuple[int, str], list[SessionView]] = {}
     for view in views:
-        groups.setdefault((view.owner, view.name or scratch_id(view.place)), []).append(view)
+        groups.setdefault((view.owner, view.name or scratch_id(view.entry)), []).append(view)
     for group in groups.values():
         group.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)
     ordered = sorted(groups.items(), key=lambda group: group[1][0].used_ms, reverse=True)
@@ -221,7 +221,7 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
     if view.n_requests:
         n_prompt, n_reused = view.n_last_prompt, view.n_last_reused
         reason = reported_reason(view.reason, n_prompt, n_reused)
-        is_from_own = state.turns.is_from_own(view.owner, id, view.place, n_prompt, n_reused)
+        is_from_own = state.turns.is_from_own(view.owner, id, view.entry, n_prompt, n_reused)
         last = LastStart(
             reason=REASON_WORDS[reason],
             reason_text=reason_text(reason, is_from_own=is_from_own),
@@ -230,7 +230,7 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
             diverged_at=view.diverged_at if view.diverged_at >= 0 else None,
         )
     return Timeline(
-        slot=view.place,
+        slot=view.entry,
         state=STATE_WORDS[view.state],
         tokens=view.n_tokens,
         visible_tokens=view.n_visible,
@@ -253,7 +253,7 @@ def _slot_counts(state: State, views_with_name: list[SessionView]) -> Places:
         named_used=len(views_with_name) - n_parked,
         scratch=info.n_scratch,
         parked=n_parked,
-        parked_max=info.n_places - info.n_sessions - info.n_scratch,
+        parked_max=info.n_entries - info.n_sessions - info.n_scratch,
         dormant=state.engine.page.counters()["sessions_dormant"],
         policy=state.config.capacity_policy,
     )
