@@ -123,7 +123,7 @@ typedef enum llm_pin {
 typedef struct llm_branch_view {
     uint32_t entry;
     uint32_t owner;
-    uint32_t generation; /* of the token array: changes when tokens were cut or replaced */
+    uint32_t generation; /* of the token array: changes when tokens were truncated or replaced */
     uint32_t n_tokens;   /* resident */
     uint64_t id;         /* of this branch, for good: names its files, and tells the next daemon which these are */
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)

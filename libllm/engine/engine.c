@@ -142,7 +142,7 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
                                    .model = info->name,
                                    .identity = info->identity,
                                    .geometry = info->geometry,
-                                   .cuts_states = info->memory == LLM_MEMORY_DENSE};
+                                   .can_truncate_states = info->memory == LLM_MEMORY_DENSE};
     const int status = store_open(&options, e->command_notifier, &e->store, error, error_bytes);
     free(directory);
     return status;

@@ -168,7 +168,7 @@ static uint32_t count_visible(const request *r)
 }
 
 /* After a stop string: the session should hold what the client saw. What cannot be cut out stays, and is known. */
-static void cut_invisible(request *r, uint32_t n_visible)
+static void truncate_invisible(request *r, uint32_t n_visible)
 {
     if (n_visible < branch_n_tokens(r->branch)) {
         (void)branch_truncate(r->branch, n_visible);
@@ -213,7 +213,7 @@ static void finish(request *r, llm_outcome outcome, llm_status status, int32_t s
     if (r->phase == REQUEST_RUNNING) {
         const uint32_t n_visible = count_visible(r);
         if (outcome == LLM_OUTCOME_STOP) {
-            cut_invisible(r, n_visible);
+            truncate_invisible(r, n_visible);
         }
         b->record.n_generated_total += r->n_generated;
         branch_ended(b, n_visible);

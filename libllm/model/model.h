@@ -109,11 +109,11 @@ typedef struct model_ops {
 
     /* Smallest k > 0 to which the sequence, at `position`, can be truncated exactly: 1 for dense memory, `position`
      * itself (not at all) for recurrent and hybrid, in between as long as a sliding window covers it. */
-    uint32_t (*rewind_floor)(const model *m, uint16_t seq);
+    uint32_t (*truncate_floor)(const model *m, uint16_t seq);
 
-    /* Truncates the sequence to its first k tokens, 0 < k <= position, k >= rewind_floor. False: refused, and the state
+    /* Truncates the sequence to its first k tokens, 0 < k <= position, k >= truncate_floor. False: refused, and the state
      * is invalid (the caller marks the session). */
-    bool (*rewind)(model *m, uint16_t seq, uint32_t k);
+    bool (*truncate)(model *m, uint16_t seq, uint32_t k);
 
     void (*clear)(model *m, uint16_t seq);              /* always succeeds; makes an invalid sequence usable again */
     uint32_t (*position)(const model *m, uint16_t seq); /* tokens consumed, as the model's memory counts them */

@@ -6,7 +6,7 @@
  *   - the boundaries between messages, as the client's side knows them, and where clients say so, in the head too
  *   - where this prompt left what was resident: what parted here once will again
  *   - the prompt's end, where a call ends anyway: what is asked again reads nothing
- * Memory that can be cut back to any prefix needs none of these but the head. */
+ * Memory that can be truncated to any prefix needs none of these but the head. */
 #ifndef LLM_CHECKPOINT_POINTS_H
 #define LLM_CHECKPOINT_POINTS_H
 
@@ -28,7 +28,7 @@ typedef struct checkpoint_points {
     uint32_t n;
     uint32_t next;         /* the first one not yet reached */
     uint32_t head_at;      /* the point that ends the head; 0: none */
-    bool needs_boundaries; /* some prefixes cannot be cut back to */
+    bool needs_boundaries; /* some prefixes cannot be truncated to */
 } checkpoint_points;
 
 typedef struct checkpoint_points_input {

@@ -56,7 +56,7 @@ typedef struct copy_cost_divergence {
     double stall_budget_us; /* of who decodes meanwhile; HUGE_VAL: nobody does */
 } copy_cost_divergence;
 
-/* Whether what the cut discards is to be kept for who comes back to it: it takes longer to read again than to copy, and nobody
+/* Whether what the truncation discards is to be kept for who comes back to it: it takes longer to read again than to copy, and nobody
  * waits longer for the copy than he can; reading it again would make nobody wait. An answer in whose stead the prompt brings
  * another one is not: its client has changed it for good, as templates do that drop reasoning. */
 bool copy_cost_pays_off(const copy_cost_divergence *c);

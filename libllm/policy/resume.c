@@ -70,11 +70,11 @@ static uint32_t common_with(const resume_input *in, const resume_source *source)
     return resume_common_prefix(source->tokens, source->n_tokens, in->prompt, in->n_prompt);
 }
 
-/* What a cut of the source alone gives: its whole common prefix where the memory allows the cut, else nothing. */
-static uint32_t cut_of(const resume_source *source, uint32_t common, uint32_t most)
+/* What a truncation of the source alone gives: its whole common prefix where the memory allows the truncation, else nothing. */
+static uint32_t truncation_of(const resume_source *source, uint32_t common, uint32_t most)
 {
     const uint32_t k = common < most ? common : most;
-    return k == source->n_tokens || k >= source->rewind_floor ? k : 0;
+    return k == source->n_tokens || k >= source->truncate_floor ? k : 0;
 }
 
 /* The checkpoint that gains most of those that need no more than `attention` tokens of a source; -1: none. */
@@ -110,11 +110,13 @@ static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attent
 }
 
 /* By cutting a copy of the donor. */
-static way cut_way(const resume_input *in, int32_t donor, uint32_t common)
+static way truncation_way(const resume_input *in, int32_t donor, uint32_t common)
 {
     const resume_source *source = &in->donors[donor];
-    return (way){
-        .n_keep = cut_of(source, common, most_of(in)), .n_cost = source->n_cost, .donor = donor, .checkpoint = -1};
+    return (way){.n_keep = truncation_of(source, common, most_of(in)),
+                 .n_cost = source->n_cost,
+                 .donor = donor,
+                 .checkpoint = -1};
 }
 
 /* By every donor. `longest`: no donor holds more of the prompt. More tokens in common never make a way worse: a donor whose
@@ -125,10 +127,12 @@ static void consider_donors(const resume_input *in, way *best, uint32_t longest,
         const int32_t donor = (int32_t)i;
         const uint32_t n_tokens = in->donors[i].n_tokens;
         const uint32_t at_most = n_tokens < longest ? n_tokens : longest;
-        const way bound = with_checkpoints ? checkpoint_way(in, donor, at_most, false) : cut_way(in, donor, at_most);
+        const way bound =
+            with_checkpoints ? checkpoint_way(in, donor, at_most, false) : truncation_way(in, donor, at_most);
         if (is_better(&bound, best)) {
             const uint32_t common = common_with(in, &in->donors[i]);
-            consider(best, with_checkpoints ? checkpoint_way(in, donor, common, false) : cut_way(in, donor, common));
+            consider(best,
+                     with_checkpoints ? checkpoint_way(in, donor, common, false) : truncation_way(in, donor, common));
         }
     }
 }
@@ -136,10 +140,10 @@ static void consider_donors(const resume_input *in, way *best, uint32_t longest,
 static void consider_own(const resume_input *in, way *best, uint32_t common)
 {
     const bool logits_fit = in->own_logits_at == in->n_prompt && common == in->n_prompt;
-    if (logits_fit && cut_of(&in->own, common, in->n_prompt) == in->n_prompt) {
+    if (logits_fit && truncation_of(&in->own, common, in->n_prompt) == in->n_prompt) {
         consider(best, (way){.n_keep = in->n_prompt, .donor = -1, .checkpoint = -1, .has_logits = true});
     }
-    consider(best, (way){.n_keep = cut_of(&in->own, common, most_of(in)), .donor = -1, .checkpoint = -1});
+    consider(best, (way){.n_keep = truncation_of(&in->own, common, most_of(in)), .donor = -1, .checkpoint = -1});
     consider(best, checkpoint_way(in, -1, common, false));
 }
 

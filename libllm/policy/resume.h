@@ -12,11 +12,11 @@
 #include "llm.h"
 
 /* Live state of one branch: it can become the state after its first k tokens iff k == n_tokens or
- * k >= rewind_floor (model.h). */
+ * k >= truncate_floor (model.h). */
 typedef struct resume_source {
     const int32_t *tokens;
     uint32_t n_tokens;
-    uint32_t rewind_floor;
+    uint32_t truncate_floor;
     uint32_t n_cost; /* of copying it, in tokens that are read in the same time; 0 for own */
 } resume_source;
 

@@ -231,7 +231,7 @@ resume_source branch_source(const branch *b)
     return (resume_source){
         .tokens = branch_tokens(b),
         .n_tokens = n,
-        .rewind_floor = n > 0 ? model_of(b)->ops->rewind_floor(model_of(b), slot(b)) : 1,
+        .truncate_floor = n > 0 ? model_of(b)->ops->truncate_floor(model_of(b), slot(b)) : 1,
     };
 }
 
@@ -243,10 +243,10 @@ bool branch_truncate(branch *b, uint32_t n_tokens)
     if (n_tokens == n) {
         return true;
     }
-    if (n_tokens == 0 || n_tokens > n || n_tokens < model_of(b)->ops->rewind_floor(model_of(b), slot(b))) {
+    if (n_tokens == 0 || n_tokens > n || n_tokens < model_of(b)->ops->truncate_floor(model_of(b), slot(b))) {
         return false;
     }
-    if (!model_of(b)->ops->rewind(model_of(b), slot(b), n_tokens)) {
+    if (!model_of(b)->ops->truncate(model_of(b), slot(b), n_tokens)) {
         branch_invalidate(b);
         return false;
     }

@@ -117,8 +117,7 @@ typedef struct branch {
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
-    uint32_t n_left; /* tokens that a cut of another branch would have discarded, which are here; 0: it is no such
-                             * kept branch, or one that was come back to */
+    uint32_t n_left; /* tokens kept from a truncation of another branch; 0: not a kept branch, or continued since */
 
     branch_claim *running; /* the generation that holds the branch, or NULL */
     branch_claim *waiting; /* first in the queue behind it */
@@ -163,10 +162,10 @@ void branch_invalidate(branch *b);                                  /* a step fa
 /* Cuts the newest tokens off if the memory allows it exactly; false leaves everything as it is, or torn. */
 bool branch_truncate(branch *b, uint32_t n_tokens);
 
-/* Keeps the state (where a cut could not bring it back) and, if given, the logits after the last resident token. The
+/* Keeps the state (where a truncation could not bring it back) and, if given, the logits after the last resident token. The
  * `prefix` of many branches is kept whole and pinned by this one. */
 void branch_checkpoint(branch *b, const float *logits, bool prefix);
-bool branch_takes_checkpoints(const branch *b); /* a cut cannot bring everything back */
+bool branch_takes_checkpoints(const branch *b); /* a truncation cannot bring everything back */
 void branch_keep_logits(branch *b, const float *logits);
 void branch_forget_logits(branch *b);
 
@@ -204,7 +203,7 @@ size_t branch_state_bytes(const branch *b, uint32_t n_tokens);
  * nothing and always succeeds. */
 bool branch_park(branch *b);
 
-/* Takes a free slot and loads the parked state, if there is one in memory; tokens that it does not cover are cut off.
+/* Takes a free slot and loads the parked state, if there is one in memory; tokens that it does not cover are dropped.
  * MODEL_OK; MODEL_NO_CELLS: nothing changed; MODEL_INVALID: there was no state for its tokens, or it was refused; the
  * branch has a slot and is torn. */
 model_result branch_take_slot(branch *b, uint16_t slot);

@@ -29,7 +29,7 @@ static bool can_give(const branch *donor, const branch *b)
            donor->record.state != LLM_STATE_TORN && branch_n_tokens(donor) > 0;
 }
 
-/* A parked state is loaded whole; only dense memory can be cut back from there. */
+/* A parked state is loaded whole; only dense memory can be truncated from there. */
 static resume_source parked_source(const model *m, const branch *donor)
 {
     const uint32_t n = donor->parked.k;
@@ -37,13 +37,13 @@ static resume_source parked_source(const model *m, const branch *donor)
     return (resume_source){
         .tokens = branch_tokens(donor),
         .n_tokens = n,
-        .rewind_floor = m->info.memory == LLM_MEMORY_DENSE ? 1 : n,
+        .truncate_floor = m->info.memory == LLM_MEMORY_DENSE ? 1 : n,
         .n_cost = copy_cost_tokens(pace, donor->parked.n_bytes),
     };
 }
 
 /* A copy that shares no cells is made through a saved state, and that of a sliding window keeps the window only: it can
- * be taken whole, or with a checkpoint, but not cut back. */
+ * be taken whole, or with a checkpoint, but not truncated. */
 static resume_source donor_source(const model *m, const branch *donor)
 {
     if (donor->slot == BRANCH_NO_SLOT) {
@@ -55,7 +55,7 @@ static resume_source donor_source(const model *m, const branch *donor)
     }
     const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
     if (is_narrowed && source.n_tokens > m->info.n_window) {
-        source.rewind_floor = source.n_tokens;
+        source.truncate_floor = source.n_tokens;
     }
     return source;
 }
@@ -144,8 +144,8 @@ static uint32_t n_afar(const branch *other, const branch_prompt *prompt)
     const parked *at = &other->parked;
     const uint32_t n_known = n_known_of(other);
     const uint32_t n = resume_common_prefix(branch_tokens(other), n_known, prompt->tokens, prompt->n_tokens - 1);
-    const bool may_be_cut = other->shared->model->info.memory == LLM_MEMORY_DENSE;
-    return may_be_cut || n == at->k ? n : state_ends_within(&at->ends, n);
+    const bool may_truncate = other->shared->model->info.memory == LLM_MEMORY_DENSE;
+    return may_truncate || n == at->k ? n : state_ends_within(&at->ends, n);
 }
 
 typedef struct afar {
@@ -218,7 +218,7 @@ static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
     }
     const resume_source own = branch_source(b);
     const uint32_t n = resume_common_prefix(own.tokens, own.n_tokens, prompt->tokens, prompt->n_tokens);
-    return n == own.n_tokens || n >= own.rewind_floor ? n : 0;
+    return n == own.n_tokens || n >= own.truncate_floor ? n : 0;
 }
 
 /* Begun now or before. False: too much is on its way. */

@@ -21,11 +21,11 @@ static void share_file(branch_table *table, const branch *from, branch *to)
     store_push(table->store, job);
 }
 
-void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_be_cut)
+void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_truncate)
 {
     uint32_t k = 0;
     blob *state = branch_hold_state(from, LEDGER_PARKED, &k);
-    const bool is_of_use = k <= n || (may_be_cut && state != NULL);
+    const bool is_of_use = k <= n || (may_truncate && state != NULL);
     session_table_append(table->shared.session_table, to->entry, branch_tokens(from), is_of_use && k > n ? k : n);
     if (state != NULL && is_of_use) {
         branch_hold_parked(to, state, k);

@@ -1,4 +1,4 @@
-/* table_keep.c: what a cut would discard stays as another branch, if reading it again takes longer than the copy. */
+/* table_keep.c: what a truncation would discard stays as another branch, if reading it again takes longer than the copy. */
 #include <string.h>
 
 #include "policy/branch_choice.h"
@@ -14,12 +14,12 @@ static int32_t free_slot(const branch_table *table)
     return BRANCH_NO_SLOT;
 }
 
-/* The tokens that are to be kept; 0: the cut may discard what it will. */
+/* The tokens that are to be kept; 0: the truncation may discard what it will. */
 static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, const branch_prompt *prompt)
 {
     const uint32_t n = branch_n_tokens(b);
     const size_t n_bytes = free_slot(table) != BRANCH_NO_SLOT ? 0 : branch_state_bytes(b, n);
-    const copy_cost_divergence cut = {
+    const copy_cost_divergence divergence = {
         .n_tokens = n,
         .n_history = table_n_history(b),
         .n_common = resume_common_prefix(branch_tokens(b), n, prompt->tokens, prompt->n_tokens),
@@ -28,7 +28,7 @@ static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, con
         .copy_us = copy_cost_us(&table->pace, n_bytes),
         .stall_budget_us = table->slots.stall_budget_us,
     };
-    return n_bytes <= table->options.parked_bytes_max && copy_cost_pays_off(&cut) ? n - cut.n_common : 0;
+    return n_bytes <= table->options.parked_bytes_max && copy_cost_pays_off(&divergence) ? n - divergence.n_common : 0;
 }
 
 /* Where n_lost tokens beside s may stay. False: nowhere. *replaced: the branch that goes for it; NULL: none has to. */

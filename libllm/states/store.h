@@ -83,7 +83,7 @@ typedef struct store_options {
     const uint8_t *identity;
     const uint8_t *geometry;
     bool
-        cuts_states; /* every state can be truncated: a scan need not read which checkpoints its file has (state_ends) */
+        can_truncate_states; /* every state can be truncated: a scan need not read which checkpoints its file has (state_ends) */
 } store_options;
 
 /* The directory must be writable; one store per directory (locked). `consumer` is woken when a result waits. LLM_OK; LLM_IO

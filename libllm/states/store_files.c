@@ -13,7 +13,7 @@ int store_files_open(store_files *f, const store_options *options)
     *f = (store_files){0};
     memcpy(f->identity, options->identity, sizeof f->identity);
     memcpy(f->geometry, options->geometry, sizeof f->geometry);
-    f->cuts_states = options->cuts_states;
+    f->can_truncate_states = options->can_truncate_states;
     pthread_mutex_init(&f->mutex, NULL);
     f->directory = strdup(options->directory);
     if (f->directory == NULL || asprintf(&f->saved_directory, "%s/saved", options->directory) < 0) {
@@ -242,7 +242,7 @@ static void scan_one(void *context, uint64_t id)
         refuse_state(f, &(store_job){.status = (llm_status)status, .id = id}, why);
         state = (state_facts){0};
     }
-    if (state.is_there && !f->cuts_states) {
+    if (state.is_there && !f->can_truncate_states) {
         state.ends = state_file_look_at_parts(f->directory, id, f->geometry);
     }
     c->found(c->context, &file, &state);

@@ -21,7 +21,7 @@ typedef struct store_files {
     char *saved_directory;
     uint8_t identity[16];
     uint8_t geometry[16];
-    bool cuts_states;
+    bool can_truncate_states;
     bool is_refusing;      /* the last state could not be written: said once */
     pthread_mutex_t mutex; /* guards what follows */
     uint32_t n_saved;

@@ -114,7 +114,7 @@ static void test_a_head_that_is_short_or_everything_is_no_cut(void)
     CHECK_INT(checkpoint_points_reached(&c, 100), CHECKPOINT_OWN);
 }
 
-/* Dense memory can be cut back to any prefix; what others begin with it cannot give them. */
+/* Dense memory can be truncated to any prefix; what others begin with it cannot give them. */
 static void test_memory_that_needs_no_boundaries_keeps_the_head_only(void)
 {
     const uint32_t boundaries[] = {60, 70};
@@ -141,7 +141,7 @@ static void test_where_the_prompt_left_what_was_resident_is_one(void)
     CHECK_INT(checkpoint_points_reached(&c, 40), CHECKPOINT_OWN);
     CHECK_INT(checkpoint_points_next(&c), 100);
     c = opened(100, 0, boundaries, 2);
-    begin(&c, 40, 40, -1); /* it was cut back to there */
+    begin(&c, 40, 40, -1); /* it was truncated to there */
     CHECK_INT(checkpoint_points_next(&c), 100);
 }
 

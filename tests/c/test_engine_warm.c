@@ -11,7 +11,7 @@ enum { N_CTX = 1024, N_TALKS = 4, N_ENTRIES = 32, N_BOUNDARIES = 4, WINDOW = 64,
 
 static const char *const models[N_CLASSES] = {"sim:dense", "sim:window,window=64", "sim:recurrent", "sim:hybrid"};
 
-/* What the test knows about one entry: its resident tokens, and how far back it can be cut. */
+/* What the test knows about one entry: its resident tokens, and how far back it can be truncated. */
 typedef struct entry {
     int32_t tokens[N_CTX];
     uint32_t n;
@@ -47,7 +47,7 @@ typedef struct promise {
     uint32_t n_common;
 } promise;
 
-static uint32_t rewind_floor(const party *p, const entry *at)
+static uint32_t truncate_floor(const party *p, const entry *at)
 {
     switch (p->warm->info.memory) {
     case LLM_MEMORY_DENSE: return 1;
@@ -75,7 +75,7 @@ static promise promise_of(const party *p, const entry *at, const talk *t)
         return out;
     }
     uint32_t keep = common < t->n_prompt ? common : t->n_prompt - 1;
-    if (keep == 0 || keep < rewind_floor(p, at)) {
+    if (keep == 0 || keep < truncate_floor(p, at)) {
         out.reason = LLM_REASON_MISMATCH;
         return out;
     }
@@ -260,7 +260,7 @@ static void run_party(const char *name, llm_policy policy, uint32_t n_sessions, 
     CHECK_STILL_GOOD();
     CHECK_INT(n_faults, 0);
     CHECK(n_reasons[LLM_REASON_EXACT_PREFIX] > 0 && n_reasons[LLM_REASON_NEW] > 0); /* the traffic was not dull */
-    /* Who finds its session parked gets it whole: with fewer entries than talks a cut is a matter of how the steps fall. */
+    /* Who finds its session parked gets it whole: with fewer entries than talks a truncation is a matter of how the steps fall. */
     bool cuts = (memory == LLM_MEMORY_DENSE || memory == LLM_MEMORY_WINDOW) && n_sessions >= N_TALKS;
     CHECK(!cuts || n_reasons[LLM_REASON_REWIND] > 0);
     CHECK(n_reasons[LLM_REASON_EQUAL] > 0);
@@ -344,7 +344,7 @@ static void warm_logits_equal_cold_ones(void)
     }
 }
 
-/* Memory that cannot be cut back: a checkpoint where histories parted once, and within the answer. */
+/* Memory that cannot be truncated: a checkpoint where histories parted once, and within the answer. */
 static void what_parted_once_is_reused_the_next_time(void)
 {
     enum { SHARED = 60, PROMPT = 150, LENGTH = 40, EVERY = 16 };

@@ -182,7 +182,7 @@ static void check_rewind(model *m, uint32_t n, uint32_t k)
 {
     m->ops->clear(m, 0);
     CHECK_INT(feed(m, 0, 1, 0, n, 64), MODEL_OK);
-    CHECK(m->ops->rewind(m, 0, k));
+    CHECK(m->ops->truncate(m, 0, k));
     CHECK_INT(m->ops->position(m, 0), k);
     CHECK_INT(feed(m, 0, 9, k, k + 10, 64), MODEL_OK);
     float *row = row_after(m, 10);
@@ -204,18 +204,18 @@ static void test_rewind_where_it_is_exact(void)
     for (uint32_t n = 40; n <= 400; n += 120) {
         m->ops->clear(m, 0);
         CHECK_INT(feed(m, 0, 1, 0, n, 64), MODEL_OK);
-        const uint32_t floor = m->ops->rewind_floor(m, 0);
+        const uint32_t floor = m->ops->truncate_floor(m, 0);
         CHECK(floor >= 1 && floor <= n);
         CHECK(!is_fixed || floor == n);
         CHECK(current->memory != LLM_MEMORY_DENSE || floor == 1);
         CHECK(current->memory != LLM_MEMORY_WINDOW || floor < n);
-        CHECK(!m->ops->rewind(m, 0, 0));
-        CHECK(!m->ops->rewind(m, 0, n + 1));
+        CHECK(!m->ops->truncate(m, 0, 0));
+        CHECK(!m->ops->truncate(m, 0, n + 1));
         if (floor > 1) {
-            CHECK(!m->ops->rewind(m, 0, floor - 1));
+            CHECK(!m->ops->truncate(m, 0, floor - 1));
             CHECK_INT(m->ops->position(m, 0), n);
         }
-        CHECK(m->ops->rewind(m, 0, n)); /* nothing to cut */
+        CHECK(m->ops->truncate(m, 0, n)); /* nothing to truncate */
         for (uint32_t k = floor; k < n && !is_fixed; k += (n - floor) / 3 + 1) {
             check_rewind(m, n, k);
             CHECK_STILL_GOOD();

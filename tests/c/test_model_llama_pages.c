@@ -104,7 +104,7 @@ static void test_pages_follow_use(void)
     const long full = anonymous_kib();
     const long taken = full - empty;
     if (current->memory == LLM_MEMORY_DENSE) {
-        CHECK(m->ops->rewind(m, 0, LONG_TEXT / 4));
+        CHECK(m->ops->truncate(m, 0, LONG_TEXT / 4));
         const long cut = anonymous_kib();
         CHECK(cut - empty < taken / 2 + SLACK_KIB);
         CHECK_INT(feed(m, 0, 1, LONG_TEXT / 4, LONG_TEXT, 64), MODEL_OK);

@@ -385,7 +385,7 @@ static void one_call_serves_many_sequences(void)
     m->ops->close(m);
 }
 
-/* ---- rewind ---- */
+/* ---- truncate ---- */
 
 static void dense_rewinds_anywhere(void)
 {
@@ -397,8 +397,8 @@ static void dense_rewinds_anywhere(void)
         uint32_t k = 1 + random_below(&random, 300);
         m->ops->clear(m, 0);
         CHECK(feed_in_parts(m, 0, tokens, 300, &random));
-        CHECK_INT(m->ops->rewind_floor(m, 0), 1);
-        CHECK(m->ops->rewind(m, 0, k));
+        CHECK_INT(m->ops->truncate_floor(m, 0), 1);
+        CHECK(m->ops->truncate(m, 0, k));
         CHECK_INT(m->ops->position(m, 0), k);
         CHECK(equals_cold(m, 0, tokens, k, 260));
     }
@@ -412,17 +412,17 @@ static void a_window_rewinds_while_it_covers(void)
     int32_t tokens[300];
     make_tokens(tokens, 300, &random);
     CHECK(feed_in_parts(m, 0, tokens, 15, &random));
-    CHECK_INT(m->ops->rewind_floor(m, 0), 1); /* still whole */
+    CHECK_INT(m->ops->truncate_floor(m, 0), 1); /* still whole */
     CHECK(feed_in_parts(m, 0, tokens + 15, 285, &random));
-    CHECK_INT(m->ops->rewind_floor(m, 0), 280);
-    CHECK(m->ops->rewind(m, 0, 290));
-    CHECK_INT(m->ops->rewind_floor(m, 0), 280); /* a cut brings nothing back */
-    CHECK(m->ops->rewind(m, 0, 280));
+    CHECK_INT(m->ops->truncate_floor(m, 0), 280);
+    CHECK(m->ops->truncate(m, 0, 290));
+    CHECK_INT(m->ops->truncate_floor(m, 0), 280); /* a truncation brings nothing back */
+    CHECK(m->ops->truncate(m, 0, 280));
     CHECK(equals_cold(m, 0, tokens, 280, 260));
     for (uint32_t k = 1; k < 280; k += 7) {
         m->ops->clear(m, 0);
         CHECK(feed_in_parts(m, 0, tokens, 300, &random));
-        CHECK(!m->ops->rewind(m, 0, k));
+        CHECK(!m->ops->truncate(m, 0, k));
         CHECK_INT(winner_after(m, 0, 260), SIM_TOKEN_WRONG_STATE);
     }
     m->ops->clear(m, 0);
@@ -437,10 +437,10 @@ static void check_no_rewind(const char *path)
     int32_t tokens[100];
     make_tokens(tokens, 100, &random);
     CHECK(feed_in_parts(m, 0, tokens, 100, &random));
-    CHECK_INT(m->ops->rewind_floor(m, 0), 100);
-    CHECK(m->ops->rewind(m, 0, 100)); /* cuts nothing */
+    CHECK_INT(m->ops->truncate_floor(m, 0), 100);
+    CHECK(m->ops->truncate(m, 0, 100)); /* truncates nothing */
     CHECK(equals_cold(m, 0, tokens, 100, 260));
-    CHECK(!m->ops->rewind(m, 0, 99));
+    CHECK(!m->ops->truncate(m, 0, 99));
     CHECK_INT(m->ops->position(m, 0), 99);
     for (int i = 0; i < 10; i++) { /* more tokens do not mend it */
         CHECK_INT(winner_after(m, 0, 260 + i), SIM_TOKEN_WRONG_STATE);
@@ -581,7 +581,7 @@ static void cells_run_out_and_come_back(void)
     CHECK_INT(m->ops->position(m, 1), 0);
     CHECK_INT(feed(m, 1, tokens, 20), MODEL_OK);
     CHECK_INT(feed(m, 0, tokens, 1), MODEL_NO_CELLS);
-    CHECK(m->ops->rewind(m, 0, 10));
+    CHECK(m->ops->truncate(m, 0, 10));
     CHECK_INT(feed(m, 1, tokens, 20), MODEL_OK);
     m->ops->clear(m, 1);
     CHECK_INT(feed(m, 0, tokens + 10, 40), MODEL_OK);

@@ -220,8 +220,8 @@ static void a_loaded_window_rewinds_as_the_saved_one(void)
         save(m, 0, kinds[kind], &b);
         CHECK_INT(feed(m, 0, tokens + 150, 50), MODEL_OK);
         CHECK_INT(load(m, 0, kinds[kind], 150, &b), MODEL_OK);
-        CHECK_INT(m->ops->rewind_floor(m, 0), 150 - 32);
-        CHECK(m->ops->rewind(m, 0, 150 - 32));
+        CHECK_INT(m->ops->truncate_floor(m, 0), 150 - 32);
+        CHECK(m->ops->truncate(m, 0, 150 - 32));
         CHECK(equals_cold(m, 0, tokens, 150 - 32, 9));
         m->ops->close(m);
     }
@@ -536,7 +536,7 @@ static void cells_are_counted_as_if_one_by_one(void)
         case 0: m->ops->clear(m, seq); break;
         case 1:
             if (position > 0) {
-                CHECK(m->ops->rewind(m, seq, 1 + random_below(&random, position)));
+                CHECK(m->ops->truncate(m, seq, 1 + random_below(&random, position)));
             }
             break;
         case 2:

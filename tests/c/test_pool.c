@@ -213,11 +213,11 @@ static void change(model *m, texts *t, random_source *random)
     if (seq == POOL_SEQ) {
         return;
     }
-    const uint32_t n = t->n[seq], floor = m->ops->rewind_floor(m, seq);
+    const uint32_t n = t->n[seq], floor = m->ops->truncate_floor(m, seq);
     const uint32_t what = random_below(random, 4);
     if (what == 0) {
         const uint32_t k = floor + random_below(random, n - floor + 1);
-        CHECK(m->ops->rewind(m, seq, k));
+        CHECK(m->ops->truncate(m, seq, k));
         t->n[seq] = k;
     } else if (what == 1) {
         m->ops->clear(m, seq);

@@ -10,7 +10,7 @@ static resume_input alone(const int32_t *resident, uint32_t n_resident, const in
     return (resume_input){
         .prompt = prompt,
         .n_prompt = n_prompt,
-        .own = {.tokens = resident, .n_tokens = n_resident, .rewind_floor = floor},
+        .own = {.tokens = resident, .n_tokens = n_resident, .truncate_floor = floor},
     };
 }
 
@@ -89,7 +89,7 @@ static void test_torn_and_cold_reuse_nothing(void)
 static void test_checkpoint_inside_the_common_prefix(void)
 {
     const resume_checkpoint checkpoints[] = {{.k = 2}, {.k = 3}};
-    resume_input in = alone(A, 6, B, 6, 6); /* recurrent: no cut */
+    resume_input in = alone(A, 6, B, 6, 6); /* recurrent: no truncation */
     in.checkpoints = checkpoints;
     in.n_checkpoints = 2;
     const resume_plan p = resume_decide(&in);
@@ -107,7 +107,7 @@ static void test_attached_checkpoint_needs_attention(void)
     in.checkpoints = attached;
     in.n_checkpoints = 1;
     CHECK_INT(resume_decide(&in).reason, LLM_REASON_NEW);
-    const resume_source donor = {.tokens = A, .n_tokens = 6, .rewind_floor = 6};
+    const resume_source donor = {.tokens = A, .n_tokens = 6, .truncate_floor = 6};
     in.donors = &donor;
     in.n_donors = 1;
     const resume_plan p = resume_decide(&in);
@@ -124,7 +124,7 @@ static void test_attached_checkpoint_needs_attention(void)
 
 static void test_donor_with_a_longer_prefix(void)
 {
-    const resume_source donor = {.tokens = A, .n_tokens = 5, .rewind_floor = 1};
+    const resume_source donor = {.tokens = A, .n_tokens = 5, .truncate_floor = 1};
     resume_input in = alone(B, 6, A, 6, 1);
     in.donors = &donor;
     in.n_donors = 1;
@@ -137,7 +137,7 @@ static void test_donor_with_a_longer_prefix(void)
 
 static void test_a_copy_has_to_gain_more_than_it_costs(void)
 {
-    resume_source donors[] = {{.tokens = A, .n_tokens = 5, .rewind_floor = 1, .n_cost = 2}};
+    resume_source donors[] = {{.tokens = A, .n_tokens = 5, .truncate_floor = 1, .n_cost = 2}};
     resume_input in = alone(B, 6, A, 6, 1); /* own gives 3 of the prompt's 6 */
     in.donors = donors;
     in.n_donors = 1;
@@ -152,7 +152,7 @@ static void test_a_copy_has_to_gain_more_than_it_costs(void)
     in.checkpoints = checkpoints;
     in.n_checkpoints = 2;
     in.own.n_tokens = 0; /* the donor would give 4 at a cost of one more */
-    donors[0] = (resume_source){.tokens = A, .n_tokens = 6, .rewind_floor = 6, .n_cost = 2};
+    donors[0] = (resume_source){.tokens = A, .n_tokens = 6, .truncate_floor = 6, .n_cost = 2};
     CHECK_INT(resume_decide(&in).checkpoint, 1);
     CHECK_INT(resume_decide(&in).donor, -1);
     donors[0].n_cost = 0;
@@ -169,7 +169,7 @@ static void test_kept_logits_make_the_same_prompt_free(void)
     CHECK_INT(p.reason, LLM_REASON_EQUAL);
     CHECK_INT(p.n_keep, 4);
     CHECK(p.has_logits);
-    in.own.rewind_floor = 6;
+    in.own.truncate_floor = 6;
     CHECK_INT(resume_decide(&in).n_keep, 0);
     const resume_checkpoint kept[] = {{.k = 4, .has_logits = true}};
     in.checkpoints = kept;
@@ -199,7 +199,7 @@ static bool agrees(const int32_t *a, uint32_t n_a, const resume_input *in, uint3
 
 static bool source_gives(const resume_source *s, const resume_input *in, uint32_t k)
 {
-    return agrees(s->tokens, s->n_tokens, in, k) && (k == s->n_tokens || k >= s->rewind_floor);
+    return agrees(s->tokens, s->n_tokens, in, k) && (k == s->n_tokens || k >= s->truncate_floor);
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -270,7 +270,7 @@ static void grow_from_prompt(random_source *random, const int32_t *prompt, int32
 static resume_source some_source(random_source *random, const int32_t *tokens)
 {
     const uint32_t n = random_below(random, N_MAX);
-    return (resume_source){.tokens = tokens, .n_tokens = n, .rewind_floor = 1 + random_below(random, n + 1)};
+    return (resume_source){.tokens = tokens, .n_tokens = n, .truncate_floor = 1 + random_below(random, n + 1)};
 }
 
 static void make_world(random_source *random, world *w)
@@ -369,9 +369,10 @@ static void test_many_donors_that_share_a_long_head(void)
         }
     }
     for (uint32_t floor = 1; floor <= N_TOKENS;
-         floor += N_TOKENS - 1) { /* memory that can be cut, and such that cannot */
+         floor += N_TOKENS - 1) { /* memory that can be truncated, and such that cannot */
         for (uint32_t i = 0; i < N_DONORS; i++) {
-            donors[i] = (resume_source){.tokens = tokens[i], .n_tokens = N_TOKENS, .rewind_floor = floor, .n_cost = 10};
+            donors[i] =
+                (resume_source){.tokens = tokens[i], .n_tokens = N_TOKENS, .truncate_floor = floor, .n_cost = 10};
         }
         const resume_input in = {.prompt = prompt,
                                  .n_prompt = N_TOKENS,

@@ -96,7 +96,7 @@ static void tokens_grow_and_are_cut(void)
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 7, NULL), -9);
     session_table_truncate(p, 1, 8);
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 8, &later), 8);
-    CHECK_INT(later, generation); /* nothing was cut */
+    CHECK_INT(later, generation); /* nothing was truncated */
     session_table_truncate(p, 1, 3);
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 8, &later), 3);
     CHECK(later != generation);

@@ -186,13 +186,13 @@ float *op_logits(model *base, uint32_t i)
     }
 }
 
-/* ---- rewind -------------------------------------------------------------------------------------------------------- */
+/* ---- truncate ------------------------------------------------------------------------------------------------------ */
 
 /* llama.cpp truncates a sliding window anywhere, even where tokens that the next one must attend to are gone: the
  * answer would be wrong without an error. Truncating to k tokens is exact if and only if the oldest position that is
  * still there is at most max(0, k - window). Example: window 1,024, positions 3,000 to 4,999 are there; k = 4,024 is
  * exact, k = 4,023 is not. */
-uint32_t op_rewind_floor(const model *base, uint16_t seq)
+uint32_t op_truncate_floor(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
     if (!m->has(seq)) {
@@ -215,10 +215,10 @@ uint32_t op_rewind_floor(const model *base, uint16_t seq)
     return std::min(position, static_cast<uint32_t>(oldest) + m->info.n_window);
 }
 
-bool op_rewind(model *base, uint16_t seq, uint32_t k)
+bool op_truncate(model *base, uint16_t seq, uint32_t k)
 {
     model_llama *m = self(base);
-    if (!m->has(seq) || k == 0 || k > m->positions[seq] || k < op_rewind_floor(base, seq)) {
+    if (!m->has(seq) || k == 0 || k > m->positions[seq] || k < op_truncate_floor(base, seq)) {
         return false;
     }
     if (k == m->positions[seq]) {
@@ -412,8 +412,8 @@ const model_ops model_llama_ops = {
     op_close,
     op_decode,
     op_logits,
-    op_rewind_floor,
-    op_rewind,
+    op_truncate_floor,
+    op_truncate,
     op_clear,
     op_position,
     op_used_bytes,

@@ -190,7 +190,7 @@ std::string backend_of(const model_options &o)
     return out.empty() ? "CPU" : out;
 }
 
-/* A hybrid with a window is hybrid: its running state already forbids every rewind. */
+/* A hybrid with a window is hybrid: its running state already forbids every truncation. */
 llm_memory memory_of(const model_llama *m)
 {
     if (model_llama_only_embeds(metadata(m, "general.architecture").c_str())) {
@@ -265,8 +265,8 @@ void fill_info(model_llama *m, const model_options &o)
     info.n_seq = o.n_seq;
     info.memory = memory_of(m);
     info.n_window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(m->weights)));
-    const bool is_cut = info.memory == LLM_MEMORY_DENSE || info.memory == LLM_MEMORY_NONE;
-    info.checkpoint = is_cut                                ? MODEL_CHECKPOINT_NONE
+    const bool can_truncate = info.memory == LLM_MEMORY_DENSE || info.memory == LLM_MEMORY_NONE;
+    info.checkpoint = can_truncate                          ? MODEL_CHECKPOINT_NONE
                       : info.memory == LLM_MEMORY_RECURRENT ? MODEL_CHECKPOINT_WHOLE
                                                             : MODEL_CHECKPOINT_ATTACHED;
     info.n_params = llama_model_n_params(m->weights);

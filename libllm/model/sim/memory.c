@@ -69,7 +69,7 @@ static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
  * lowest number that has it.
  */
 
-void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k)
+void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k)
 {
     uint32_t n_seq = m->base.info.n_seq;
     for (uint32_t i = 0; i < n_seq; i++) {
@@ -138,7 +138,7 @@ void sim_clear(model *base, uint16_t seq)
 {
     sim_model *m = sim_of(base);
     sequence_clear(m, sequence_at(m, seq));
-    sim_shared_cut(m, seq, 0);
+    sim_shared_truncate(m, seq, 0);
 }
 
 uint32_t sim_position(const model *base, uint16_t seq)
@@ -147,7 +147,7 @@ uint32_t sim_position(const model *base, uint16_t seq)
     return sim_of_const(base)->sequences[seq].position;
 }
 
-uint32_t sim_rewind_floor(const model *base, uint16_t seq)
+uint32_t sim_truncate_floor(const model *base, uint16_t seq)
 {
     assert(seq < base->info.n_seq);
     const sim_model *m = sim_of_const(base);
@@ -156,13 +156,13 @@ uint32_t sim_rewind_floor(const model *base, uint16_t seq)
     return floor > 0 ? floor : 1;
 }
 
-bool sim_rewind(model *base, uint16_t seq, uint32_t k)
+bool sim_truncate(model *base, uint16_t seq, uint32_t k)
 {
     sim_model *m = sim_of(base);
     sim_sequence *s = sequence_at(m, seq);
     assert(k > 0 && k <= s->position);
-    bool is_exact = k >= sim_rewind_floor(base, seq);
-    sim_shared_cut(m, seq, k);
+    bool is_exact = k >= sim_truncate_floor(base, seq);
+    sim_shared_truncate(m, seq, k);
     s->position = k; /* a hybrid's recurrent part stays where it is, and no longer agrees */
     if (!is_exact && !is_hybrid(m)) {
         sim_sequence_spoil(m, s); /* the ring holds the state after other tokens there */

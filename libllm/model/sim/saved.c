@@ -203,7 +203,7 @@ model_result sim_load(model *base, uint16_t seq, model_state_kind kind, uint32_t
         sim_clear(base, seq);
         return MODEL_INVALID;
     }
-    sim_shared_cut(m, seq, k);
+    sim_shared_truncate(m, seq, k);
     s->position = k;
     s->oldest = has_kept(&h) ? h.oldest : s->oldest;
     if (!attached) {

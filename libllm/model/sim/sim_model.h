@@ -156,8 +156,8 @@ static inline const sim_model *sim_of_const(const model *m)
 
 model_result sim_decode(model *m, const model_batch *batch);
 float *sim_logits(model *m, uint32_t i);
-uint32_t sim_rewind_floor(const model *m, uint16_t seq);
-bool sim_rewind(model *m, uint16_t seq, uint32_t k);
+uint32_t sim_truncate_floor(const model *m, uint16_t seq);
+bool sim_truncate(model *m, uint16_t seq, uint32_t k);
 void sim_clear(model *m, uint16_t seq);
 uint32_t sim_position(const model *m, uint16_t seq);
 uint64_t sim_used_bytes(const model *m);
@@ -169,9 +169,9 @@ static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, 
     return &s->kept[k % m->n_kept];
 }
 
-void sim_sequence_spoil(sim_model *m, sim_sequence *s);         /* makes it wrong until it is cleared or loaded */
-void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k);    /* it shares no cells after its first k tokens */
-uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens); /* cells of one sequence that shares none */
+void sim_sequence_spoil(sim_model *m, sim_sequence *s);           /* makes it wrong until it is cleared or loaded */
+void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k); /* it shares no cells after its first k tokens */
+uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens);   /* cells of one sequence that shares none */
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
 
 /* ---- copies and saved states: saved.c ---- */
