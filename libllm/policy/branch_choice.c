@@ -92,20 +92,20 @@ static uint32_t behind_head(const branch_candidate *t)
     return t->n_common > t->n_head ? t->n_common - t->n_head : 0;
 }
 
-/* The one that is far, and worth coming for; n: none. */
-static uint32_t best_far(const branch_candidate *candidates, uint32_t n)
+/* The best one whose state is on disk and worth loading; n: none. */
+static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
 {
     uint32_t best = n;
-    uint32_t most_near = 0;
+    uint32_t most_in_memory = 0;
     for (uint32_t i = 0; i < n; i++) {
         const branch_candidate *t = &candidates[i];
-        if (!t->is_far) {
-            most_near = behind_head(t) > most_near ? behind_head(t) : most_near;
+        if (!t->is_on_disk) {
+            most_in_memory = behind_head(t) > most_in_memory ? behind_head(t) : most_in_memory;
         } else if (!t->is_busy && !t->is_anchored && (best == n || is_better(t, &candidates[best]))) {
             best = i;
         }
     }
-    return best < n && behind_head(&candidates[best]) >= most_near + COPY_COST_TOKENS_MIN ? best : n;
+    return best < n && behind_head(&candidates[best]) >= most_in_memory + COPY_COST_TOKENS_MIN ? best : n;
 }
 
 /* How another one gets its entry. */
@@ -128,7 +128,7 @@ static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, 
 branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room)
 {
     const uint32_t continued = best_of(candidates, n, branch_is_continued);
-    const uint32_t chosen = continued < n ? continued : best_far(candidates, n);
+    const uint32_t chosen = continued < n ? continued : best_on_disk(candidates, n);
     if (chosen < n) {
         return (branch_choice){.verb = BRANCH_CONTINUE, .index = chosen};
     }

@@ -15,7 +15,7 @@ typedef struct branch_candidate {
     uint32_t n_head;    /* leading tokens of the prompt that many conversations share (llm_prompt) */
     uint32_t n_lost;    /* tokens that are lost when it is replaced */
     bool is_busy;       /* a generation holds it or waits for it */
-    bool is_far;        /* its state is on the disk, so that no other branch can copy it */
+    bool is_on_disk;    /* its state is on the disk, so that no other branch can copy it */
     bool is_anchored;   /* it existed when its session was pinned: a request may continue it, but not replace it */
     uint64_t used;      /* larger is more recent */
 } branch_candidate;

@@ -292,7 +292,7 @@ branch_candidate table_candidate_of(const branch *b, const branch_prompt *prompt
         .n_lost = b->n_left > 0 ? b->n_left : branch_n_tokens(b),
         .n_common = prompt != NULL ? n_common_of(b, prompt) : 0,
         .n_head = prompt != NULL ? prompt->n_head : 0,
-        .is_far = b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING,
+        .is_on_disk = b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING,
         .is_busy = !branch_is_idle(b),
         .is_anchored = b->record.is_pinned == LLM_PIN_ANCHORED,
         .used = b->used,

@@ -139,7 +139,7 @@ static uint32_t n_known_of(const branch *other)
 }
 
 /* How many of the prompt's first tokens could be had from there, one being left to be read. */
-static uint32_t n_afar(const branch *other, const branch_prompt *prompt)
+static uint32_t n_shared_on_disk(const branch *other, const branch_prompt *prompt)
 {
     const parked *at = &other->parked;
     const uint32_t n_known = n_known_of(other);
@@ -148,11 +148,11 @@ static uint32_t n_afar(const branch *other, const branch_prompt *prompt)
     return may_truncate || n == at->k ? n : state_ends_within(&at->ends, n);
 }
 
-typedef struct afar {
+typedef struct state_on_disk {
     branch *from; /* NULL: nothing there is worth it */
     uint32_t n;   /* tokens of the prompt that it brings */
     double us;    /* so much is gained by it */
-} afar;
+} state_on_disk;
 
 /* What is gained by it with n tokens. Where nobody has asked for it yet, memory has to have room for it, and it comes
  * behind all that is on its way. */
@@ -188,9 +188,9 @@ static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32
 
 /* Many branches on the disk may begin with the same head. A whole prefix is compared only where the token that decides is the
  * prompt's: of branches that share as much, only where the state is smaller than those before. */
-static afar best_afar(branch_table *table, const branch *b, const branch_prompt *prompt, uint32_t n_at_hand)
+static state_on_disk best_on_disk(branch_table *table, const branch *b, const branch_prompt *prompt, uint32_t n_at_hand)
 {
-    afar best = {.from = NULL};
+    state_on_disk best = {.from = NULL};
     for (uint32_t i = 0; i < table->n_entries; i++) {
         branch *other = &table->branches[i];
         if (!is_afar(other, b)) {
@@ -201,10 +201,10 @@ static afar best_afar(branch_table *table, const branch *b, const branch_prompt 
         if (n_least == 0 || branch_tokens(other)[n_least - 1] != prompt->tokens[n_least - 1]) {
             continue;
         }
-        const uint32_t n = n_afar(other, prompt);
+        const uint32_t n = n_shared_on_disk(other, prompt);
         const double us = gain_us(table, other, n, n_at_hand);
         if (us > best.us) {
-            best = (afar){.from = other, .n = n, .us = us};
+            best = (state_on_disk){.from = other, .n = n, .us = us};
         }
     }
     return best;
@@ -222,7 +222,7 @@ static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 }
 
 /* Begun now or before. False: too much is on its way. */
-static bool begin_reading(branch_table *table, const afar *best)
+static bool begin_reading(branch_table *table, const state_on_disk *best)
 {
     parked *at = &best->from->parked;
     if (at->where == PARKED_ON_DISK) {
@@ -238,12 +238,12 @@ static bool begin_reading(branch_table *table, const afar *best)
 fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *prompt)
 {
     uint32_t n_at_hand = n_in_place(b, prompt);
-    afar best = best_afar(table, b, prompt, n_at_hand);
+    state_on_disk best = best_on_disk(table, b, prompt, n_at_hand);
     if (best.from != NULL) {
         resuming_sources sources;
         gather(table, b, prompt->tokens, prompt->n_tokens, &sources);
         n_at_hand = decide(b, prompt, false, &sources).n_keep;
-        best = best_afar(table, b, prompt, n_at_hand);
+        best = best_on_disk(table, b, prompt, n_at_hand);
     }
     if (best.from == NULL || !begin_reading(table, &best)) {
         return (fetch){.reading = 0};

@@ -134,7 +134,7 @@ static void test_of_those_that_may_go_the_least_valuable_does(void)
 static void test_one_that_is_far_is_gone_on_with(void)
 {
     branch_candidate t[] = {
-        {.n_history = 1000, .n_common = 400, .n_head = 100, .used = 1, .is_far = true},
+        {.n_history = 1000, .n_common = 400, .n_head = 100, .used = 1, .is_on_disk = true},
         {.n_history = 1000, .n_common = 100, .n_head = 100, .used = 2},
     };
     CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_CONTINUE);
@@ -197,7 +197,7 @@ static branch_candidate any_candidate(random_source *r, uint64_t used)
         .n_history = n_history,
         .n_common = random_below(r, n_history + 3),
         .n_head = random_below(r, 6),
-        .is_far = random_below(r, 3) == 0,
+        .is_on_disk = random_below(r, 3) == 0,
         .is_busy = random_below(r, 2) == 1,
         .is_anchored = random_below(r, 3) == 0,
         .n_lost = random_below(r, 4),
@@ -249,7 +249,7 @@ static void check_choice(const branch_candidate *t, uint32_t n, uint32_t n_max, 
     if (c.verb == BRANCH_CONTINUE) {
         const branch_candidate *on = &t[c.index];
         CHECK(branch_is_continued(on) || !on->is_anchored);
-        CHECK(branch_is_continued(on) || on->is_far || is_short || (n >= limit && (of.idle == 0 || limit == 1)));
+        CHECK(branch_is_continued(on) || on->is_on_disk || is_short || (n >= limit && (of.idle == 0 || limit == 1)));
     }
     if (c.verb == BRANCH_OPEN) {
         CHECK(!is_short && n < limit);
