@@ -339,7 +339,7 @@ LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, 
 
 /* Bytes of the answer that the next feed may look at again: few, wherever in an answer it is. Only a call of a form that
  * cannot be shortened makes it many; then the next feeds may take long. */
-LLM_API size_t llm_answer_parser_again(const llm_answer_parser *parser);
+LLM_API size_t llm_answer_parser_rescan_bytes(const llm_answer_parser *parser);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
 typedef struct llm_document {
@@ -371,11 +371,11 @@ LLM_API void llm_document_free(llm_document *document);
  * those of all texts, one behind the other, n_tokens[i] of the i-th: 1 to llm_info.n_embedding_tokens. `out` has room for
  * llm_info.n_embedding floats of each text; each vector has length 1. Works beside the decode thread, in memory of its own,
  * which the first call takes, or the start where the model does nothing else. Any thread; of several callers one works and the others wait.
- * `given_up`: NULL, or what is looked at often: once any thread makes it other than 0, the call ends soon (on a GPU, after
+ * `cancel_flag`: NULL, or what is looked at often: once any thread makes it other than 0, the call ends soon (on a GPU, after
  * the step it is in). LLM_CANCELLED (it was), LLM_INVALID (no texts, or a model that makes no embeddings), LLM_CONTEXT_LENGTH
  * (of a text), LLM_TOKEN, LLM_NO_MEMORY, LLM_STEP_FAILED: nothing of `out` counts. */
 LLM_API int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts,
-                      const int32_t *given_up, float *out, size_t *n_done);
+                      const int32_t *cancel_flag, float *out, size_t *n_done);
 
 /* ---- JSON ------------------------------------------------------------------------------------------------- */
 

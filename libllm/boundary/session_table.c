@@ -245,10 +245,10 @@ static void header_write(uint8_t *base, session_table_header *h, const char *mod
 int session_table_open(const char *name, uint32_t n_entries, uint32_t n_ctx, const char *model, const char *fingerprint,
                        session_table **out, char *error, size_t error_bytes)
 {
-    char unheard[1];
+    char ignored_error[1];
     if (error == NULL || error_bytes == 0) {
-        error = unheard;
-        error_bytes = sizeof unheard;
+        error = ignored_error;
+        error_bytes = sizeof ignored_error;
     }
     error[0] = '\0';
     assert(n_entries > 0 && n_entries <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= COMMIT_COUNT_MAX);

@@ -91,8 +91,8 @@ static int check_descriptor(int fd, int64_t owner, llm_session_table *table)
     if (fstat(fd, &facts) < 0) {
         return LLM_IO;
     }
-    const uid_t wanted = owner >= 0 ? (uid_t)owner : geteuid();
-    if (!S_ISREG(facts.st_mode) || facts.st_uid != wanted || (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    const uid_t expected_uid = owner >= 0 ? (uid_t)owner : geteuid();
+    if (!S_ISREG(facts.st_mode) || facts.st_uid != expected_uid || (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         return LLM_IO;
     }
     _Alignas(session_table_header) uint8_t header[sizeof(session_table_header)];

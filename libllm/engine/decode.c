@@ -134,13 +134,13 @@ static void publish(decode *d)
 static bool has_work(void *context)
 {
     decode *d = context;
-    if (atomic_load(&d->stop_asked)) {
+    if (atomic_load(&d->stop_requested)) {
         return true;
     }
     if (d->is_undelivered && !atomic_load(&d->events_blocked)) {
         return true;
     }
-    if (d->n_owners_seen != atomic_load(&d->table->n_owners)) {
+    if (d->n_owners_before != atomic_load(&d->table->n_owners)) {
         return true;
     }
     const bool has_room = decode_has_room(d);
@@ -209,11 +209,11 @@ static void end_all(decode *d)
 static void *serve(void *context)
 {
     decode *d = context;
-    while (!atomic_load(&d->stop_asked)) {
+    while (!atomic_load(&d->stop_requested)) {
         decode_take_stored(d);
         decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
-        d->n_owners_seen = atomic_load(&d->table->n_owners); /* shares follow it */
+        d->n_owners_before = atomic_load(&d->table->n_owners); /* shares follow it */
         decode_start_waiting(d);
         decode_take_sampled(d);
         const bool stepped = decode_step(d);
@@ -247,7 +247,7 @@ int decode_start(decode *d)
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    atomic_store(&d->stop_asked, false);
+    atomic_store(&d->stop_requested, false);
     table_tell_forgotten(d->table, decode_forgotten, d);
     atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */
     const int failed = pthread_create(&d->thread, NULL, serve, d);
@@ -265,7 +265,7 @@ void decode_stop(decode *d)
     if (atomic_load(&d->life) != DECODE_SERVING) {
         return;
     }
-    atomic_store(&d->stop_asked, true);
+    atomic_store(&d->stop_requested, true);
     notifier_wake(d->command_notifier);
     pthread_join(d->thread, NULL);
     table_tell_forgotten(d->table, NULL, NULL);

@@ -68,11 +68,11 @@ typedef struct decode {
 
     pthread_t thread;
     _Atomic(decode_life) life;   /* writer: the owner thread */
-    _Atomic bool stop_asked;     /* writer: the owner thread */
+    _Atomic bool stop_requested; /* writer: the owner thread */
     _Atomic bool events_blocked; /* set here, taken by the loop thread: events wait for room in the ring */
     decode_pushed pushed;        /* writer: the loop thread */
-    uint32_t taken_generate;     /* what `pushed` said before commands were last taken */
-    uint32_t taken_cancel;       /* as taken_generate */
+    uint32_t n_generate_taken;   /* what `pushed` said before commands were last taken */
+    uint32_t n_cancel_taken;     /* as n_generate_taken */
     uint32_t n_cancelled;        /* CANCELs taken off the ring */
     bool is_unfinished;          /* the command in hand has more to copy: it stays first in the ring */
     double lost_us; /* time of the calls that were given up for new requests, since the last that was not */
@@ -98,9 +98,9 @@ typedef struct decode {
     uint64_t fetched_by_us; /* the first wait for the disk ends then; 0: there is none */
     uint64_t idle_ms_max;   /* 0: sessions do not expire */
     idle_clock idle_clock;
-    uint32_t n_owners_seen; /* when waiting requests were last looked at */
-    uint64_t expire_at_ms;  /* by idle_clock: when to look for expired sessions next; 0: at once */
-    float *logits;          /* n_vocab, owned: a copy that a sampler may modify */
+    uint32_t n_owners_before; /* when waiting requests were last looked at */
+    uint64_t expire_at_ms;    /* by idle_clock: when to look for expired sessions next; 0: at once */
+    float *logits;            /* n_vocab, owned: a copy that a sampler may modify */
 } decode;
 
 /* Prepares. The caller has filled the members above `thread`, and those that step_open needs. LLM_OK, LLM_NO_MEMORY. */

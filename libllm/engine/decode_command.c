@@ -119,7 +119,7 @@ static bool is_first_of(const request *r, const branch *b)
 static void end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     if (r->branch != NULL && is_first_of(r, r->branch)) {
-        r->branch->parked.wanted_until_us = 0; /* or the next request's wait for the disk would be over already */
+        r->branch->parked.wait_until_us = 0; /* or the next request's wait for the disk would be over already */
     }
     decode_leave_queue(d, r);
     request_end(r, outcome, status);
@@ -228,7 +228,7 @@ static bool has_room_for(const decode *d, uint32_t owner)
 
 static void generate(decode *d, const wire_command *c)
 {
-    if (atomic_load_explicit(&d->stop_asked, memory_order_relaxed)) {
+    if (atomic_load_explicit(&d->stop_requested, memory_order_relaxed)) {
         refuse(d, c, LLM_SHUTDOWN);
         return;
     }
@@ -267,9 +267,9 @@ static void cancel(decode *d, uint64_t id)
 static void cancel_ahead(decode *d)
 {
     const int32_t n_more =
-        (int32_t)(d->taken_cancel - d->n_cancelled); /* < 0: some were taken before they were counted */
+        (int32_t)(d->n_cancel_taken - d->n_cancelled); /* < 0: some were taken before they were counted */
     const uint32_t n_ahead = n_more < 0 ? 0 : n_more < CANCELS_SEEN_MAX ? (uint32_t)n_more : CANCELS_SEEN_MAX;
-    for (uint32_t i = d->taken_cancel - n_ahead; i != d->taken_cancel; i++) {
+    for (uint32_t i = d->n_cancel_taken - n_ahead; i != d->n_cancel_taken; i++) {
         cancel(d, atomic_load(&d->pushed.cancelled[i % CANCELS_SEEN_MAX]));
     }
 }
@@ -313,8 +313,8 @@ static void apply(decode *d, const wire_command *c)
 void decode_take_commands(decode *d, double budget_us)
 {
     uint64_t began_us = 0;
-    d->taken_generate = atomic_load(&d->pushed.n_generate);
-    d->taken_cancel = atomic_load(&d->pushed.n_cancel);
+    d->n_generate_taken = atomic_load(&d->pushed.n_generate);
+    d->n_cancel_taken = atomic_load(&d->pushed.n_cancel);
     cancel_ahead(d);
     while (decode_has_room(d)) {
         size_t n_bytes = 0;

@@ -41,7 +41,7 @@ enum { OVERTAKEN_MAX = 8 };
 /* Who asks for a slot, and how many of that kind its owner's generations have. */
 typedef struct turn {
     request *r;
-    bool is_asked;
+    bool is_tried;
     bool named;
     uint32_t n_with_slot;
 } turn;
@@ -67,7 +67,7 @@ static bool is_too_early(const decode *d, const request *r)
 }
 
 /* The KV cache has room for it and its next token beside those that go on, of the first n in order of arrival. */
-static bool fits_beside(const decode *d, const request *r, uint32_t n)
+static bool fits_with_requests(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;
     uint32_t n_counted = 1;
@@ -100,7 +100,8 @@ static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
-        if (has_lost_slot(r) && r->n_overtaken >= OVERTAKEN_MAX && fits_beside(d, r, i) && !is_at_share(d, r, true)) {
+        if (has_lost_slot(r) && r->n_overtaken >= OVERTAKEN_MAX && fits_with_requests(d, r, i) &&
+            !is_at_share(d, r, true)) {
             return true;
         }
     }
@@ -153,7 +154,7 @@ static request *next_turn(const decode *d, turn *turns, uint32_t n)
     turn *best = NULL;
     for (uint32_t i = 0; i < n; i++) {
         turn *t = &turns[i];
-        if (!t->is_asked && t->n_with_slot < slots_max(d, t->named) &&
+        if (!t->is_tried && t->n_with_slot < slots_max(d, t->named) &&
             (best == NULL || t->n_with_slot < best->n_with_slot)) {
             best = t;
         }
@@ -161,7 +162,7 @@ static request *next_turn(const decode *d, turn *turns, uint32_t n)
     if (best == NULL) {
         return NULL;
     }
-    best->is_asked = true;
+    best->is_tried = true;
     return best->r;
 }
 
@@ -199,7 +200,8 @@ static bool make_way(decode *d, const request *r)
         return false; /* one more parked state would make idle sessions lose theirs, and that wait has an end */
     }
     const decode_among among = holders_of(d, r);
-    const bool is_of_use = r->phase == REQUEST_RUNNING ? fits_beside(d, r, d->n_requests) : !does_any_move(d, r, among);
+    const bool is_of_use =
+        r->phase == REQUEST_RUNNING ? fits_with_requests(d, r, d->n_requests) : !does_any_move(d, r, among);
     return is_of_use && decode_park_unmoving(d, r, among);
 }
 
@@ -322,7 +324,7 @@ static uint64_t earlier(uint64_t a_us, uint64_t b_us)
 static uint64_t gives_up_at(const request *r, uint64_t now_us)
 {
     const uint64_t fetch_us = r->phase == REQUEST_WAITING && r->fetching != 0 ? r->fetched_by_us : 0;
-    const uint64_t state_us = r->branch != NULL ? r->branch->parked.wanted_until_us : 0;
+    const uint64_t state_us = r->branch != NULL ? r->branch->parked.wait_until_us : 0;
     return earlier(fetch_us, state_us > now_us ? state_us : 0);
 }
 

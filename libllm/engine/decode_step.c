@@ -219,7 +219,7 @@ static void call(decode *d, unsigned parts, bool is_answering)
 static bool is_cancelled(const decode *d, uint64_t id)
 {
     const uint32_t n = atomic_load(&d->pushed.n_cancel);
-    for (uint32_t i = d->taken_cancel; n - d->taken_cancel <= CANCELS_SEEN_MAX && i != n; i++) {
+    for (uint32_t i = d->n_cancel_taken; n - d->n_cancel_taken <= CANCELS_SEEN_MAX && i != n; i++) {
         if (atomic_load(&d->pushed.cancelled[i % CANCELS_SEEN_MAX]) == id) {
             return true;
         }
@@ -227,13 +227,13 @@ static bool is_cancelled(const decode *d, uint64_t id)
     return false;
 }
 
-static double share_wanted(const decode *d)
+static double share_needed(const decode *d)
 {
-    uint32_t n_wanted = 0;
+    uint32_t n_needed = 0;
     for (uint32_t i = 0; i < d->step.n_requests; i++) {
-        n_wanted += d->step.is_called[i] && !is_cancelled(d, d->step.requests[i]->id) ? d->step.take[i] : 0;
+        n_needed += d->step.is_called[i] && !is_cancelled(d, d->step.requests[i]->id) ? d->step.take[i] : 0;
     }
-    return (double)n_wanted / d->step.batch.n;
+    return (double)n_needed / d->step.batch.n;
 }
 
 /* What a request with a slot waits for may have come from the disk. */
@@ -247,8 +247,8 @@ static schedule_call call_in_hand(const decode *d)
     return (schedule_call){
         .elapsed_us = elapsed_us(d),
         .expected_us = step_expected_us(&d->step),
-        .wanted = share_wanted(d),
-        .has_newcomer = atomic_load(&d->pushed.n_generate) != d->taken_generate || may_go_on_fetched(d),
+        .share_needed = share_needed(d),
+        .has_newcomer = atomic_load(&d->pushed.n_generate) != d->n_generate_taken || may_go_on_fetched(d),
         .lost_us = d->lost_us,
     };
 }

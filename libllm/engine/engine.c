@@ -219,13 +219,13 @@ static int open_session_table_for(llm_engine *e, const llm_engine_options *o, br
                                   const char *fingerprint, char *error, size_t error_bytes)
 {
     const uint32_t n_slots = e->model->info.n_seq;
-    const branch_table_options asked = options_of(o);
+    const branch_table_options requested = options_of(o);
     int status =
         open_session_table(e, o->table_name, n_slots + sizes->n_parked_entries, fingerprint, error, error_bytes);
-    if (status != LLM_OK && sizes->n_parked_entries > asked.n_parked_entries) {
-        *sizes = asked;
+    if (status != LLM_OK && sizes->n_parked_entries > requested.n_parked_entries) {
+        *sizes = requested;
         status =
-            open_session_table(e, o->table_name, n_slots + asked.n_parked_entries, fingerprint, error, error_bytes);
+            open_session_table(e, o->table_name, n_slots + requested.n_parked_entries, fingerprint, error, error_bytes);
     }
     return status;
 }

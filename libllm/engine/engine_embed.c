@@ -34,13 +34,13 @@ static bool normalize(float *vector, uint32_t n)
 }
 
 int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts,
-              const int32_t *given_up, float *out, size_t *n_done)
+              const int32_t *cancel_flag, float *out, size_t *n_done)
 {
     model *m = engine->model;
     uint32_t n = 0;
     int status = texts_check(&m->info, tokens, n_tokens, n_texts);
     if (status == LLM_OK) {
-        status = m->ops->embed(m, tokens, n_tokens, (uint32_t)n_texts, given_up, out, &n);
+        status = m->ops->embed(m, tokens, n_tokens, (uint32_t)n_texts, cancel_flag, out, &n);
     }
     if (status != LLM_OK) {
         return status;

@@ -69,9 +69,9 @@ int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n
     return answer_parser_feed(parser, text, n_bytes, is_final, is_cut, diffs, n_diffs_bytes);
 }
 
-size_t llm_answer_parser_again(const llm_answer_parser *parser)
+size_t llm_answer_parser_rescan_bytes(const llm_answer_parser *parser)
 {
-    return answer_parser_again(parser);
+    return answer_parser_rescan_bytes(parser);
 }
 
 void llm_answer_parser_close(llm_answer_parser *parser)

@@ -95,7 +95,7 @@ static bool deliver_due(outbox *o, ring *events, llm_event_op op, bool *is_due)
 
 static bool deliver_text(outbox *o, ring *events)
 {
-    while (o->n_text > 0 || o->details.n_left > 0) {
+    while (o->n_text > 0 || o->details.n_released > 0) {
         if (!deliver_event(o, events, LLM_EVENT_TEXT)) {
             return false;
         }

@@ -10,7 +10,7 @@ enum { WAITING_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 2, EVENT_BYTES_MAX = LLM_OUTBO
 void token_details_open(token_details *t, const model *m, const wire_command *command)
 {
     t->n_likeliest = command->n_logprobs;
-    t->is_wanted = t->n_likeliest >= 0 || (command->flags & LLM_GENERATE_RETURN_TOKENS) != 0;
+    t->is_enabled = t->n_likeliest >= 0 || (command->flags & LLM_GENERATE_RETURN_TOKENS) != 0;
     t->n_vocab = m->info.n_vocab;
     if (t->n_likeliest > 0 && (uint32_t)t->n_likeliest > t->n_vocab) {
         t->n_likeliest = (int32_t)t->n_vocab;
@@ -30,7 +30,7 @@ void token_details_close(token_details *t)
 
 static bool wants_logprobs(const token_details *t)
 {
-    return t->is_wanted && t->n_likeliest >= 0;
+    return t->is_enabled && t->n_likeliest >= 0;
 }
 
 bool token_details_logits(token_details *t, const float *logits)
@@ -91,7 +91,7 @@ static bool has_room(token_details *t)
 
 bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end)
 {
-    if (!t->is_wanted) {
+    if (!t->is_enabled) {
         return true;
     }
     if (!has_room(t)) {
@@ -124,32 +124,32 @@ static uint32_t count_characters(const char *text, uint32_t n_text, uint32_t n)
 
 void token_details_released(token_details *t, const stop_result *released, uint64_t before)
 {
-    if (!t->is_wanted) {
+    if (!t->is_enabled) {
         return;
     }
-    for (; t->n_left < t->n && t->raw_ends[t->n_left] <= released->n_released; t->n_left++) {
+    for (; t->n_released < t->n && t->raw_ends[t->n_released] <= released->n_released; t->n_released++) {
         /* where invalid bytes were replaced, the text is longer than what it stands for: what ends with it is exact */
-        const uint64_t end = t->raw_ends[t->n_left];
+        const uint64_t end = t->raw_ends[t->n_released];
         uint32_t n = end > before ? (uint32_t)(end - before) : 0;
         n = end == released->n_released || n > released->n_text ? released->n_text : n;
-        t->ends[t->n_left] = t->n_chars + count_characters(released->text, released->n_text, n);
+        t->ends[t->n_released] = t->n_chars + count_characters(released->text, released->n_text, n);
     }
     t->n_chars += count_characters(released->text, released->n_text, released->n_text);
 }
 
 bool token_details_is_full(const token_details *t)
 {
-    return t->n_left * token_bytes(t->n_likeliest) >= WAITING_BYTES_MAX;
+    return t->n_released * token_bytes(t->n_likeliest) >= WAITING_BYTES_MAX;
 }
 
 const wire_tokens *token_details_next(const token_details *t, wire_tokens *out)
 {
-    if (!t->is_wanted) {
+    if (!t->is_enabled) {
         return NULL;
     }
     const uint32_t n_max = (uint32_t)(EVENT_BYTES_MAX / token_bytes(t->n_likeliest));
     *out = (wire_tokens){
-        .n = t->n_left < n_max ? t->n_left : n_max,
+        .n = t->n_released < n_max ? t->n_released : n_max,
         .n_likeliest = t->n_likeliest,
         .tokens = t->tokens,
         .ends = t->ends,
@@ -172,12 +172,12 @@ void token_details_delivered(token_details *t, const wire_tokens *next)
     const uint32_t n = next->n;
     const size_t n_rest = t->n - n;
     t->n -= n;
-    t->n_left -= n;
+    t->n_released -= n;
     t->n_chars = 0;
     if (n_rest > 0) {
         memmove(t->tokens, t->tokens + n, n_rest * sizeof *t->tokens);
         memmove(t->raw_ends, t->raw_ends + n, n_rest * sizeof *t->raw_ends);
-        memset(t->ends, 0, t->n_left * sizeof *t->ends); /* of those that did not fit: the text has gone */
+        memset(t->ends, 0, t->n_released * sizeof *t->ends); /* of those that did not fit: the text has gone */
     }
     if (n_rest > 0 && wants_logprobs(t)) {
         memmove(t->logprobs, t->logprobs + n, n_rest * sizeof *t->logprobs);

@@ -15,14 +15,14 @@
 #include "policy/stop.h"
 
 typedef struct token_details {
-    bool is_wanted;
+    bool is_enabled;
     int32_t n_likeliest; /* for each token; -1: no log probabilities */
     uint32_t n_vocab;
-    float *raw;        /* owned: the model's logits before the sampler changed them; NULL: none yet */
-    uint32_t n_chars;  /* of the outbox's text */
-    uint32_t n;        /* tokens kept */
-    uint32_t n_left;   /* the first so many: their text is in the outbox */
-    uint32_t capacity; /* of these, owned: */
+    float *raw;          /* owned: the model's logits before the sampler changed them; NULL: none yet */
+    uint32_t n_chars;    /* of the outbox's text */
+    uint32_t n;          /* tokens kept */
+    uint32_t n_released; /* the first so many: their text is in the outbox */
+    uint32_t capacity;   /* of these, owned: */
     int32_t *tokens;
     uint64_t *raw_ends; /* stop.h's offsets */
     uint32_t *ends;     /* characters of the outbox's text; of the first n_left */

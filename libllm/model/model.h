@@ -142,8 +142,8 @@ typedef struct model_ops {
 
     /* See llm_embed, which has checked its arguments. The vectors are not normalized. Not called for models without
      * embeddings (info.n_embedding 0). */
-    int (*embed)(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, const int32_t *given_up,
-                 float *out, uint32_t *n_done);
+    int (*embed)(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
+                 const int32_t *cancel_flag, float *out, uint32_t *n_done);
 
     /* ---- text: any thread ---- */
 
@@ -163,9 +163,9 @@ typedef struct model_ops {
 
 /* Returns whether the caller of llm_embed has given the embedding up. It sets the flag in another thread; a relaxed
  * load is enough, since no other memory is read because of it. */
-static inline bool model_embedding_is_given_up(const int32_t *given_up)
+static inline bool model_embedding_is_cancelled(const int32_t *cancel_flag)
 {
-    return given_up != NULL && __atomic_load_n(given_up, __ATOMIC_RELAXED) != 0;
+    return cancel_flag != NULL && __atomic_load_n(cancel_flag, __ATOMIC_RELAXED) != 0;
 }
 
 struct model {

@@ -25,12 +25,12 @@ static bool may_be_written_over(const branch_candidate *t)
 }
 
 /* n: there is none such. */
-static uint32_t best_of(const branch_candidate *candidates, uint32_t n, bool (*is_such)(const branch_candidate *t))
+static uint32_t best_of(const branch_candidate *candidates, uint32_t n, bool (*qualifies)(const branch_candidate *t))
 {
     uint32_t best = n;
     for (uint32_t i = 0; i < n; i++) {
         const branch_candidate *t = &candidates[i];
-        if (is_such(t) && (best == n || is_better(t, &candidates[best]))) {
+        if (qualifies(t) && (best == n || is_better(t, &candidates[best]))) {
             best = i;
         }
     }

@@ -246,12 +246,13 @@ static void average(double *value, double sample)
 
 bool schedule_stops(const schedule_call *c)
 {
-    if (c->wanted <= 0) {
+    if (c->share_needed <= 0) {
         return true;
     }
     const double gone_us = c->lost_us + c->elapsed_us;
-    const double again_us = 2 * c->wanted * c->expected_us; /* all weights are read for it */
-    return (c->wanted < 1 && c->expected_us - gone_us > again_us) || (c->has_newcomer && 2 * gone_us < c->expected_us);
+    const double rerun_us = 2 * c->share_needed * c->expected_us; /* all weights are read for it */
+    return (c->share_needed < 1 && c->expected_us - gone_us > rerun_us) ||
+           (c->has_newcomer && 2 * gone_us < c->expected_us);
 }
 
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us)

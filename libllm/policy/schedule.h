@@ -48,10 +48,10 @@ double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_targe
 /* A call that only prefills, under way. */
 typedef struct schedule_call {
     double elapsed_us;
-    double expected_us; /* in all; 0: not known */
-    double lost_us;     /* with those before it that were given up, since one was finished */
-    double wanted;      /* the share of its tokens that are still asked for */
-    bool has_newcomer;  /* somebody has come who is not in it */
+    double expected_us;  /* in all; 0: not known */
+    double lost_us;      /* with those before it that were given up, since one was finished */
+    double share_needed; /* the share of its tokens that are still asked for */
+    bool has_newcomer;   /* somebody has come who is not in it */
 } schedule_call;
 
 /* Whether to give it up: nothing of it is wanted any more, or so little that it is read sooner in a call of its own; or

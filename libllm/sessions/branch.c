@@ -344,7 +344,7 @@ bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, con
 void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt)
 {
     b->was_parked = false;
-    b->n_left = 0;
+    b->n_kept = 0;
     b->record.reason = plan->reason;
     b->record.diverged_at = plan->diverged_at;
     b->record.n_requests++;

@@ -67,16 +67,16 @@ typedef enum parked_where {
 
 typedef struct parked {
     parked_where where;
-    blob *state;              /* IN_MEMORY: held as parked, WRITING: as in flight; MODEL_STATE_FULL */
-    uint32_t k;               /* tokens that the state covers */
-    size_t n_bytes;           /* of the state, wherever it lies */
-    bool is_on_disk;          /* its file holds this state */
-    size_t n_disk_bytes;      /* is_on_disk: what reading it takes, checkpoints included */
-    state_ends ends;          /* is_on_disk: of what is read then */
-    uint32_t n_wanted;        /* READING for others: so many of its tokens; 0: it is for itself */
-    bool is_lent;             /* IN_MEMORY for those others; then it lies on the disk again */
-    uint64_t reading;         /* READING: which one, for what was asked for before a reset comes later */
-    uint64_t wanted_until_us; /* ON_DISK, READING: so long a request waits for it; 0: none does */
+    blob *state;            /* IN_MEMORY: held as parked, WRITING: as in flight; MODEL_STATE_FULL */
+    uint32_t k;             /* tokens that the state covers */
+    size_t n_bytes;         /* of the state, wherever it lies */
+    bool is_on_disk;        /* its file holds this state */
+    size_t n_disk_bytes;    /* is_on_disk: what reading it takes, checkpoints included */
+    state_ends ends;        /* is_on_disk: of what is read then */
+    uint32_t n_lend_tokens; /* READING for others: so many of its tokens; 0: it is for itself */
+    bool is_lent;           /* IN_MEMORY for those others; then it lies on the disk again */
+    uint64_t reading;       /* READING: which one, for what was asked for before a reset comes later */
+    uint64_t wait_until_us; /* ON_DISK, READING: so long a request waits for it; 0: none does */
 } parked;
 
 /* Of all open branches, kept up by branch.c: the decode loop reports them, and entries are many. */
@@ -117,7 +117,7 @@ typedef struct branch {
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
-    uint32_t n_left; /* tokens kept from a truncation of another branch; 0: not a kept branch, or continued since */
+    uint32_t n_kept; /* tokens kept from a truncation of another branch; 0: not a kept branch, or continued since */
 
     branch_claim *running; /* the generation that holds the branch, or NULL */
     branch_claim *waiting; /* first in the queue behind it */

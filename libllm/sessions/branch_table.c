@@ -118,7 +118,7 @@ static const uint64_t LAST = (uint64_t)1 << 63;
 uint64_t table_order(const branch *b)
 {
     const uint64_t later = (uint64_t)1 << 62;
-    return b->used | (b->n_left > 0 ? 0 : later);
+    return b->used | (b->n_kept > 0 ? 0 : later);
 }
 
 static share_holding holding_of(const branch_table *table, const branch *b, const shortage *of)
@@ -129,7 +129,7 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     /* Branches that were left, then the oldest first; for an entry, those whose going leaves everything else as it is before any
      * other. */
     const bool is_last_resort =
-        b->n_left == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
+        b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
     return (share_holding){
         .owner = b->owner,
@@ -244,7 +244,7 @@ branch *table_open_known(branch_table *table, uint32_t owner, const char *name, 
 bool table_may_open_kept(branch_table *table, uint32_t owner, branch **replaced)
 {
     *replaced = table->totals.n_named >= table_names_max(table) ? dispensable(table, owner) : NULL;
-    return table->totals.n_named < table_names_max(table) || (*replaced != NULL && (*replaced)->n_left > 0);
+    return table->totals.n_named < table_names_max(table) || (*replaced != NULL && (*replaced)->n_kept > 0);
 }
 
 branch *table_open_kept(branch_table *table, const branch *b)
@@ -289,7 +289,7 @@ branch_candidate table_candidate_of(const branch *b, const branch_prompt *prompt
     const branch_claim *c = b->running != NULL ? b->running : b->waiting;
     return (branch_candidate){
         .n_history = c != NULL ? c->prompt.n_tokens : table_n_history(b),
-        .n_lost = b->n_left > 0 ? b->n_left : branch_n_tokens(b),
+        .n_lost = b->n_kept > 0 ? b->n_kept : branch_n_tokens(b),
         .n_common = prompt != NULL ? n_common_of(b, prompt) : 0,
         .n_head = prompt != NULL ? prompt->n_head : 0,
         .is_on_disk = b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING,
@@ -554,7 +554,7 @@ slot_result table_take_slot(branch_table *table, branch *b)
     if (b->parked.where == PARKED_ON_DISK) {
         const slot_result expected = table_may_take_slot(table, b);
         if (expected != SLOT_READY) {
-            b->parked.wanted_until_us = 0;
+            b->parked.wait_until_us = 0;
             return expected;
         }
         if (!table_read_file(table, b) && !table_gives_up_reading(table, b)) {

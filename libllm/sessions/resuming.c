@@ -231,7 +231,7 @@ static bool begin_reading(branch_table *table, const state_on_disk *best)
         }
         session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_FETCHED, 1);
     }
-    at->n_wanted = best->n > at->n_wanted ? best->n : at->n_wanted;
+    at->n_lend_tokens = best->n > at->n_lend_tokens ? best->n : at->n_lend_tokens;
     return true;
 }
 

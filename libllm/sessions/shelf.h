@@ -46,7 +46,7 @@ typedef struct table_shelf {
     bool spill_waits;          /* a parked state waits in memory, over the budget, until the store has capacity, */
     uint64_t spill_until_us;   /* or until then; 0: none waits */
     bool is_stalled;           /* a state has waited in vain: none waits for the store until it finishes a job */
-    uint64_t stall_said_us;
+    uint64_t stall_logged_us;
     bool is_lending; /* a state is lent: until it is returned nothing is spilled */
     bool is_saving;  /* an orderly stop has begun */
     bool is_unsaved; /* during the stop, writing a branch file failed */
@@ -55,7 +55,7 @@ typedef struct table_shelf {
 /* ---- what the store has finished: table_stored.c ---- */
 
 /* Takes one result of the store (store_take), and calls `done` if a command waits for it. False: there was none. */
-bool table_take_stored(branch_table *table, bool takes_asked, void (*done)(void *context, store_job *job),
+bool table_take_stored(branch_table *table, bool takes_waited_for, void (*done)(void *context, store_job *job),
                        void *context);
 
 /* Waits for the store and takes all its results: before it is closed, when no command waits for them any more. */

@@ -104,7 +104,7 @@ bool table_change_end(branch_table *table, store_job *job, uint64_t request, llm
     }
     mark(table, job, true);
     job->is_label = true;
-    job->is_asked = true;
+    job->has_waiter = true;
     job->request = request;
     store_push(table->store, job);
     return true;
@@ -137,10 +137,10 @@ static void undo(branch_table *table, const store_change *c)
     b->record.is_pinned = c->was.is_pinned;
     branch_publish(b);
     if (c->was.has_file || c->verb != CHANGE_NONE) { /* it may have been written after all */
-        store_job *again =
+        store_job *undo_job =
             table_change_of(table, b, c->was.has_file || has_state_file(b) ? CHANGE_WRITE : CHANGE_REMOVE);
-        if (again != NULL) {
-            store_push(table->store, again);
+        if (undo_job != NULL) {
+            store_push(table->store, undo_job);
         }
     }
 }

@@ -65,7 +65,7 @@ bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prom
     if (copy.slot != BRANCH_NO_SLOT) {
         table->slots.holders[copy.slot] = kept;
     }
-    kept->n_left = n_lost;
+    kept->n_kept = n_lost;
     table->slots.stall_budget_us -= copy_cost_us(&table->pace, kept->parked.n_bytes);
     table_used(table, b); /* the kept branch is the older one of the two */
     session_table_count(table->shared.session_table, LLM_COUNTER_BRANCHES_KEPT, 1);

@@ -69,15 +69,15 @@ static void drop_state(branch_table *table, branch *b)
 }
 
 /* A disk that is only slow, because others use it, is waited for so long at least: a dropped state costs everybody's time. */
-enum { STALL_SAID_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
+enum { STALL_LOGGED_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
 /* Somebody has waited for the store in vain. */
 static void stall(branch_table *table, uint64_t now_us)
 {
     table->shelf.is_stalled = true;
-    if (table->shelf.stall_said_us == 0 ||
-        now_us - table->shelf.stall_said_us > STALL_SAID_EVERY_S * (uint64_t)1000000) {
-        table->shelf.stall_said_us = now_us;
+    if (table->shelf.stall_logged_us == 0 ||
+        now_us - table->shelf.stall_logged_us > STALL_LOGGED_EVERY_S * (uint64_t)1000000) {
+        table->shelf.stall_logged_us = now_us;
         store_complain(table->store,
                        "the disk takes longer for the states of sessions than reading their tokens again: states "
                        "for which there is no memory are dropped, their tokens are kept");
@@ -147,10 +147,10 @@ bool table_gives_up_reading(branch_table *table, branch *b)
 {
     const uint64_t now_us = clock_us();
     parked *at = &b->parked;
-    if (at->wanted_until_us == 0) {
-        at->wanted_until_us = wait_until_us(table, b, now_us);
+    if (at->wait_until_us == 0) {
+        at->wait_until_us = wait_until_us(table, b, now_us);
     }
-    if (now_us < at->wanted_until_us) {
+    if (now_us < at->wait_until_us) {
         return false;
     }
     stall(table, now_us);
@@ -198,7 +198,7 @@ bool table_read_file(branch_table *table, branch *b)
     job->n_bytes_max = n_bytes;
     ledger_reserve(table->shared.ledger, n_bytes);
     b->parked.where = PARKED_READING;
-    b->parked.n_wanted = 0;
+    b->parked.n_lend_tokens = 0;
     b->parked.reading = job->request;
     store_push(table->store, job);
     return true;
@@ -287,7 +287,7 @@ static void adopt_part(branch_table *table, const branch *b, state_part *part)
 
 bool table_take_state(branch_table *table, branch *b, state_file *from)
 {
-    const uint32_t k = from->k, n_wanted = branch_is_idle(b) ? b->parked.n_wanted : 0;
+    const uint32_t k = from->k, n_lend_tokens = branch_is_idle(b) ? b->parked.n_lend_tokens : 0;
     if (from->n_parts == 0 || !state_matches(k, from->hash, branch_tokens(b), branch_n_tokens(b))) {
         return false;
     }
@@ -295,7 +295,7 @@ bool table_take_state(branch_table *table, branch *b, state_file *from)
     branch_forget_parked(b);
     branch_hold_parked(b, state, k);
     for (uint32_t i = 1; i < from->n_parts; i++) {
-        if (n_wanted == 0 || from->parts[i].k <= n_wanted) {
+        if (n_lend_tokens == 0 || from->parts[i].k <= n_lend_tokens) {
             adopt_part(table, b, &from->parts[i]);
         }
     }
@@ -324,19 +324,19 @@ void table_read_back(branch_table *table, store_job *job)
         return;
     }
     const parked before = b->parked;
-    const bool is_for_others = before.n_wanted > 0 && branch_is_idle(b);
+    const bool is_for_lending = before.n_lend_tokens > 0 && branch_is_idle(b);
     const state_ends ends = job->state.n_parts > 0 ? state_file_ends(&job->state) : before.ends;
-    if (is_for_others && (job->status == LLM_NO_MEMORY || job->status == LLM_IO)) {
+    if (is_for_lending && (job->status == LLM_NO_MEMORY || job->status == LLM_IO)) {
         b->parked.where = PARKED_ON_DISK; /* nobody's but its own request costs it what is there */
         return;
     }
-    branch_set_parked(b, &(parked){.where = PARKED_NOWHERE, .n_wanted = before.n_wanted});
+    branch_set_parked(b, &(parked){.where = PARKED_NOWHERE, .n_lend_tokens = before.n_lend_tokens});
     if (job->status == LLM_OK && table_take_state(table, b, &job->state)) {
         b->parked.is_on_disk = true;
         b->parked.n_disk_bytes = before.n_disk_bytes;
         b->parked.ends = ends;
-        b->parked.is_lent = is_for_others;
-        table->shelf.is_lending = table->shelf.is_lending || is_for_others;
+        b->parked.is_lent = is_for_lending;
+        table->shelf.is_lending = table->shelf.is_lending || is_for_lending;
         table_spill(table);
     } else {
         branch_set_file_bytes(b, job->status == LLM_VERSION ? 0 : b->n_file_bytes); /* set aside */

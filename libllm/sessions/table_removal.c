@@ -29,7 +29,7 @@ bool table_removing_end(branch_table *table, session_name name, uint64_t request
     if (job == NULL) {
         return false;
     }
-    job->is_asked = true;
+    job->has_waiter = true;
     job->request = request;
     job->owner = name.owner;
     memset(job->name, 0, sizeof job->name);

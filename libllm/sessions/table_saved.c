@@ -33,7 +33,7 @@ int table_save(branch_table *table, branch *b, session_name label, uint64_t requ
         store_job_free(job);
         return LLM_NO_MEMORY;
     }
-    job->is_asked = true;
+    job->has_waiter = true;
     job->request = request;
     job->owner = b->owner;
     memcpy(job->name, b->name, sizeof job->name);
@@ -54,7 +54,7 @@ static store_job *job_about(store_verb verb, session_name label, uint64_t reques
 {
     store_job *job = store_job_new(verb, 0);
     if (job != NULL) {
-        job->is_asked = true;
+        job->has_waiter = true;
         job->request = request;
         job->owner = label.owner;
         memcpy(job->label, label.bytes, label.n_bytes);

@@ -35,15 +35,15 @@ static void take_one(branch_table *table, store_job *job)
     }
 }
 
-bool table_take_stored(branch_table *table, bool takes_asked, void (*done)(void *context, store_job *job),
+bool table_take_stored(branch_table *table, bool takes_waited_for, void (*done)(void *context, store_job *job),
                        void *context)
 {
-    store_job *job = table->store != NULL ? store_take(table->store, takes_asked) : NULL;
+    store_job *job = table->store != NULL ? store_take(table->store, takes_waited_for) : NULL;
     if (job == NULL) {
         return false;
     }
     take_one(table, job);
-    if (job->is_asked) {
+    if (job->has_waiter) {
         done(context, job);
     }
     store_job_free(job);

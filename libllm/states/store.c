@@ -189,28 +189,28 @@ void store_push(store *s, store_job *job)
     pthread_mutex_unlock(&s->mutex);
 }
 
-static store_job *first_result(const store *s, bool takes_asked)
+static store_job *first_result(const store *s, bool takes_waited_for)
 {
     store_job *job = s->done.first;
-    while (job != NULL && job->is_asked && !takes_asked) {
+    while (job != NULL && job->has_waiter && !takes_waited_for) {
         job = job->next;
     }
     return job;
 }
 
-store_job *store_take(store *s, bool takes_asked)
+store_job *store_take(store *s, bool takes_waited_for)
 {
     pthread_mutex_lock(&s->mutex);
-    store_job *job = first_result(s, takes_asked);
+    store_job *job = first_result(s, takes_waited_for);
     queue_remove(&s->done, job);
     pthread_mutex_unlock(&s->mutex);
     return job;
 }
 
-bool store_has_result(store *s, bool takes_asked)
+bool store_has_result(store *s, bool takes_waited_for)
 {
     pthread_mutex_lock(&s->mutex);
-    const bool any = first_result(s, takes_asked) != NULL;
+    const bool any = first_result(s, takes_waited_for) != NULL;
     pthread_mutex_unlock(&s->mutex);
     return any;
 }

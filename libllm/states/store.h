@@ -56,7 +56,7 @@ typedef struct store_change {
 typedef struct store_job {
     store_verb verb;
     bool is_label;                             /* CHANGE: of name and pin (table_change.c) */
-    bool is_asked;                             /* a command waits for the result */
+    bool has_waiter;                           /* a command waits for the result */
     uint64_t request;                          /* that command; READ, which none waits for: the number of the read */
     uint32_t owner;                            /* of the session and the label */
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* of the session */
@@ -94,11 +94,11 @@ void store_close(store *s);
 
 /* Takes ownership of the job. */
 void store_push(store *s, store_job *job);
-/* The oldest result, or NULL; without takes_asked, the oldest that no command waits for: the result of a command stays here
+/* The oldest result, or NULL; without takes_waited_for, the oldest that no command waits for: the result of a command stays here
  * until its reply has room. The caller frees it with store_job_free. */
-store_job *store_take(store *s, bool takes_asked);
-bool store_has_result(store *s, bool takes_asked); /* store_take would return one */
-uint32_t store_n_jobs(store *s);                   /* jobs not yet finished */
+store_job *store_take(store *s, bool takes_waited_for);
+bool store_has_result(store *s, bool takes_waited_for); /* store_take would return one */
+uint32_t store_n_jobs(store *s);                        /* jobs not yet finished */
 /* NULL: memory is short. n_changes changes, all CHANGE_NONE. */
 store_job *store_job_new(store_verb verb, uint32_t n_changes);
 void store_job_free(store_job *job); /* the caller has dropped its blobs */

@@ -43,7 +43,7 @@ void store_files_complain(store_files *f, const char *format, ...)
     if (f->n_complaints < COMPLAINTS_MAX) { /* the first ones name the cause */
         memcpy(f->complaints[f->n_complaints++], text, sizeof text);
     } else {
-        f->n_unheard++;
+        f->n_suppressed++;
     }
     pthread_mutex_unlock(&f->mutex);
 }
@@ -56,9 +56,9 @@ bool store_files_complaint(store_files *f, char *out, size_t n_bytes)
         snprintf(out, n_bytes, "%s", f->complaints[0]);
         f->n_complaints--;
         memmove(f->complaints[0], f->complaints[1], f->n_complaints * sizeof f->complaints[0]);
-    } else if (f->n_unheard > 0) {
-        snprintf(out, n_bytes, "and %u more of such messages about session files", f->n_unheard);
-        f->n_unheard = 0;
+    } else if (f->n_suppressed > 0) {
+        snprintf(out, n_bytes, "and %u more of such messages about session files", f->n_suppressed);
+        f->n_suppressed = 0;
     } else {
         any = false;
     }

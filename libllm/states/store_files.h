@@ -27,7 +27,7 @@ typedef struct store_files {
     uint32_t n_saved;
     saved_entry saved[LLM_SAVED_MAX];
     uint32_t n_complaints;
-    uint32_t n_unheard; /* complaints beyond those */
+    uint32_t n_suppressed; /* complaints beyond those */
     char complaints[COMPLAINTS_MAX][COMPLAINT_BYTES];
 } store_files;
 

@@ -163,7 +163,7 @@ static void what_makes_no_embedding_of_a_text_is_refused(void)
 typedef struct giving_up {
     clockid_t clock; /* of the thread that embeds */
     double at_s;
-    int32_t given_up;
+    int32_t cancel_flag;
 } giving_up;
 
 static double seconds_of(clockid_t clock)
@@ -179,7 +179,7 @@ static void *give_up(void *argument)
     while (seconds_of(g->clock) < g->at_s) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    __atomic_store_n(&g->given_up, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&g->cancel_flag, 1, __ATOMIC_RELAXED);
     return NULL;
 }
 
@@ -192,10 +192,10 @@ static void check_given_up(const llm_engine *engine, const int32_t *tokens, uint
     pthread_t thread;
     llm_info info;
     llm_engine_info(engine, &info);
-    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){64}, 1, &g.given_up, before, &n_done), LLM_OK);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){64}, 1, &g.cancel_flag, before, &n_done), LLM_OK);
     CHECK_INT(pthread_getcpuclockid(pthread_self(), &g.clock), 0);
     CHECK_INT(pthread_create(&thread, NULL, give_up, &g), 0);
-    CHECK_INT(llm_embed(engine, tokens, &n_tokens, 1, &g.given_up, none, &n_done), LLM_CANCELLED);
+    CHECK_INT(llm_embed(engine, tokens, &n_tokens, 1, &g.cancel_flag, none, &n_done), LLM_CANCELLED);
     CHECK_INT(pthread_join(thread, NULL), 0);
     CHECK_INT(llm_embed(engine, tokens, &(uint32_t){64}, 1, NULL, after, &n_done), LLM_OK);
     CHECK(memcmp(before, after, info.n_embedding * sizeof *before) == 0);

@@ -305,20 +305,20 @@ static void test_how_long_others_wait(void)
 
 static void test_when_a_call_is_given_up(void)
 {
-    schedule_call c = {.elapsed_us = 900, .expected_us = 1000, .wanted = 1};
+    schedule_call c = {.elapsed_us = 900, .expected_us = 1000, .share_needed = 1};
     CHECK(!schedule_stops(&c));
-    c.wanted = 0;
+    c.share_needed = 0;
     CHECK(schedule_stops(&c));
-    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .wanted = 0.1}; /* the rest has been cancelled */
+    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .share_needed = 0.1}; /* the rest has been cancelled */
     CHECK(schedule_stops(&c));
     c.elapsed_us = 900; /* its end is nearer than another call's */
     CHECK(!schedule_stops(&c));
     c.elapsed_us = 400;
     c.lost_us = 500; /* however many leave, it ends some time */
     CHECK(!schedule_stops(&c));
-    c = (schedule_call){.elapsed_us = 100, .expected_us = 1000, .wanted = 0.6};
+    c = (schedule_call){.elapsed_us = 100, .expected_us = 1000, .share_needed = 0.6};
     CHECK(!schedule_stops(&c));
-    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .wanted = 1, .has_newcomer = true};
+    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .share_needed = 1, .has_newcomer = true};
     CHECK(schedule_stops(&c));
     c.elapsed_us = 600; /* its end is nearer than what would be lost */
     CHECK(!schedule_stops(&c));
@@ -327,7 +327,7 @@ static void test_when_a_call_is_given_up(void)
     CHECK(schedule_stops(&c));
     c.lost_us = 500; /* however many come, it ends some time */
     CHECK(!schedule_stops(&c));
-    c = (schedule_call){.elapsed_us = 400, .wanted = 1, .has_newcomer = true}; /* nothing is known yet */
+    c = (schedule_call){.elapsed_us = 400, .share_needed = 1, .has_newcomer = true}; /* nothing is known yet */
     CHECK(!schedule_stops(&c));
 }
 

@@ -59,7 +59,7 @@ static void close_and_open(fixture *f)
 
 static store_job *asked(store_job *job, uint64_t request)
 {
-    job->is_asked = true;
+    job->has_waiter = true;
     job->request = request;
     return job;
 }
@@ -178,7 +178,7 @@ static void test_results_that_nobody_waits_for_are_taken_first_if_asked(void)
     store_wait(f.store);
     CHECK(store_has_result(f.store, false));
     store_job *job = store_take(f.store, false);
-    CHECK(job != NULL && !job->is_asked);
+    CHECK(job != NULL && !job->has_waiter);
     store_job_free(job);
     CHECK(!store_has_result(f.store, false) && store_take(f.store, false) == NULL);
     CHECK_INT(take_status(&f, 1), LLM_OK);

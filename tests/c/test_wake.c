@@ -358,7 +358,7 @@ static void test_a_command_that_comes_before_the_sleep(void)
 static _Atomic bool is_stopping;
 static bool is_stopped(void)
 {
-    return engine->decode.stop_asked;
+    return engine->decode.stop_requested;
 }
 
 static void let_it_be_stopped(void)

@@ -45,7 +45,7 @@ class AnswerParser:
     @property
     def n_reread(self) -> int:
         """Bytes of the answer that the next call may look at again."""
-        return int(lib.llm_answer_parser_again(self._parser))
+        return int(lib.llm_answer_parser_rescan_bytes(self._parser))
 
     def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
         """`is_final`: no more will come; `is_cut`: and more would have."""

@@ -136,7 +136,7 @@ llama_context_params context_params(const model_llama *m)
  * a client that leaves ends a text of 8,192 tokens within, not after tens of seconds. */
 bool is_given_up(void *embedder)
 {
-    return model_embedding_is_given_up(static_cast<const model_llama_embedder *>(embedder)->given_up);
+    return model_embedding_is_cancelled(static_cast<const model_llama_embedder *>(embedder)->cancel_flag);
 }
 
 /* As llama_decode, but not begun once the caller has given up. */
@@ -285,7 +285,7 @@ void model_llama_embedding_facts(model_llama *m)
 }
 
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
-                      const int32_t *given_up, float *out, uint32_t *n_done)
+                      const int32_t *cancel_flag, float *out, uint32_t *n_done)
 {
     model_llama *m = static_cast<model_llama *>(base);
     try {
@@ -299,9 +299,9 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
             if (m->embedder.context == nullptr) {
                 return LLM_NO_MEMORY;
             }
-            m->embedder.given_up = given_up;
+            m->embedder.cancel_flag = cancel_flag;
             const int status = embed(m, t, out);
-            m->embedder.given_up = nullptr; /* it points to the caller's memory, which may go with this call */
+            m->embedder.cancel_flag = nullptr; /* it points to the caller's memory, which may go with this call */
             if (status == LLM_OK) {
                 *n_done = t.n;
             }

@@ -82,7 +82,7 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
         m->tokens[i] = b->tokens[i];
         m->batch_positions[i] = b->positions[i];
         m->seqs[i] = b->seqs[i];
-        m->wanted[i] = b->outputs[i] != 0;
+        m->output_flags[i] = b->outputs[i] != 0;
     }
     llama_batch out{};
     out.n_tokens = static_cast<int32_t>(b->n);
@@ -90,7 +90,7 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
     out.pos = m->batch_positions.data();
     out.n_seq_id = m->n_seqs.data();
     out.seq_id = m->seq_pointers.data();
-    out.logits = m->wanted.data();
+    out.logits = m->output_flags.data();
     return out;
 }
 
@@ -119,7 +119,7 @@ model_result finished(model_llama *m, uint32_t n)
     for (const uint16_t seq : m->touched) {
         m->positions[seq] = m->ends[seq];
     }
-    m->n_wanted = n;
+    m->n_output_flags = n;
     return MODEL_OK;
 }
 
@@ -145,7 +145,7 @@ int32_t decoded(model_llama *m, const model_batch *b)
 model_result op_decode(model *base, const model_batch *b)
 {
     model_llama *m = self(base);
-    m->n_wanted = 0;
+    m->n_output_flags = 0;
     if (!batch_is_valid(m, b)) {
         return MODEL_INVALID;
     }
@@ -168,7 +168,7 @@ model_result op_decode(model *base, const model_batch *b)
 float *op_logits(model *base, uint32_t i)
 {
     model_llama *m = self(base);
-    if (i >= m->n_wanted || !m->wanted[i]) {
+    if (i >= m->n_output_flags || !m->output_flags[i]) {
         return nullptr;
     }
     try {

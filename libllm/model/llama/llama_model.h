@@ -95,8 +95,8 @@ struct model_llama_embedder {
     std::mutex turn;                  /* held by the thread that uses the context */
     llama_context *context = nullptr; /* NULL until the first use, unless the model only embeds */
     model_llama_threads threads;
-    const int32_t *given_up = nullptr; /* the flag of the call that holds `turn`: see llm_embed */
-    int pooling = 0;                   /* llama_pooling_type; fixed */
+    const int32_t *cancel_flag = nullptr; /* the flag of the call that holds `turn`: see llm_embed */
+    int pooling = 0;                      /* llama_pooling_type; fixed */
 };
 
 constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2; /* of llama_decode: the abort callback said true */
@@ -193,8 +193,8 @@ struct model_llama final : model {
     std::vector<int32_t> n_seqs;
     std::vector<llama_seq_id> seqs;
     std::vector<llama_seq_id *> seq_pointers;
-    std::vector<int8_t> wanted;    /* whether logits exist at this index of the last successful call */
-    uint32_t n_wanted = 0;         /* how many entries of `wanted` are valid; 0 unless the last call succeeded */
+    std::vector<int8_t> output_flags; /* whether logits exist at this index of the last successful call */
+    uint32_t n_output_flags = 0;   /* how many entries of `output_flags` are valid; 0 unless the last call succeeded */
     std::vector<uint16_t> touched; /* sequences of the batch, each once */
     std::vector<uint32_t> ends;    /* by sequence: its position after the batch; valid for those in `touched` */
     std::vector<uint8_t> is_touched;
@@ -237,7 +237,7 @@ void model_llama_embedding_facts(model_llama *m); /* for a model with memory, af
  * with what the model lacks. */
 void model_llama_embedder_open(model_llama *m, const model_options &o);
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
-                      const int32_t *given_up, float *out, uint32_t *n_done);
+                      const int32_t *cancel_flag, float *out, uint32_t *n_done);
 
 /* ---- log.cpp ------------------------------------------------------------------------------------------------------- */
 
@@ -283,7 +283,7 @@ struct model_llama_cells {
 
 struct model_llama_wish {
     uint32_t n_ctx; /* tokens of one sequence */
-    bool is_asked;  /* true: exactly n_ctx, or a refusal; false: at most n_ctx */
+    bool is_exact;  /* true: exactly n_ctx, or a refusal; false: at most n_ctx */
     uint32_t n_window;
     uint64_t budget; /* bytes; 0: a share of the free memory */
 };

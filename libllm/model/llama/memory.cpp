@@ -260,7 +260,7 @@ void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n
     const uint64_t whole = out->cost.fixed_bytes + n_seq * out->cost.of(wish.n_ctx);
     const uint64_t one = out->cost.fixed_bytes + out->cost.of(wish.n_ctx);
     uint64_t budget = wish.budget != 0 ? wish.budget : static_cast<uint64_t>(static_cast<double>(left) * HOST_SHARE);
-    if (wish.is_asked && one > budget) {
+    if (wish.is_exact && one > budget) {
         if (wish.budget != 0) {
             no_room("one session of %u tokens (--ctx-size) takes %llu MiB, but --kv-memory is %llu MiB, enough for %u "
                     "tokens",
@@ -276,7 +276,7 @@ void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n
     }
     const uint32_t n_one = tokens_for(out->cost, out->budget, wish.n_ctx);
     out->n_ctx =
-        wish.is_asked || n_one == wish.n_ctx ? wish.n_ctx : n_one / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
+        wish.is_exact || n_one == wish.n_ctx ? wish.n_ctx : n_one / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
     if (out->n_ctx < std::min(wish.n_ctx, MODEL_LLAMA_CELLS_STEP)) {
         no_room("%llu MiB for the KV cache (--kv-memory) are enough for %u tokens; it takes %u at least",
                 mib(out->budget), n_one, MODEL_LLAMA_CELLS_STEP);
@@ -357,7 +357,7 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
     std::vector<double> excess = excess_of(chosen, wish.budget);
     if (!is_paid(excess)) {
         const uint32_t one = model_llama_padded(wish.n_ctx);
-        const uint32_t n_least = wish.is_asked ? one : std::min(one, MODEL_LLAMA_CELLS_STEP);
+        const uint32_t n_least = wish.is_exact ? one : std::min(one, MODEL_LLAMA_CELLS_STEP);
         const measure least = at(n_least);
         const std::vector<double> least_excess = excess_of(least, wish.budget);
         if (!is_paid(least_excess) && wish.budget != 0) {
@@ -384,7 +384,7 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
 bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells)
 {
     const uint32_t half = *n_cells / 2;
-    if (half < (wish.is_asked ? model_llama_padded(wish.n_ctx) : MODEL_LLAMA_CELLS_STEP)) {
+    if (half < (wish.is_exact ? model_llama_padded(wish.n_ctx) : MODEL_LLAMA_CELLS_STEP)) {
         return false;
     }
     *n_cells = model_llama_padded(half);
@@ -397,11 +397,11 @@ uint32_t model_llama_text_plan(const char *path, const llama_model_params &weigh
     for (uint32_t n = wish.n_ctx;; n /= 2) {
         params.n_batch = params.n_ubatch = model_llama_padded(n);
         const measure m = measure_at(path, weights, params, model_llama_padded(n));
-        const size_t i = short_of(m, wish.is_asked);
+        const size_t i = short_of(m, wish.is_exact);
         if (i == m.size()) {
             return n;
         }
-        if (wish.is_asked || n < 2 * MODEL_LLAMA_CELLS_STEP) {
+        if (wish.is_exact || n < 2 * MODEL_LLAMA_CELLS_STEP) {
             no_room("a text of %u tokens (--ctx-size) needs %llu MiB of %s memory, but %llu MiB are free", n,
                     mib(m[i].context + m[i].compute), m.is_host(i) ? "host" : "device", mib(free_of(m, i)));
         }
@@ -428,7 +428,7 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
                n_seq * out.cost.of(model_llama_padded(n_ctx));
     };
     while (!has_addresses(reserved(out.n_ctx))) {
-        if (wish.is_asked || out.n_ctx < 2 * MODEL_LLAMA_CELLS_STEP) {
+        if (wish.is_exact || out.n_ctx < 2 * MODEL_LLAMA_CELLS_STEP) {
             no_room("%u sessions of %u tokens (--ctx-size) need %llu MiB of addresses, more than this process may have",
                     n_seq, out.n_ctx, mib(reserved(out.n_ctx)));
         }

@@ -484,7 +484,7 @@ void allocate(model_llama *m)
     m->batch_positions.assign(n_batch, 0);
     m->n_seqs.assign(n_batch, 1);
     m->seqs.assign(n_batch, 0);
-    m->wanted.assign(n_batch, 0);
+    m->output_flags.assign(n_batch, 0);
     for (llama_seq_id &seq : m->seqs) {
         m->seq_pointers.push_back(&seq);
     }

@@ -7,18 +7,18 @@
 enum { TEXTS_MAX = 4 }; /* of one batch */
 
 /* Takes the time that the options say, and looks at the flag every millisecond. False: the call was given up. */
-static bool rest(uint64_t us, const int32_t *given_up)
+static bool rest(uint64_t us, const int32_t *cancel_flag)
 {
     enum { SLICE_US = 1000, NS = 1000 };
-    for (; us > 0 && !model_embedding_is_given_up(given_up); us -= us < SLICE_US ? us : SLICE_US) {
+    for (; us > 0 && !model_embedding_is_cancelled(cancel_flag); us -= us < SLICE_US ? us : SLICE_US) {
         const struct timespec slice = {.tv_nsec = (long)(us < SLICE_US ? us : SLICE_US) * NS};
         nanosleep(&slice, NULL);
     }
-    return !model_embedding_is_given_up(given_up);
+    return !model_embedding_is_cancelled(cancel_flag);
 }
 
-int sim_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, const int32_t *given_up,
-              float *out, uint32_t *n_done)
+int sim_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
+              const int32_t *cancel_flag, float *out, uint32_t *n_done)
 {
     const sim_model *m = sim_of(base);
     const uint32_t n = n_texts < TEXTS_MAX ? n_texts : TEXTS_MAX;
@@ -35,7 +35,7 @@ int sim_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint
             *out++ = (float)(int32_t)(hash >> 32) / 2147483648.0f;
         }
     }
-    if (!rest(us, given_up)) {
+    if (!rest(us, cancel_flag)) {
         return LLM_CANCELLED;
     }
     *n_done = n;

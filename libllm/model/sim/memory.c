@@ -85,7 +85,7 @@ uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens)
 }
 
 /* Returns the cells that the tokens of this batch will take. */
-static uint64_t cells_wanted(const sim_model *m, const model_batch *b)
+static uint64_t cells_needed(const sim_model *m, const model_batch *b)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < b->n; i++) {
@@ -189,14 +189,15 @@ static bool token_is_valid(sim_model *m, const model_batch *b, uint32_t i)
     sim_sequence *s = &m->sequences[b->seqs[i]];
     if (s->seen_call != m->n_calls) {
         s->seen_call = m->n_calls;
-        s->seen_next = s->position;
+        s->next_position = s->position;
     } else if (b->seqs[i - 1] != b->seqs[i]) {
         return false; /* the tokens of a sequence must be consecutive */
     }
-    if (b->positions[i] < 0 || (uint32_t)b->positions[i] != s->seen_next || s->seen_next >= m->base.info.n_ctx) {
+    if (b->positions[i] < 0 || (uint32_t)b->positions[i] != s->next_position ||
+        s->next_position >= m->base.info.n_ctx) {
         return false;
     }
-    s->seen_next++;
+    s->next_position++;
     return true;
 }
 
@@ -359,7 +360,7 @@ model_result sim_decode(model *base, const model_batch *b)
     model_result result = MODEL_OK;
     if (!take_time(m, b, &deadline)) {
         result = MODEL_STOPPED;
-    } else if (!sim_cells_suffice(m, cells_wanted(m, b))) {
+    } else if (!sim_cells_suffice(m, cells_needed(m, b))) {
         result = MODEL_NO_CELLS;
     } else if (fails) {
         result = fault(m, b);

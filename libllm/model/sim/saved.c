@@ -29,7 +29,7 @@ typedef struct saved_state {
     uint8_t is_wrong;
     uint16_t node, reply;
     uint8_t zero[2];
-    uint32_t n_said;
+    uint32_t n_consumed;
     uint8_t end[4];
 } saved_state;
 
@@ -75,7 +75,7 @@ static uint8_t *state_write(uint8_t *at, const sim_state *s)
                          .is_wrong = s->is_wrong,
                          .node = s->cue.node,
                          .reply = s->cue.reply,
-                         .n_said = s->cue.n_said};
+                         .n_consumed = s->cue.n_consumed};
     memcpy(saved.character, s->character, sizeof saved.character);
     memcpy(at, &saved, sizeof saved);
     return at + sizeof saved;
@@ -153,7 +153,7 @@ static bool state_read(const sim_model *m, const uint8_t **at, sim_state *out)
                        .n_character = saved.n_character,
                        .n_missing = saved.n_missing,
                        .is_wrong = saved.is_wrong != 0,
-                       .cue = {.node = saved.node, .reply = saved.reply, .n_said = saved.n_said}};
+                       .cue = {.node = saved.node, .reply = saved.reply, .n_consumed = saved.n_consumed}};
     memcpy(out->character, saved.character, sizeof saved.character);
     return state_is_sane(&saved) && sim_cue_is_valid(m->script, &out->cue);
 }

@@ -180,9 +180,9 @@ uint64_t sim_script_hash(const sim_script *s)
 bool sim_cue_is_valid(const sim_script *s, const sim_cue *c)
 {
     if (s == NULL || c->reply == 0) {
-        return c->reply == 0 && c->n_said == 0 && (s == NULL ? c->node == 0 : c->node < s->n_nodes);
+        return c->reply == 0 && c->n_consumed == 0 && (s == NULL ? c->node == 0 : c->node < s->n_nodes);
     }
-    return c->node < s->n_nodes && c->reply <= s->n_replies && c->n_said <= s->replies[c->reply - 1].n;
+    return c->node < s->n_nodes && c->reply <= s->n_replies && c->n_consumed <= s->replies[c->reply - 1].n;
 }
 
 /* Returns whether the reply has these bytes at `from`. */
@@ -196,17 +196,17 @@ void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n
 {
     if (c->reply != 0) {
         const reply *r = &s->replies[c->reply - 1];
-        if (goes_on(r, c->n_said, bytes, n)) {
-            c->n_said += (uint32_t)n;
+        if (goes_on(r, c->n_consumed, bytes, n)) {
+            c->n_consumed += (uint32_t)n;
         } else {
-            c->n_said = goes_on(r, 0, bytes, n) ? (uint32_t)n : 0;
+            c->n_consumed = goes_on(r, 0, bytes, n) ? (uint32_t)n : 0;
         }
     }
     for (size_t i = 0; i < n; i++) {
         c->node = s->next[c->node][(uint8_t)bytes[i]];
         if (s->ends[c->node] != 0) {
             c->reply = s->ends[c->node];
-            c->n_said = 0;
+            c->n_consumed = 0;
         }
     }
 }
@@ -214,7 +214,7 @@ void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n
 void sim_cue_break(sim_cue *c)
 {
     c->node = 0;
-    c->n_said = 0;
+    c->n_consumed = 0;
 }
 
 const char *sim_cue_rest(const sim_script *s, const sim_cue *c, size_t *n)
@@ -223,6 +223,6 @@ const char *sim_cue_rest(const sim_script *s, const sim_cue *c, size_t *n)
         return NULL;
     }
     const reply *r = &s->replies[c->reply - 1];
-    *n = r->n - c->n_said;
-    return r->text + c->n_said;
+    *n = r->n - c->n_consumed;
+    return r->text + c->n_consumed;
 }

@@ -20,9 +20,9 @@ typedef struct sim_script sim_script;
 /* How far a sequence is in the script. It is part of the state, so that copies and saved states continue the same
  * reply. All zero: no trigger has been seen. */
 typedef struct sim_cue {
-    uint16_t node;   /* of the triggers' automaton: the longest beginning of a trigger with which the text ends */
-    uint16_t reply;  /* the reply to the last trigger, counted from 1 */
-    uint32_t n_said; /* bytes of the reply that have been consumed */
+    uint16_t node;       /* of the triggers' automaton: the longest beginning of a trigger with which the text ends */
+    uint16_t reply;      /* the reply to the last trigger, counted from 1 */
+    uint32_t n_consumed; /* bytes of the reply that have been consumed */
 } sim_cue;
 
 /* LLM_OK, LLM_INVALID (the file cannot be read, has no entry or too much) with a message, LLM_NO_MEMORY. */

@@ -119,10 +119,10 @@ typedef struct sim_sequence {
     uint32_t oldest;   /* smallest k whose state is still kept */
     uint32_t sound;    /* smallest k after which nothing was spoiled: a checkpoint of at least k tokens can be loaded */
     sim_state *kept;
-    uint64_t *attention; /* window only: the hash after each count of tokens */
-    sim_state recurrent; /* hybrid only */
-    uint64_t seen_call;  /* last decode call that held tokens of it */
-    uint32_t seen_next;  /* the position its next token in that call must have */
+    uint64_t *attention;    /* window only: the hash after each count of tokens */
+    sim_state recurrent;    /* hybrid only */
+    uint64_t seen_call;     /* last decode call that held tokens of it */
+    uint32_t next_position; /* the position its next token in that call must have */
 } sim_sequence;
 
 typedef struct sim_model {
@@ -183,7 +183,7 @@ model_result sim_load(model *m, uint16_t seq, model_state_kind kind, uint32_t k,
 
 /* ---- embeddings: embed.c ---- */
 
-int sim_embed(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, const int32_t *given_up,
+int sim_embed(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, const int32_t *cancel_flag,
               float *out, uint32_t *n_done);
 
 /* ---- text: text.c; the vocabulary is the same for every simulated model ---- */

@@ -589,7 +589,7 @@ void answer_parser_close(llm_answer_parser *p)
     delete p;
 }
 
-size_t answer_parser_again(const llm_answer_parser *p)
+size_t answer_parser_rescan_bytes(const llm_answer_parser *p)
 {
     return p->form == nullptr || p->is_outside ? 0 : p->base.size() + p->pending.size();
 }

@@ -38,8 +38,8 @@ int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, i
                        const char **diffs, size_t *n_diffs_bytes);
 void answer_parser_close(llm_answer_parser *p);
 
-/* See llm_answer_parser_again in llm.h. */
-size_t answer_parser_again(const llm_answer_parser *p);
+/* See llm_answer_parser_rescan_bytes in llm.h. */
+size_t answer_parser_rescan_bytes(const llm_answer_parser *p);
 
 /* Bytes that llama.cpp's parser has read in all its runs: the cost of an answer, for tests. */
 uint64_t answer_parser_work(const llm_answer_parser *p);
