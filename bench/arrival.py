@@ -26,7 +26,7 @@ CALIBRATION_TOKENS = 16
 STEPS_AT_MOST, GAP_MS_AT_MOST = 2.0, 100.0
 ALONE_AT_MOST = 1.3
 
-Found = dict[str, dict[str, list[float]]]
+Samples = dict[str, dict[str, list[float]]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,15 +44,17 @@ def _prompt(options: argparse.Namespace) -> int:
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     n_prompt, repeats = _prompt(options), options.repeats or (1 if options.short else 3)
-    found: Found = {}
-    with both(options, model, places=STREAMS + 2, n_ctx=max(n_prompt, options.tokens + PROMPT_TOKENS) + 64) as servers:
+    samples: Samples = {}
+    with both(options, model, slots=STREAMS + 2, n_ctx=max(n_prompt, options.tokens + PROMPT_TOKENS) + 64) as servers:
         for turn in range(repeats):
             for side, server in alternating(servers, turn):
                 report.progress(f"{turn + 1} of {repeats}: {side}")
-                _turn(server, f"{turn}", n_prompt, options.tokens, found.setdefault(side, {}))
+                _turn(server, f"{turn}", n_prompt, options.tokens, samples.setdefault(side, {}))
     for name, unit in QUANTITIES.items():
-        report.compare(f"{n_prompt} tokens arrive", name, unit, {side: values[name] for side, values in found.items()})
-    _add_targets(report, f"{n_prompt} tokens arrive", found[OURS])
+        report.compare(
+            f"{n_prompt} tokens arrive", name, unit, {side: values[name] for side, values in samples.items()}
+        )
+    _add_targets(report, f"{n_prompt} tokens arrive", samples[OURS])
 
 
 QUANTITIES = {
@@ -66,13 +68,13 @@ QUANTITIES = {
 }
 
 
-def _turn(server: Server, seed: str, n_prompt: int, n_tokens_max: int, found: dict[str, list[float]]) -> None:
+def _turn(server: Server, seed: str, n_prompt: int, n_tokens_max: int, samples: dict[str, list[float]]) -> None:
     alone = streams.complete(server.port, [_newcomer(seed, "alone", n_prompt)]).streams[0].first_ms
     step = statistics.median(streams.complete(server.port, _running(f"{seed} calibration", CALIBRATION_TOKENS)).gaps_ms)
     arrives_ms = int(ARRIVES_AFTER_STEPS * step) + 1
     n_tokens = [min(n_tokens_max, int(ARRIVES_AFTER_STEPS + SLOWED * n * alone / step)) for n in (1, 2)]
-    one = _beside(server, f"{seed} one", n_prompt, n_tokens[0], [arrives_ms])
-    two = _beside(server, f"{seed} two", n_prompt, n_tokens[1], [arrives_ms, arrives_ms])
+    one = _with_arrivals(server, f"{seed} one", n_prompt, n_tokens[0], [arrives_ms])
+    two = _with_arrivals(server, f"{seed} two", n_prompt, n_tokens[1], [arrives_ms, arrives_ms])
     values = (
         step,
         _longest_gap(one, arrives_ms),
@@ -83,7 +85,7 @@ def _turn(server: Server, seed: str, n_prompt: int, n_tokens_max: int, found: di
         max(stream.first_ms for stream in two.streams[STREAMS:]),
     )
     for name, value in zip(QUANTITIES, values, strict=True):
-        found.setdefault(name, []).append(value)
+        samples.setdefault(name, []).append(value)
 
 
 def _longest_gap(run: Run, from_ms: float) -> float:
@@ -109,7 +111,7 @@ def _running(seed: str, n_tokens: int) -> list[dict[str, Any]]:
     return [body(prompt_of(PROMPT_TOKENS, name), n_tokens, name) for name in names]
 
 
-def _beside(server: Server, seed: str, n_prompt: int, n_tokens: int, arrivals_ms: list[int]) -> Run:
+def _with_arrivals(server: Server, seed: str, n_prompt: int, n_tokens: int, arrivals_ms: list[int]) -> Run:
     running = [Request(asked, user) for user, asked in enumerate(_running(seed, n_tokens))]
     arriving = [
         Request(_newcomer(seed, f"new {number}", n_prompt), STREAMS + number, pause_ms=arrives_ms)

@@ -54,7 +54,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     repeats = options.repeats or (2 if options.short else 5)
     n_tokens = options.tokens or (32 if options.short else 64)
     found: dict[int, Rates] = {n: {name: {} for name in NEIGHBOURS} for n in counts}
-    with both(options, model, places=max(counts), n_ctx=N_CTX) as servers:
+    with both(options, model, slots=max(counts), n_ctx=N_CTX) as servers:
         for turn in range(repeats):
             for n in counts:
                 for name, commands in NEIGHBOURS.items():

@@ -100,17 +100,19 @@ async def _measure(report: Report, path: str, options: argparse.Namespace) -> No
     await engine.close()
 
 
-async def _together(engine: Engine, options: argparse.Namespace, beside: bytes | None) -> tuple[list[float], float]:
+async def _together(
+    engine: Engine, options: argparse.Namespace, other_grammar: bytes | None
+) -> tuple[list[float], float]:
     """Gaps of the free streams, and the median one of what is beside them."""
     free = [Heard() for _ in range(options.streams)]
     other = Heard()
     for number, heard in enumerate(free):
         _begin(engine, heard, number, options.tokens, b"")
-    if beside is not None:
-        _begin(engine, other, options.streams, options.tokens, beside)
+    if other_grammar is not None:
+        _begin(engine, other, options.streams, options.tokens, other_grammar)
     for heard in free:
         await heard.is_over.wait()
-    if beside is not None:
+    if other_grammar is not None:
         await other.is_over.wait()
     gaps = [gap for heard in free for gap in heard.gaps_ms()]
     return gaps, statistics.median(other.gaps_ms() or [0.0])

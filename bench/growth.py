@@ -147,7 +147,7 @@ _TOKENS_OF_ROW = 8
 
 
 def _script(n: int) -> str:
-    """What the simulated model says to the words of `_asked`."""
+    """What the simulated model says to the words of `_chat_body`."""
     words = " little world" * (n // 2)
     rows = ",".join([f'"{_ROW}"'] * (n // _TOKENS_OF_ROW + 1))
     form = f'{{"rows":[{rows}]}}'
@@ -155,9 +155,9 @@ def _script(n: int) -> str:
     return f"? call-{n}.\n{call}\n? form-{n}.\n{form}\n? think-{n}.\n<think>\n{words}\n</think>\n\nDone.\n"
 
 
-def _asked(what: str, **more: Any) -> Callable[[int], Body]:
+def _chat_body(topic: str, **more: Any) -> Callable[[int], Body]:
     def body(n: int) -> Body:
-        return {"messages": [{"role": "user", "content": f"{what}-{n}."}], **more}
+        return {"messages": [{"role": "user", "content": f"{topic}-{n}."}], **more}
 
     return body
 
@@ -207,10 +207,10 @@ def _openai() -> Iterator[Form]:
     yield from _both("chat, n=2", chat, _plain("max_tokens", "messages", n=2))
     yield from _both("chat, logprobs", chat, _plain("max_tokens", "messages", logprobs=True, top_logprobs=2))
     yield from _both("chat, penalties", chat, _plain("max_tokens", "messages", presence_penalty=0.5))
-    yield from _both("chat, call", chat, _asked("call", tools=[_TOOL]))
-    yield from _both("chat, thoughts", chat, _asked("think"))
+    yield from _both("chat, call", chat, _chat_body("call", tools=[_TOOL]))
+    yield from _both("chat, thoughts", chat, _chat_body("think"))
     form = {"type": "json_schema", "json_schema": {"name": "rows", "schema": SCHEMA, "strict": True}}
-    yield from _both("chat, schema", chat, _asked("form", response_format=form))
+    yield from _both("chat, schema", chat, _chat_body("form", response_format=form))
     yield from _both("completions", "/v1/completions", _plain("max_tokens", "prompt"))
     yield from _both("completions, logprobs", "/v1/completions", _plain("max_tokens", "prompt", logprobs=2))
 
@@ -218,12 +218,12 @@ def _openai() -> Iterator[Form]:
 def _responses() -> Iterator[Form]:
     path, tool = "/v1/responses", {"type": "function", "name": "keep", "parameters": _PARAMETERS}
 
-    def asked(what: str, **more: Any) -> Callable[[int], Body]:
-        return lambda n: {"input": f"{what}-{n}.", **more}
+    def input_body(topic: str, **more: Any) -> Callable[[int], Body]:
+        return lambda n: {"input": f"{topic}-{n}.", **more}
 
     yield from _both("responses", path, _plain("max_output_tokens", "input"))
-    yield from _both("responses, call", path, asked("call", tools=[tool]))
-    yield from _both("responses, thoughts", path, asked("think"))
+    yield from _both("responses, call", path, input_body("call", tools=[tool]))
+    yield from _both("responses, thoughts", path, input_body("think"))
     probable = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
     yield from _both("responses, logprobs", path, _plain("max_output_tokens", "input", **probable))
 
@@ -233,16 +233,16 @@ def _anthropic() -> Iterator[Form]:
     tool = {"name": "keep", "description": "", "input_schema": _PARAMETERS}
     thinking = {"type": "enabled", "budget_tokens": most - 1}
     yield from _both("messages", path, _plain("max_tokens", "messages"))
-    yield from _both("messages, call", path, _asked("call", max_tokens=most, tools=[tool]))
-    yield from _both("messages, thoughts", path, _asked("think", max_tokens=most, thinking=thinking))
+    yield from _both("messages, call", path, _chat_body("call", max_tokens=most, tools=[tool]))
+    yield from _both("messages, thoughts", path, _chat_body("think", max_tokens=most, thinking=thinking))
 
 
 def _ollama() -> Iterator[Form]:
     chat, model = "/api/chat", {"model": "x"}
     yield from _both("ollama chat", chat, _plain("options.num_predict", "messages", **model))
-    yield from _both("ollama chat, call", chat, _asked("call", tools=[_TOOL], **model))
-    yield from _both("ollama chat, thoughts", chat, _asked("think", think=True, **model))
-    yield from _both("ollama chat, schema", chat, _asked("form", format=SCHEMA, **model))
+    yield from _both("ollama chat, call", chat, _chat_body("call", tools=[_TOOL], **model))
+    yield from _both("ollama chat, thoughts", chat, _chat_body("think", think=True, **model))
+    yield from _both("ollama chat, schema", chat, _chat_body("form", format=SCHEMA, **model))
     yield from _both("ollama generate", "/api/generate", _plain("options.num_predict", "prompt", **model))
 
 

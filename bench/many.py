@@ -60,7 +60,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], options: argparse.Namespace) -> None:
-    with both(options, model, places=n, n_ctx=N_CTX) as servers:
+    with both(options, model, slots=n, n_ctx=N_CTX) as servers:
         for side, server in servers.items():
             fresh(server, n, options.tokens, "before")
             _forget(side, server)
@@ -75,17 +75,17 @@ def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], opti
 
 
 def _measure_staggered(
-    report: Report, model: str, n: int, runs: Runs, beside: Runs, options: argparse.Namespace
+    report: Report, model: str, n: int, runs: Runs, neighbours: Runs, options: argparse.Namespace
 ) -> None:
     """Beside each turn of ours one on neighbouring seats, of a daemon of its own: both are of the same minute."""
-    with both(options, model, places=2 * n, n_ctx=N_CTX) as servers, ours(model, places=n, n_ctx=N_CTX) as other:
+    with both(options, model, slots=2 * n, n_ctx=N_CTX) as servers, ours(model, slots=n, n_ctx=N_CTX) as other:
         for side, server in (*servers.items(), (OURS, other)):
             warm(server, n, 1, options.tokens, "before")
             _forget(side, server)
         for turn in range(_turns(options)):
             report.progress(f"{n} streams, {STAGGERED}, {turn + 1} of {_turns(options)}")
             for side, server in alternating(servers, turn):
-                pair = [(runs, STAGGERED, server)] + ([(beside, BESIDE, other)] if side == OURS else [])
+                pair = [(runs, STAGGERED, server)] + ([(neighbours, BESIDE, other)] if side == OURS else [])
                 for made, kind, asked in pair if turn % 2 == 0 else pair[::-1]:
                     made.setdefault(side, []).append(_run(kind, asked, n, f"{turn}", options))
                     _forget(side, asked)

@@ -31,14 +31,14 @@ def advice() -> str:
     return "there is no llama-server to compare with: ./build.sh peer builds it (7 minutes on two cores, once)"
 
 
-def server(model: str, places: int = 0, n_ctx: int = 0, options: list[str] | None = None) -> Server:
-    """`places`: streams at once. Where they are more than it has slots it is told so, and then it divides its context
+def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None = None) -> Server:
+    """`slots`: streams at once. Where they are more than it has slots it is told so, and then it divides its context
     among them: it gets `n_ctx` tokens for each."""
     found = directory()
     if found is None:
         raise SystemExit(advice())
     flags = ["--host", "127.0.0.1", "--port", str(free_port())]
-    flags += ["-np", str(places), "-c", str(n_ctx * places)] if places > SLOTS else []
+    flags += ["-np", str(slots), "-c", str(n_ctx * slots)] if slots > SLOTS else []
     log_directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
     command = [found / "llama-server", "-m", model, *flags, *(options or [])]
     return Server([str(part) for part in command], log_directory, "/health")

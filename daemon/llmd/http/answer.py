@@ -91,8 +91,8 @@ def embeds(kind: type[T]) -> Callable[[Callable[[T, web.Request], EmbeddingAskin
             state, owner = request.app[STATE], request[FACTS].caller.owner
             with state.admission.entered(owner):
                 async with in_time(request):
-                    asked, tell = await read_as(request, kind, lambda parsed_body: make(parsed_body, request))
-                    found = await embedded(state.services, asked, sender_of(request))
+                    job, tell = await read_as(request, kind, lambda parsed_body: make(parsed_body, request))
+                    found = await embedded(state.services, job, sender_of(request))
                     return await state.engine.in_thread(owner, found.n_bytes, lambda: respond(tell(found)))
 
         return named(make, handler)

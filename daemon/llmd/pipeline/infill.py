@@ -71,12 +71,12 @@ def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, content: str, nearby
 
 def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: int) -> bytes:
     """Returns the texts nearby in the model's own form, without the first ones if not all fit."""
-    opening = _named(engine, fim.repository, _REPOSITORY)
-    closing = _named(engine, fim.file, _FILE)
+    opening = _marked_name(engine, fim.repository, _REPOSITORY)
+    closing = _marked_name(engine, fim.file, _FILE)
     left = n_bytes - len(opening) - len(closing)
     found: list[bytes] = []
     for one in reversed(nearby):
-        tokens = _named(engine, fim.file, one.name) + engine.tokens(f"{one.text}\n")
+        tokens = _marked_name(engine, fim.file, one.name) + engine.tokens(f"{one.text}\n")
         left -= len(tokens)
         if left < 0:
             break
@@ -84,7 +84,7 @@ def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: 
     return b"".join((opening, *found, closing)) if found else b""
 
 
-def _named(engine: Engine, mark: int, name: str) -> bytes:
+def _marked_name(engine: Engine, mark: int, name: str) -> bytes:
     """Returns the marked name; nothing if the model has no such mark, because it would take the name for text."""
     return b"" if mark < 0 else _mark(mark) + engine.tokens(f"{name}\n")
 

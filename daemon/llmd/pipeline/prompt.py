@@ -160,7 +160,7 @@ class _Rendering:
 
     async def _prepared(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
         """Renders the messages, and adds the client's marks if checkpoints are taken."""
-        found = await self._after_past_or_whole(messages, past)
+        found = await self._after_past(messages, past)
         if self.is_dry_run or not self.services.engine.info.has_checkpoints:
             return found
         if not found.since:
@@ -185,7 +185,7 @@ class _Rendering:
         before = past.tokens if past is not None and prompt.is_after else b""
         return n_common(tokens, before + prompt.tokens)
 
-    async def _after_past_or_whole(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
+    async def _after_past(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
         """Renders the messages after the past if possible, else the whole conversation."""
         variables = variables_digest(self.chat.variables)
         if past is not None and past.facts.variables != variables:
@@ -222,10 +222,10 @@ def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past
     return dataclasses.replace(past, message=turn_indexes[past.message]) if past is not None else None
 
 
-def _has_same_head(whole: Prompt, past: Past) -> bool:
+def _has_same_head(prompt: Prompt, past: Past) -> bool:
     """Whether other template variables leave the system messages unchanged."""
-    n_bytes = _TOKEN_BYTES * whole.n_head
-    return 0 < n_bytes and whole.n_head == past.facts.n_head and whole.tokens[:n_bytes] == past.tokens[:n_bytes]
+    n_bytes = _TOKEN_BYTES * prompt.n_head
+    return 0 < n_bytes and prompt.n_head == past.facts.n_head and prompt.tokens[:n_bytes] == past.tokens[:n_bytes]
 
 
 def _from_start(prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:

@@ -1,4 +1,4 @@
-"""From what is asked, and its prompt, to work for the engine. Pure."""
+"""Makes the engine's command for a generation request and its prompt. Pure."""
 
 from __future__ import annotations
 

@@ -96,8 +96,8 @@ class _OllamaWriter(Writer):
         made += self._calls.close(is_cut=end.is_cut)
         text += "".join(one for one in made if isinstance(one, str))
         calls = [one for one in made if not isinstance(one, str)]
-        told = chosen_tokens(part for part in parts if isinstance(part, LogProbabilities))
-        return _encode(self._answer(text, thinking, calls, {**self._facts, **measures_of(end), "logprobs": told}))
+        logprobs = chosen_tokens(part for part in parts if isinstance(part, LogProbabilities))
+        return _encode(self._answer(text, thinking, calls, {**self._facts, **measures_of(end), "logprobs": logprobs}))
 
     @abstractmethod
     def _answer(
@@ -114,8 +114,8 @@ class _OllamaWriter(Writer):
                 lines.append(self._lines(part))
                 continue
             line = lines.pop() if lines and lines[-1].endswith(self._tail) else self._lines(TextPart(part.index, ""))
-            told = b',"logprobs":' + _encode(chosen_tokens([part]))
-            lines.append(line.removesuffix(_OPEN) + told + _OPEN)
+            logprobs = b',"logprobs":' + _encode(chosen_tokens([part]))
+            lines.append(line.removesuffix(_OPEN) + logprobs + _OPEN)
         return b"".join(lines)
 
     def _lines(self, part: Part) -> bytes:

@@ -183,19 +183,19 @@ def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes:
     if logprobs is True:
         raise ApiError("invalid_type", "logprobs: expected a number of most likely tokens, got true.", "logprobs")
     asks = logprobs is not None and logprobs is not False
-    found = _either(likely_of("logprobs", logprobs) if asks else None, n_probs)
-    if found is not None and echoes:
+    n_logprobs = _either(likely_of("logprobs", logprobs) if asks else None, n_probs)
+    if n_logprobs is not None and echoes:
         message = (
             "echo: log probabilities of the prompt are not supported; request echo or log probabilities, not both."
         )
         raise ApiError("unsupported_parameter", message, "echo")
-    return found
+    return n_logprobs
 
 
-def _either(found: int | None, n_probs: int | None) -> int | None:
+def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
     """`n_probs` is llama.cpp's name."""
     likely = likely_of("n_probs", n_probs)
-    return max(found or 0, likely) if likely else found
+    return max(n_logprobs or 0, likely) if likely else n_logprobs
 
 
 # --- constraints ------------------------------------------------------------------------------------------------------

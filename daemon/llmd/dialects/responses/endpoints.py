@@ -68,10 +68,10 @@ def _keep(request: web.Request, parsed: ParsedRequest) -> Keep | None:
 
     loop = asyncio.get_running_loop()
 
-    def keep(id: str, told: bytes) -> None:
+    def keep(id: str, body: bytes) -> None:
         """A text thread writes some answers, and only the event loop may change the store. It does so before it sends
         the answer."""
-        response = StoredResponse(id, owner, parsed.generation_request.key.id, told, parsed.input, parsed.before)
+        response = StoredResponse(id, owner, parsed.generation_request.key.id, body, parsed.input, parsed.before)
         loop.call_soon_threadsafe(store.keep, response, state.n_owners)
 
     return keep
@@ -87,17 +87,17 @@ async def show_response(request: web.Request) -> web.Response:
     if request.query.get("stream", "false").lower() not in ("false", "0"):
         message = "stream: a stored response cannot be streamed again; leave out stream."
         raise ApiError("unsupported_parameter", message, "stream")
-    return web.Response(body=_found(request).body, content_type="application/json")
+    return web.Response(body=_stored_response(request).body, content_type="application/json")
 
 
 async def delete_response(request: web.Request) -> web.Response:
-    found = _found(request)
+    found = _stored_response(request)
     request.app[STORE].drop(found.owner, found.id)
     return respond(ResponseDeleted(id=found.id))
 
 
 async def list_input_items(request: web.Request) -> web.Response:
-    found, order, limit = _found(request), request.query.get("order", "desc"), _limit(request)
+    found, order, limit = _stored_response(request), request.query.get("order", "desc"), _limit(request)
     if order not in _ORDERS:
         raise ApiError("invalid_value", f"order: {quoted(order)} is not one of {', '.join(_ORDERS)}.", "order")
     items = found.input if order == "asc" else found.input[::-1]
@@ -114,7 +114,7 @@ async def list_input_items(request: web.Request) -> web.Response:
     )
 
 
-def _found(request: web.Request) -> StoredResponse:
+def _stored_response(request: web.Request) -> StoredResponse:
     id, store = request.match_info["id"], request.app[STORE]
     found = store.find(request[FACTS].caller.owner, id)
     if found is None:

@@ -38,13 +38,13 @@ class ItemWriter(ABC):
     """The kind of the events about its text."""
     part_event = b""
     """The kind of the events about the part that has the text; b"": the item has no parts."""
-    part_place = b""
+    part_position = b""
 
     def __init__(self, index: int) -> None:
         self.id = new_id(self.kind)
         self._texts: list[str] = []
         self._index = b'"output_index":%d' % index
-        self._position = b'"item_id":"%b",%b%b' % (self.id.encode(), self._index, self.part_place)
+        self._position = b'"item_id":"%b",%b%b' % (self.id.encode(), self._index, self.part_position)
 
     @property
     def text(self) -> str:
@@ -83,7 +83,7 @@ class ItemWriter(ABC):
 
 
 class MessageItemWriter(ItemWriter):
-    kind, text_event, part_event, part_place = "msg", b"output_text", b"content_part", b',"content_index":0'
+    kind, text_event, part_event, part_position = "msg", b"output_text", b"content_part", b',"content_index":0'
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
@@ -112,10 +112,10 @@ class ReasoningItemWriter(ItemWriter):
     def __init__(self, index: int, *, is_summary: bool, is_enclosed: bool) -> None:
         self._is_summary = is_summary
         self._is_enclosed = is_enclosed
-        self.text_event, self.part_event, self.part_place = b"reasoning_text", b"content_part", b',"content_index":0'
+        self.text_event, self.part_event, self.part_position = b"reasoning_text", b"content_part", b',"content_index":0'
         if is_summary:
             self.text_event, self.part_event = b"reasoning_summary_text", b"reasoning_summary_part"
-            self.part_place = b',"summary_index":0'
+            self.part_position = b',"summary_index":0'
         super().__init__(index)
 
     def output_item(self, status: wire.ItemStatus) -> wire.OutputReasoning:
