@@ -11,7 +11,7 @@ import pytest
 
 from tests.real_templates.conftest import Open
 from tests.real_templates.driver import Answer, Json, Model
-from tests.real_templates.templates import TEMPLATES, Template
+from tests.real_templates.templates import BY_NAME, TEMPLATES, Template
 
 USER = {"role": "user", "content": "Hello"}
 PROPERTIES: Json = {
@@ -69,11 +69,13 @@ ANSWER_BEGINS = {
     "llama-cpp-rwkv-world": "Assistant: ",
 }
 
+# Tokens that end an answer and that the grammar asks for.
+END_OF_CALLS = {"solar": "<|calls|>"}
+
 NO_ROUND_TRIP = {
     "CohereForAI-c4ai-command-r-plus-tool_use": "its macros call methods that llama.cpp's Jinja does not have",
     "LFM2-8B-A1B": "it does not write calls of the past",
     "LFM2.5-Instruct": "it does not write calls of the past",
-    "upstage-Solar-Open-100B": "it writes an id before the name of a call, which llama.cpp's form does not have",
 }
 
 EXCEPT: dict[str, dict[str, str]] = {
@@ -156,6 +158,18 @@ def test_a_call_of_the_past_is_read_back(template: Template, opened: Open) -> No
         reason = EXCEPT.get(template.name, {}).get(case)
         assert (arguments_of_only_call(read) == arguments) == (reason is None), (case, reason, answer, read)
         assert len(read.calls) <= 1, (case, read)
+
+
+def test_an_id_before_the_name_is_read_and_may_be_missing(opened: Open) -> None:
+    template = BY_NAME["upstage-Solar-Open-100B"]
+    model = opened(template)
+    syntax, answer = past_answer(model, template, {"text": "a"}, {"text": "b"})
+    assert [call.id for call in model.parse(syntax, answer, pieces=[2]).calls] == ["abcdefgh0", "abcdefgh1"]
+    asked: Json = {"messages": [USER], "tools": [TOOL], "tool_choice": {"mode": "required"}}
+    for text in (answer, answer.replace("abcdefgh0", "toolu_01A-b.c:9"), answer.replace("abcdefgh0", "")):
+        said = model.walk(model.render(asked).constraint, text=text + END_OF_CALLS["solar"])
+        assert said.refused_at is None and said.is_complete, (text, said)
+        assert [call.values() for call in model.parse(syntax, text).calls] == [{"text": "a"}, {"text": "b"}], text
 
 
 def arguments_of_only_call(read: Answer) -> Any:

@@ -18,7 +18,7 @@ from tests.real_templates.templates import CLOSERS, TEMPLATES, Template
 from tests.real_templates.test_arguments import ONLY_DECLARED, SEPARATE, USER
 from tests.real_templates.test_cut_anywhere import ONE_CALL
 from tests.real_templates.test_masks import AFTER_THOUGHT, NO_TRIGGER, beginning, names, tool
-from tests.real_templates.test_round_trip import NO_ROUND_TRIP, past_answer
+from tests.real_templates.test_round_trip import END_OF_CALLS, NO_ROUND_TRIP, past_answer
 from tests.real_templates.valid_arguments import Source, plain, text_of
 
 SEEDS = range(6)
@@ -116,7 +116,7 @@ def test_valid_arguments_are_allowed(template: Template, seed: int, opened: Open
             assert template.family in NO_TRIGGER and mode.startswith("auto")
             continue
         past = past if prompt.constraint["lazy"] else after_thought(template, model, prompt, past)
-        answer = frame.filled(past).rstrip()
+        answer = frame.filled(past).rstrip() + END_OF_CALLS.get(template.family, "")
         said = model.walk(prompt.constraint, text=answer)
         refused = "" if said.refused_at is None else f"{answer.encode()[: said.refused_at].decode(errors='replace')!r}"
         assert said.refused_at is None, f"\nMODE {mode} REFUSED {refused}\nTEXT {answer!r}\nSCHEMA {parameters}"

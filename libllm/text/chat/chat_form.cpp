@@ -10,12 +10,12 @@
 #include "text/answer/call_graph.h"
 #include "text/answer/call_grammar.h"
 #include "text/answer/call_parser.h"
+#include "text/answer/call_repairs.h"
 #include "text/template/chat_budget.h"
 #include "text/template/chat_compile.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/grammar_text.h"
 #include "text/grammar/grammar_walk.h"
-#include "text/answer/parser_graph.h"
 #include "text/answer/parser_text.h"
 #include "text/answer/tool_schema.h"
 
@@ -162,37 +162,10 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
         out.thinking_start_tag = reasoning.start;
         out.thinking_end_tags = {reasoning.end};
     }
+    if (!analysis.id_end.empty()) {
+        allow_ids(analysis.id_end, &out);
+    }
     return out;
-}
-
-/* gpt-oss and LLM-jp may name the format of an answer, even if the client asked for none: <|channel|>final
- * <|constrain|>json<|message|>. llama.cpp reads the name only with response_format, and then no calls. */
-std::string with_named_format(const std::string &parser)
-{
-    const std::string channel = "<|channel|>", final = "final", message = "<|message|>";
-    if (parser.find(channel) == std::string::npos) {
-        return parser;
-    }
-    parser_graph graph(common_json::parse(parser));
-    const auto is_literal = [&](size_t id, const std::string &text) {
-        return graph.is(id, "literal") && graph.at(id).value("literal", "") == text;
-    };
-    const size_t n = graph.size();
-    const size_t name = graph.add({{"type", "until"}, {"delimiters", std::vector<std::string>{message}}});
-    for (size_t id = 0; id < n; id++) {
-        if (is_literal(id, channel + final + message)) {
-            graph.at(id) = graph.at(graph.sequence({graph.literal(channel + final), name, graph.literal(message)}));
-        } else if (graph.is(id, "sequence")) {
-            std::vector<size_t> parts = graph.children(id);
-            for (size_t i = 0; i + 1 < parts.size(); i++) {
-                if (is_literal(parts[i], final) && is_literal(parts[i + 1], message)) {
-                    parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1, name);
-                }
-            }
-            graph.at(id)["children"] = parts;
-        }
-    }
-    return graph.json().dump();
 }
 
 /* Returns the texts that begin a call in the middle of reasoning, one for each tool. None are needed if a mark that
@@ -446,6 +419,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         out.found = nothing_known(tmpl);
     } else {
         analyse_by_differences(tmpl, params_of(tmpl, nothing), &out.found);
+        out.id_end = split_id_from_name(&out.found);
     }
     out.describes_tools = caps.supports_tools;
     out.knows_calls = caps.supports_tool_calls && out.found.tools.format.mode != autoparser::tool_format::NONE;

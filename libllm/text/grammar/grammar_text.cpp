@@ -103,6 +103,12 @@ std::string grammar_with_blank_rule(const std::string &grammar, const std::strin
     return begin == end ? grammar : grammar.substr(0, begin) + "[ \\t\\n]{0,4}" + grammar.substr(end);
 }
 
+std::string grammar_with_optional(const std::string &grammar, const std::string &literal, const std::string &element)
+{
+    const std::string quoted = "\"" + literal + "\"";
+    return replaced(grammar, quoted, element + "? " + quoted);
+}
+
 std::string grammar_without_repetition(const std::string &grammar, const std::string &name)
 {
     const auto [begin, end] = rule_of(grammar, name);

@@ -21,6 +21,9 @@ std::string grammar_with(const std::string &grammar, const std::string &constant
 /* Makes the rule of this name, if there is one, allow up to 4 blanks and nothing else. */
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name);
 
+/* Wherever the grammar has this literal, `element` may stand before it. */
+std::string grammar_with_optional(const std::string &grammar, const std::string &literal, const std::string &element);
+
 /* Removes the repetitions (+) in the rule of this name, if there is one: its parts come once. */
 std::string grammar_without_repetition(const std::string &grammar, const std::string &name);
 

@@ -1,0 +1,71 @@
+#include "text/answer/call_repairs.h"
+
+#include <common/chat-peg-parser.h>
+
+#include "text/answer/parser_graph.h"
+#include "text/answer/parser_text.h"
+#include "text/grammar/grammar_text.h"
+
+namespace {
+
+/* What ids of calls are made of, as pairs of the first and the last character of a range, and in GBNF. */
+const char *const ID_RANGES = "09AZ__az..::--", *const ID_ELEMENT = "[0-9A-Z_a-z.:-]{1,64}";
+
+} // namespace
+
+std::string split_id_from_name(autoparser::autoparser *found)
+{
+    const std::string id = "call00001"; /* llama.cpp's example */
+    std::string &prefix = found->tools.function.name_prefix;
+    if (prefix.size() <= id.size() || prefix.compare(0, id.size(), id) != 0) {
+        return "";
+    }
+    prefix.erase(0, id.size());
+    found->preserved_tokens.push_back(prefix);
+    return prefix;
+}
+
+/* Solar Open's template asks the model for ten letters and digits. Ids of other servers, in calls of the past, look different, and a
+ * model may leave the id out. */
+void allow_ids(const std::string &id_end, common_chat_params *form)
+{
+    parser_graph graph(common_json::parse(parser_written(form->parser)));
+    for (size_t id = 0, n = graph.size(); id < n; id++) {
+        if (graph.is(id, "literal") && graph.at(id).at("literal") == id_end) {
+            const size_t call_id = graph.tag(common_chat_peg_builder::TOOL_ID, graph.characters(ID_RANGES, false, 1));
+            graph.at(id) = graph.at(graph.sequence({graph.optional(call_id), graph.literal(id_end)}));
+        }
+    }
+    form->parser = parser_read(graph.json(), true);
+    form->grammar = grammar_with_optional(form->grammar, id_end, ID_ELEMENT);
+}
+
+/* gpt-oss and LLM-jp may name the format of an answer, even if the client asked for none: <|channel|>final
+ * <|constrain|>json<|message|>. llama.cpp reads the name only with response_format, and then no calls. */
+std::string with_named_format(const std::string &parser)
+{
+    const std::string channel = "<|channel|>", final = "final", message = "<|message|>";
+    if (parser.find(channel) == std::string::npos) {
+        return parser;
+    }
+    parser_graph graph(common_json::parse(parser));
+    const auto is_literal = [&](size_t id, const std::string &text) {
+        return graph.is(id, "literal") && graph.at(id).value("literal", "") == text;
+    };
+    const size_t n = graph.size();
+    const size_t name = graph.add({{"type", "until"}, {"delimiters", std::vector<std::string>{message}}});
+    for (size_t id = 0; id < n; id++) {
+        if (is_literal(id, channel + final + message)) {
+            graph.at(id) = graph.at(graph.sequence({graph.literal(channel + final), name, graph.literal(message)}));
+        } else if (graph.is(id, "sequence")) {
+            std::vector<size_t> parts = graph.children(id);
+            for (size_t i = 0; i + 1 < parts.size(); i++) {
+                if (is_literal(parts[i], final) && is_literal(parts[i + 1], message)) {
+                    parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1, name);
+                }
+            }
+            graph.at(id)["children"] = parts;
+        }
+    }
+    return graph.json().dump();
+}

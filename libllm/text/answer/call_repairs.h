@@ -1,0 +1,20 @@
+/* call_repairs.h: parts of answers that some models write and llama.cpp's forms lack. Pure. Private to the chat door. */
+#ifndef LLM_CALL_REPAIRS_H
+#define LLM_CALL_REPAIRS_H
+
+#include <common/chat-auto-parser.h>
+#include <common/chat.h>
+
+#include <string>
+
+/* Where a call's id stands before the name of the tool, llama.cpp's analysis takes the id of its own example for a part of the form.
+ * Removes it, and returns the mark between id and name; "": no id stands there. */
+std::string split_id_from_name(autoparser::autoparser *found);
+
+/* Adds an optional id before that mark to the parser and the grammar of a form. */
+void allow_ids(const std::string &id_end, common_chat_params *form);
+
+/* Returns llama.cpp's parser, as parser_text writes it, so that an answer may name its format. */
+std::string with_named_format(const std::string &parser);
+
+#endif
