@@ -24,7 +24,6 @@ PARAMETERS: Json = {
     "required": ["city", "days"],
     "additionalProperties": False,
 }
-SCALARS = PARAMETERS | {"properties": {name: PARAMETERS["properties"][name] for name in ("city", "days", "exact")}}
 ANSWER: Json = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"enum": ["x", "y"]}}},
@@ -55,8 +54,6 @@ SEEDS = range(3)
 
 # Families whose grammar in llama.cpp takes other arguments than the schema's.
 ANY_ARGUMENTS = {"gemma4": "its objects have marks as quotes and names without any, which no grammar of a schema has"}
-# Families whose templates fail on a tool with lists or objects.
-ONLY_SCALARS = {"command-r": "it asks for the member `items` of a list's schema, which jinja takes for a method"}
 # Families whose calls begin as any JSON does, so that nothing triggers a grammar.
 NO_TRIGGER = {"llama"}
 # How a call begins in families whose triggers are expressions.
@@ -75,8 +72,6 @@ def names(template: Template) -> str:
 
 
 def render(template: Template, model: Model, request: Json) -> Prompt:
-    if template.family in ONLY_SCALARS and "tools" in request:
-        request = request | {"tools": [tool(name, SCALARS) for name in ("get_weather", "get_time")]}
     return model.render({"messages": MESSAGES, "follows_thinking": True, **request})
 
 

@@ -61,19 +61,20 @@ ANSWER_ENDS: dict[str, tuple[str, ...]] = {
     "GigaChat3.1-10B-A1.8B": ("<|message_sep|>",),
     "tencent-Hy3": ("<｜hy_eos:opensource｜>",),
     "Apertus-8B-Instruct": ("[done",),
+    "CohereForAI-c4ai-command-r-plus-tool_use": ("\n<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>",),
 }
 
 # What an answer of the past stands behind, if not behind all that the prompt has without it.
 ANSWER_BEGINS = {
     "Apriel-1.6-15b-Thinker-fixed": "<|begin_assistant|>",
     "llama-cpp-rwkv-world": "Assistant: ",
+    "CohereForAI-c4ai-command-r-plus-tool_use": "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
 }
 
 # Tokens that end an answer and that the grammar asks for.
 END_OF_CALLS = {"solar": "<|calls|>"}
 
 NO_ROUND_TRIP = {
-    "CohereForAI-c4ai-command-r-plus-tool_use": "its macros call methods that llama.cpp's Jinja does not have",
     "LFM2-8B-A1B": "it does not write calls of the past",
     "LFM2.5-Instruct": "it does not write calls of the past",
 }

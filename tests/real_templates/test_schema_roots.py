@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.real_templates.conftest import Open
-from tests.real_templates.driver import DriverError, Json
+from tests.real_templates.driver import Json
 from tests.real_templates.templates import TEMPLATES, Template
 from tests.real_templates.test_masks import names
 from tests.real_templates.test_round_trip import NO_ROUND_TRIP, arguments_of_only_call, past_answer
@@ -49,11 +49,6 @@ WRONG: Json = {"path": "a/b c.txt", "n": "x"}
 NOT_AS_ASKED = {"apriel": "it writes an id behind the arguments"}
 # Templates whose calls have no other names than the tool declares.
 DECLARED_NAMES_ONLY = {"LFM2.5-8B-A1B": "arguments are those of a Python function"}
-# Templates that fail on such a schema, which they show to the model by themselves; requests with it are refused.
-REFUSES = {
-    "seed-oss": {"properties beside $ref": "it looks for `required` beside `properties`"},
-    "gigachat": {"type list": "it looks for a list of types in a list of types"},
-}
 # Templates whose calls are not held to the schema.
 NOT_HELD: dict[str, str] = {"gemma-4": "its objects have no grammar"}
 CALLED = [one for one in TEMPLATES if one.name not in NO_ROUND_TRIP and one.family not in NOT_AS_ASKED]
@@ -65,10 +60,6 @@ HELD = [one for one in CALLED if one.family not in NOT_HELD]
 def test_valid_arguments_are_allowed_and_read(template: Template, root: str, opened: Open) -> None:
     model = opened(template)
     tool = {"type": "function", "function": {"name": "note", "description": "Notes.", "parameters": ROOTS[root]}}
-    if root in REFUSES.get(template.family, {}):
-        with pytest.raises(DriverError):
-            past_answer(model, template, VALUES, tool=tool)
-        return
     syntax, answer = past_answer(model, template, VALUES, tool=tool)
     said = model.walk(
         model.render({"messages": [{"role": "user", "content": "Hello"}], "tools": [tool]}).constraint, text=answer
@@ -83,8 +74,6 @@ def test_valid_arguments_are_allowed_and_read(template: Template, root: str, ope
 @pytest.mark.parametrize("root", [root for root in ROOTS if root not in DECLARES_NOTHING])
 @pytest.mark.parametrize("template", HELD, ids=names)
 def test_a_value_of_the_wrong_type_is_not_allowed(template: Template, root: str, opened: Open) -> None:
-    if root in REFUSES.get(template.family, {}):
-        return
     model = opened(template)
     tool = {"type": "function", "function": {"name": "note", "description": "Notes.", "parameters": ROOTS[root]}}
     _, answer = past_answer(model, template, WRONG, tool=tool)

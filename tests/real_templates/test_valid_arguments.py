@@ -39,14 +39,8 @@ NOT_AS_ASKED = {"apriel": re.compile(r', "id": "[^"]*"')}
 
 # Words of schemas that the template of a family cannot show to a model, or whose values it does not write in one piece.
 BEYOND: dict[str, tuple[str, ...]] = {
-    "GigaChat3-10B-A1.8B": ('"type": [',),
-    "GigaChat3.1-10B-A1.8B": ('"type": [',),
-    "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use": ('"type": [', '"null"'),
-    "NousResearch-Hermes-3-Llama-3.1-8B-tool_use": ('"type": [', '"null"'),
-    "ByteDance-Seed-OSS": ('"type": [', "anyOf"),
-    "google-gemma-4-31B-it": ('"type": [', "array", "object"),
+    "google-gemma-4-31B-it": ("array", "object"),
     "google-gemma-4-31B-it-interleaved": ("array", "object"),
-    "llm-jp-llm-jp-4.1-8b-thinking": ('"type": [',),
     "MiniMax-M3": ("array",),
 }
 # Each call is a message, or the template takes one.

@@ -55,8 +55,8 @@ common_json list_of(const schema_json &document, const std::string &name)
 
 } // namespace
 
-tool_schemas::tool_schemas(tool_schema_detail how_much, bool marks_items_of_lists)
-    : detail(how_much), marks_items(marks_items_of_lists), compiled(GRAMMAR_BYTES_MAX)
+tool_schemas::tool_schemas(tool_schema_detail how_much, const tool_template &wanted)
+    : detail(how_much), tmpl(wanted), compiled(GRAMMAR_BYTES_MAX)
 {}
 
 /* A place is a schema with one constant. llama.cpp writes the constant as a literal of its grammar wherever the
@@ -89,7 +89,7 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
             one.element = "value";
             one.texts.reset();
         }
-        const common_json list = marks_items && !one.name.empty() ? list_of(document, one.name) : common_json();
+        const common_json list = tmpl.marks_items && !one.name.empty() ? list_of(document, one.name) : common_json();
         all.are_lists.push_back(!list.is_null());
         if (!one.name.empty()) {
             properties[one.name] = list.is_null() ? place_of(one) : list;
@@ -113,7 +113,7 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
 /* What may be text is written as it is, without quotes, and ends where the family's mark of an end is. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
-    if (one.is_text) {
+    if (one.is_text || (one.may_be_text && tmpl.needs_types)) {
         return common_json::parse("{\"type\":\"string\"}");
     }
     return one.may_be_text ? common_json::object() : place_for(one.element);

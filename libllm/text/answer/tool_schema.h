@@ -21,11 +21,16 @@ enum class tool_schema_detail {
     NAMES,   /* which takes any value */
 };
 
+/* What a template asks of the tools that its form of calls is made of. */
+struct tool_template {
+    /* It writes each item of a list between marks of its own, so that the form must know which parameters are lists. */
+    bool marks_items = false;
+    bool needs_types = false; /* it fails on a parameter without a type */
+};
+
 class tool_schemas {
   public:
-    /* marks_items: the template writes each item of a list between marks of its own, so that the form of calls must
-     * know which parameters are lists. */
-    tool_schemas(tool_schema_detail how_much, bool marks_items);
+    tool_schemas(tool_schema_detail how_much, const tool_template &wanted);
 
     /* `tool` is of OpenAI's form. is_whole: its arguments may have one place. */
     common_json placed(const common_json &tool, bool is_whole);
@@ -57,7 +62,7 @@ class tool_schemas {
 
   private:
     tool_schema_detail detail;
-    bool marks_items;
+    tool_template tmpl;
     schema_arguments compiled;
     std::map<std::string, std::string, std::less<>> places; /* elements, by the literals in their places */
     std::map<std::string, separate> separates;

@@ -308,7 +308,9 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
 bool has_next_form(const chat_request &request, chat_repair *repair)
 {
     const chat_answer form = request.form;
+    const shown_types types = repair->types;
     *repair = chat_repair();
+    repair->types = types;
     repair->form = form == chat_answer::calls ? chat_answer::text : chat_answer::none;
     return form != chat_answer::none;
 }
@@ -337,10 +339,37 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
            as_calls.compare(as_calls.size() - n, n, as_text.rendered.text, as_text.tail.begin, n) == 0;
 }
 
+/* Some templates fail on schemas that others show: Hermes 3's takes a list of types for a key. What the tools need is found out with the
+ * first question alone, since a conversation fails for other reasons, too. Returns GIVEN if the tools are not the reason. */
+shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
+{
+    for (const shown_types types : {shown_types::GIVEN, shown_types::SINGLE, shown_types::WITHOUT_LISTS}) {
+        chat_repair repair;
+        repair.form = chat_answer::none;
+        repair.types = types;
+        chat_request request = chat_request_read(c->m, given, c->programs, markers, repair);
+        if (request.front.is_null()) {
+            break;
+        }
+        request.messages = request.front;
+        try {
+            (void)chat_program_render({&request, &markers, now}, request.messages.size(), true);
+            return types;
+        } catch (const std::bad_alloc &) {
+            throw;
+        } catch (const chat_limit &) {
+            throw;
+        } catch (const std::exception &) { /* the template's refusal */
+        }
+    }
+    return shown_types::GIVEN;
+}
+
 /* Renders the conversation, with more and more repairs until the template accepts it. Each repair loses something (an
  * id, a place of the tools), so they are tried one by one, and only after a refusal. */
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
+    bool are_types_known = false;
     std::optional<std::string> as_calls; /* rendered with calls, if that did not show where the answer ends */
     for (chat_repair repair;;) {
         conversation out;
@@ -368,6 +397,13 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
         } catch (const std::invalid_argument &e) { /* no such form of answers is supported */
             throw chat_invalid(e.what());
         } catch (const std::exception &e) {
+            if (!are_types_known && !out.request.tools.is_null()) {
+                are_types_known = true;
+                repair.types = types_to_show(c, given, markers, now);
+                if (repair.types != shown_types::GIVEN) {
+                    continue;
+                }
+            }
             if (!repair_more(out.request, &repair)) {
                 rethrow(e, out.request);
             }

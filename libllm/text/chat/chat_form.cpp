@@ -452,9 +452,9 @@ bool is_whole(tool_schema_detail detail)
 /* One attempt to make a form. detail: how much of the tools' schemas the grammar enforces. nullopt: the detail does not
  * suit this family, which writes arguments as a whole (or does not). */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
-                                 tool_schema_detail detail)
+                                 tool_schema_detail detail, bool needs_types)
 {
-    tool_schemas schemas(detail, tmpl.source().find(ITEM_MARK) != std::string::npos);
+    tool_schemas schemas(detail, {tmpl.source().find(ITEM_MARK) != std::string::npos, needs_types});
     const bool calls = wish.has_calls(), must_call = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
     autoparser::generation_params params = params_of(tmpl, wish);
     if (calls) {
@@ -521,8 +521,10 @@ bool chat_form_begins(const model *m, const chat_form &form, const std::string &
     }
 }
 
-chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
-                       const chat_wish &wish)
+namespace {
+
+chat_form form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
+                  const chat_wish &wish, bool needs_types)
 {
     const bool needs_grammar = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED || !wish.grammar.empty();
     const bool is_tagged =
@@ -533,7 +535,7 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
         if (is_whole(detail) && is_tagged) {
             continue;
         }
-        std::optional<chat_form> found = attempt(tmpl, analysis, wish, detail);
+        std::optional<chat_form> found = attempt(tmpl, analysis, wish, detail, needs_types);
         if (!found.has_value()) {
             continue;
         }
@@ -552,4 +554,21 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
             "the form of the answer cannot be enforced: there is no grammar of it, or it is too large");
     }
     return out;
+}
+
+} // namespace
+
+chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
+                       const chat_wish &wish)
+{
+    try {
+        return form_of(m, tmpl, analysis, wish, false);
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const jinja::rethrown_exception &) { /* Seed-OSS's template takes no parameter without a type */
+        if (!wish.has_calls()) {
+            throw;
+        }
+    }
+    return form_of(m, tmpl, analysis, wish, true);
 }

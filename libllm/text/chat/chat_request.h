@@ -13,6 +13,7 @@
 #include "text/chat/chat_control.h"
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_program.h"
+#include "text/chat/chat_tools.h"
 
 /* The request is not one that llm_chat_render accepts; a sentence for its author. */
 struct chat_invalid : std::runtime_error {
@@ -47,10 +48,11 @@ struct chat_request {
 /* Changes to a conversation that the template refused, or whose rendering did not show where the answer ends. */
 struct chat_repair {
     chat_answer form = chat_answer::calls; /* of the answer to continue after, if there is one and it has calls */
-    bool keeps_tools = true;         /* false: the template does not get the tools, which it puts after that answer */
-    bool splits_calls = false;       /* each call becomes a message of its own */
-    bool renames_ids = false;        /* ids of calls become nine letters and digits */
-    bool encloses_arguments = false; /* arguments that are no JSON become a member of an object */
+    bool keeps_tools = true;   /* false: the template does not get the tools, which it puts after that answer */
+    bool splits_calls = false; /* each call becomes a message of its own */
+    bool renames_ids = false;  /* ids of calls become nine letters and digits */
+    shown_types types = shown_types::GIVEN; /* of the tools that the template is told of */
+    bool encloses_arguments = false;        /* arguments that are no JSON become a member of an object */
 };
 
 /* Parses and checks the JSON (throws chat_invalid), and brings messages and tools into the shape that this template
