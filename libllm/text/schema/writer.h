@@ -78,6 +78,9 @@ class writer {
     };
     std::map<node, known_node> known;
 
+    static std::string either(const std::vector<std::string> &ways);
+    static void add_once(std::vector<std::string> &to, std::string way);
+
     std::string all_shapes(const node &n);
     std::string one_shape(const shape &s, const node &n);
     std::string values(const std::vector<const schema_json *> &all);

@@ -1,0 +1,298 @@
+/* objects.cpp: objects of a shape. */
+#include <algorithm>
+#include <set>
+
+#include "text/grammar/regex_grammar.h"
+#include "text/schema/writer.h"
+
+namespace {
+
+constexpr size_t COUNTED_MAX = 4096; /* states of an object whose members are counted */
+constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
+
+const schema_json *object_in(const schema_json &source, const char *name)
+{
+    const auto found = source.find(name);
+    return found != source.end() && found->is_object() ? &*found : nullptr;
+}
+
+/* Returns the names that are declared in any source, in their order; then those that are only required or absent. */
+std::vector<std::string> names_of(const shape &s)
+{
+    std::vector<std::string> names;
+    std::set<std::string> seen;
+    const auto add = [&](const std::string &name) {
+        if (seen.insert(name).second) {
+            names.push_back(name);
+        }
+    };
+    for (const schema_json *source : s.object_sources) {
+        const schema_json *properties = object_in(*source, "properties");
+        for (auto it = properties != nullptr ? properties->begin() : schema_json::const_iterator();
+             properties != nullptr && it != properties->end(); ++it) {
+            add(it.key());
+        }
+    }
+    for (const auto &[name, what] : s.members) {
+        add(name);
+    }
+    for (const std::string &name : s.required) {
+        add(name);
+    }
+    for (const std::string &name : s.absent) {
+        add(name);
+    }
+    return names;
+}
+
+} // namespace
+
+/* Returns false if no value is valid for a required member, so that the object is impossible. */
+bool writer::plan_members(const shape &s, object_plan *plan)
+{
+    const std::set<std::string> required(s.required.begin(), s.required.end());
+    for (const std::string &name : names_of(s)) {
+        const bool is_required = required.count(name) > 0;
+        const bool is_absent = s.absent.count(name) > 0 ||
+                               !std::all_of(s.names.begin(), s.names.end(),
+                                            [&](const condition &c) { return shapes.is_valid(name, node_of({c})); });
+        const std::string element = is_absent ? "" : value(shapes.member_node(s, name));
+        if (element.empty() && is_required) {
+            return false;
+        }
+        plan->members.push_back({name, element, is_required});
+    }
+    return true;
+}
+
+/* Narrows the names to those that propertyNames allows. */
+void writer::narrow_names(const shape &s, automaton *names)
+{
+    for (const condition &c : s.names) {
+        if (const std::optional<automaton> all = texts_of(node_of({c}))) {
+            *names = automaton_of(automaton_operation::BOTH, *names, *all, budget);
+        }
+    }
+}
+
+/* Returns what the value of a name in the class meets: for each source, what its patterns say, else
+ * additionalProperties of the same source. `are_known`: else a pattern could not be made, and a name may be met by it,
+ * so that additionalProperties says nothing. */
+node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
+{
+    node conditions;
+    for (const schema_json *source : s.object_sources) {
+        const schema_json *expressions = object_in(*source, "patternProperties");
+        bool is_met = false;
+        for (const std::string &pattern : one.met) {
+            if (expressions != nullptr && expressions->contains(pattern)) {
+                conditions.push_back({&(*expressions)[pattern]});
+                is_met = true;
+            }
+        }
+        if (!is_met && source->contains("additionalProperties") && (are_known || expressions == nullptr)) {
+            conditions.push_back({&(*source)["additionalProperties"]});
+        }
+    }
+    return node_of(std::move(conditions));
+}
+
+/* Splits the names by each pattern into those that meet it and those that do not, since a name that meets two patterns
+ * has a value that meets both schemas. n patterns that overlap in all ways make two to the power of n classes, hence
+ * NAME_CLASSES_MAX. */
+std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
+{
+    std::vector<name_class> classes;
+    classes.push_back({std::move(all), {}});
+    for (const std::string &expression : expressions) {
+        const automaton &pattern = *patterns.find(expression, nullptr);
+        std::vector<name_class> split;
+        for (name_class &one : classes) {
+            name_class met = {automaton_of(automaton_operation::BOTH, one.names, pattern, budget), one.met};
+            met.met.push_back(expression);
+            split.push_back(std::move(met));
+            split.push_back(
+                {automaton_of(automaton_operation::FIRST_ONLY, one.names, pattern, budget), std::move(one.met)});
+        }
+        split.erase(std::remove_if(split.begin(), split.end(), [](const auto &c) { return c.names.is_empty(); }),
+                    split.end());
+        classes = std::move(split);
+        if (classes.size() > NAME_CLASSES_MAX) {
+            throw grammar_beyond("patternProperties overlap in too many ways");
+        }
+    }
+    return classes;
+}
+
+/* A source that is closed (additionalProperties: false, and no patterns) closes the object, whatever others say. What
+ * cannot be told apart is left open: the undeclared names have any value then, but declared ones stay excluded, since a
+ * model would otherwise write a declared member once more with a value that its schema forbids. */
+std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
+                                                      const std::vector<std::string> &declared)
+{
+    std::vector<std::string> expressions;
+    bool are_known = true, is_closed = false;
+    for (const schema_json *source : s.object_sources) {
+        const schema_json *properties = object_in(*source, "patternProperties");
+        is_closed =
+            is_closed || ((properties == nullptr || properties->empty()) && source->contains("additionalProperties") &&
+                          (*source)["additionalProperties"] == false);
+        for (auto it = properties != nullptr ? properties->begin() : schema_json::const_iterator();
+             properties != nullptr && it != properties->end(); ++it) {
+            std::string why;
+            if (patterns.find(it.key(), &why) == nullptr) {
+                shapes.give_up(*source, "the keyword patternProperties: " + why);
+                are_known = false;
+            } else {
+                add_once(expressions, it.key());
+            }
+        }
+    }
+    std::vector<undeclared> found;
+    if (is_closed) {
+        return found;
+    }
+    automaton others = automaton_of_other_texts(declared, budget);
+    const bool is_one_class = s.names.empty() && expressions.empty(); /* what is below does not throw then */
+    try {
+        automaton all = is_one_class ? std::move(others) : others;
+        narrow_names(s, &all);
+        for (name_class &one : classes_of(std::move(all), are_known ? expressions : std::vector<std::string>())) {
+            if (!one.names.is_empty()) {
+                const node value = undeclared_value(s, one, are_known);
+                found.push_back({std::move(one.names), value});
+            }
+        }
+    } catch (const grammar_beyond &e) {
+        shapes.give_up(*n.front().schema, e.what());
+        found.assign(1, {std::move(others), {}});
+    }
+    return found;
+}
+
+/* The members of an object are written by two kinds of rules that call each other: names_from begins with a name,
+ * rest_from with the comma before it or the closing brace. With `a` required and `b` not, in a closed object:
+ *
+ *   names_from(a)  the name a, its value, rest_from(b)
+ *   rest_from(b)   "," names_from(b) | "}"
+ *   names_from(b)  the name b, its value, rest_from(end)
+ *
+ * A rule for each member that may follow is as many rules as there are members; writing which members are left would be
+ * a rule for each set of them. Rules are kept by member and by number of members before it, as far as that number
+ * matters.
+ *
+ * Returns the rule from the name of the member `at`, or of one behind it, to the end. "": there is no way. */
+std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
+{
+    n_written = plan.counted(n_written);
+    if (n_written >= plan.most) {
+        return "";
+    }
+    const auto key = std::make_pair(at, n_written);
+    const auto found = plan.names.find(key);
+    if (found != plan.names.end()) {
+        return found->second;
+    }
+    std::vector<std::string> ways;
+    if (at == plan.members.size()) {
+        const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
+        for (const std::string &other : plan.others) {
+            add_once(ways, rest.empty() ? "" : other + " " + rest);
+        }
+        return plan.names[key] = ways.empty() ? "" : out.add(either(ways));
+    }
+    const object_plan::member &member = plan.members[at];
+    const std::string rest = member.value.empty() ? "" : rest_from(plan, at + 1, n_written + 1);
+    const std::string others = member.is_required ? "" : names_from(plan, at + 1, n_written);
+    if (rest.empty()) {
+        return plan.names[key] = others;
+    }
+    ways.push_back(grammar_literal(json_escaped(member.name) + "\"") + " ws \":\" ws " + member.value + " ws " + rest);
+    add_once(ways, others);
+    return plan.names[key] = out.add(either(ways));
+}
+
+/* Returns the rule of what follows a member and its blanks. Behind all declared members it leads to itself, since there
+ * may be any number of undeclared ones; that is why its name is reserved before it is written. */
+std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
+{
+    n_written = plan.counted(n_written);
+    const auto key = std::make_pair(at, n_written);
+    const auto found = plan.rests.find(key);
+    if (found != plan.rests.end()) {
+        return found->second;
+    }
+    const bool is_recursive = at == plan.members.size() && !plan.others.empty();
+    std::string name = is_recursive ? out.reserve() : "";
+    plan.rests[key] = name;
+    std::vector<std::string> ways;
+    const std::string names = names_from(plan, at, n_written);
+    if (!names.empty()) {
+        ways.push_back("\",\" ws \"\\\"\" " + names);
+    }
+    if (at >= plan.n_needed && n_written >= plan.least) {
+        ways.push_back("\"}\"");
+    }
+    if (ways.empty()) {
+        return plan.rests[key] = "";
+    }
+    if (is_recursive) {
+        out.define(name, either(ways));
+    } else {
+        name = out.add(either(ways));
+    }
+    return plan.rests[key] = name;
+}
+
+/* Members are counted only where minProperties or maxProperties say more than `required` and the declared names do:
+ * each count is a copy of all rules of the object. */
+std::string writer::object(const shape &s, const node &n)
+{
+    object_plan plan;
+    if (!plan_members(s, &plan)) {
+        return "";
+    }
+    if (plan.members.size() > MEMBERS_MAX) {
+        throw grammar_too_large("an object of more than " + std::to_string(MEMBERS_MAX) + " members");
+    }
+    if (plan.members.empty() && s.object_sources.empty() && s.names.empty() && s.members_least == 0 &&
+        s.members_most == SIZE_MAX) {
+        return "object";
+    }
+    std::vector<std::string> declared;
+    for (const object_plan::member &member : plan.members) {
+        declared.push_back(member.name);
+    }
+    for (const undeclared &one : undeclared_of(s, n, declared)) {
+        const std::string element = value(one.value);
+        if (!element.empty()) {
+            plan.others.push_back(out.add_texts(one.names) + " ws \":\" ws " + element + " ws");
+        }
+    }
+    size_t n_required = 0, n_possible = 0;
+    for (size_t i = 0; i < plan.members.size(); i++) {
+        n_required += plan.members[i].is_required;
+        n_possible += !plan.members[i].value.empty();
+        plan.n_needed = plan.members[i].is_required ? i + 1 : plan.n_needed;
+    }
+    plan.least = s.members_least > n_required ? s.members_least : 0;
+    plan.most = plan.others.empty() && s.members_most >= n_possible ? SIZE_MAX : s.members_most;
+    if (s.members_most < n_required || (plan.others.empty() && s.members_least > n_possible)) {
+        return "";
+    }
+    plan.is_counted = plan.least > 0 || plan.most != SIZE_MAX;
+    const size_t n_counted = plan.most != SIZE_MAX ? plan.most : plan.least;
+    if (plan.is_counted && (n_counted > COUNTED_MAX || (plan.members.size() + 1) * (n_counted + 1) > COUNTED_MAX)) {
+        shapes.give_up(*n.front().schema, "minProperties or maxProperties: too many members to count");
+        plan.is_counted = false;
+        plan.least = 0;
+        plan.most = SIZE_MAX;
+    }
+    const std::string names = names_from(plan, 0, 0);
+    const bool may_be_empty = n_required == 0 && plan.least == 0;
+    if (names.empty()) {
+        return may_be_empty ? "\"{\" ws \"}\"" : "";
+    }
+    const std::string inner = "\"\\\"\" " + names;
+    return "\"{\" ws " + (may_be_empty ? out.add(inner + " | \"}\"") : inner);
+}
