@@ -40,6 +40,7 @@ INTEGERS = ("0", "7", "-12", "9007199254740993", "12345678901234567890", "-12345
 NUMBERS = (*INTEGERS, "-0", "0.5", "-2.50", "3.141592653589793", "1e5", "1E+2", "-2.5e-7", "6.02e23", "1e-300", "1e300")
 NAMES = ("city", "b_c", "d-e", "n2", "Zip", "list", "x", "arg_key", "type", "name", "if")
 OTHER_NAMES = ("extra", "z-9", "ü", "y_2")
+BARE_NAMES = ("a b", "x-1", "\\", "é")
 QUOTED_NAMES = ("", 'q"r', "a b", "x:y", "\\", "é\n", "</x>")
 PATTERNS = {
     "^[a-z]{2,4}-[0-9]+$": ("ab-1", "wxyz-007"),
@@ -71,14 +72,35 @@ def text_of(value: Any, *, item: str = ", ", colon: str = ": ") -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-class Source:
-    """avoid: no text contains one of these. accepts: whether a parameter may have this schema."""
+def gemma_of(value: Any) -> str:
+    """As Gemma 4's template writes values: sorted names without quotes, no blanks, and texts between marks."""
+    if isinstance(value, str):
+        return f'<|"|>{value}<|"|>'
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}:{gemma_of(value[name])}" for name in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(gemma_of, value)) + "]"
+    return text_of(value)
 
-    def __init__(self, seed: str, avoid: Sequence[str], accepts: Callable[[Json], bool]) -> None:
-        self._random, self._accepts = random.Random(seed), accepts
+
+class Source:
+    """avoid: no text contains one of these. writes: how values are written, if not as JSON, and names without quotes.
+    accepts: whether a parameter may have this schema."""
+
+    def __init__(
+        self,
+        seed: str,
+        avoid: Sequence[str],
+        accepts: Callable[[Json], bool],
+        writes: Callable[[Any], str] | None = None,
+    ) -> None:
+        self._random, self._accepts, self._writes = random.Random(seed), accepts, writes
+        self._inner_names = QUOTED_NAMES if writes is None else BARE_NAMES
         self._texts = [text for text in TEXTS if not any(one in text for one in avoid)]
 
     def spelled(self, value: Any) -> str:
+        if self._writes is not None:
+            return self._writes(value)
         item, colon = self._random.choice(((", ", ": "), (",", ":"), (",\n  ", ": ")))
         return text_of(value, item=item, colon=colon)
 
@@ -198,7 +220,7 @@ class Source:
         kind = schema.get("type", ["string", "integer", "number", "boolean", "null"])
         kind = kind if isinstance(kind, str) else self._random.choice(kind)
         if kind == "object":
-            return self._members(schema, QUOTED_NAMES) if "properties" in schema else {}
+            return self._members(schema, self._inner_names) if "properties" in schema else {}
         if kind == "array":
             n = self._random.randint(schema.get("minItems", 0), schema.get("maxItems", 4))
             return [self.value(schema["items"]) for _ in range(n)]

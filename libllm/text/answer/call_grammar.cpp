@@ -274,13 +274,29 @@ size_t unordered_max(const std::vector<call_of_tool> &calls)
     return most;
 }
 
+/* llama.cpp's grammar of Gemma 4 has any object in the place of the arguments. Returns whether some tool's object takes its place. */
+bool replace_objects(parser_graph *graph, const tool_schemas &schemas)
+{
+    bool is_any = false;
+    for (size_t id = 0, n = graph->size(); id < n; id++) {
+        const std::string element =
+            graph->is_tagged(id, tags::TOOL) ? schemas.object_of(call_literal(*graph, id, tags::TOOL_NAME)) : "";
+        for (const size_t arguments : element.empty() ? std::vector<size_t>() : graph->tagged(id, tags::TOOL_ARGS)) {
+            graph->at(arguments)["child"] = graph->grammar(element);
+            is_any = true;
+        }
+    }
+    return is_any;
+}
+
 } // namespace
 
 std::string call_grammar(const common_chat_params &form, tool_schemas *schemas)
 {
     parser_graph graph(common_json::parse(parser_written(form.parser)));
     const std::vector<call_of_tool> calls = calls_with_arguments(graph, *schemas);
-    if (form.grammar.empty() || calls.empty()) {
+    const bool has_objects = form.format == COMMON_CHAT_FORMAT_PEG_GEMMA4 && replace_objects(&graph, *schemas);
+    if (form.grammar.empty() || (calls.empty() && !has_objects)) {
         return "";
     }
     const size_t most = schemas->takes_any_value() ? 0 : unordered_max(calls);

@@ -56,7 +56,7 @@ common_json list_of(const schema_json &document, const std::string &name)
 } // namespace
 
 tool_schemas::tool_schemas(tool_schema_detail how_much, const tool_template &wanted)
-    : detail(how_much), tmpl(wanted), compiled(GRAMMAR_BYTES_MAX)
+    : detail(how_much), tmpl(wanted), compiled(GRAMMAR_BYTES_MAX, wanted.values)
 {}
 
 /* A place is a schema with one constant. llama.cpp writes the constant as a literal of its grammar wherever the
@@ -73,8 +73,9 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
     const schema_json document = parameters_of(tool);
     common_json out = tool;
     if (is_whole && (detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING)) {
-        out["function"]["parameters"] =
-            place_for(detail == tool_schema_detail::WHOLE ? compiled.object(document) : "object");
+        const std::string element = detail == tool_schema_detail::WHOLE ? compiled.object(document) : "object";
+        objects[tool.at("function").at("name").get<std::string>()] = element_of(element);
+        out["function"]["parameters"] = place_for(element);
         return out;
     }
     const bool is_separate = detail == tool_schema_detail::EACH || detail == tool_schema_detail::NAMES;
@@ -117,6 +118,12 @@ common_json tool_schemas::place_of(const schema_argument &one)
         return common_json::parse("{\"type\":\"string\"}");
     }
     return one.may_be_text ? common_json::object() : place_for(one.element);
+}
+
+std::string tool_schemas::object_of(const std::string &tool) const
+{
+    const auto found = objects.find(tool);
+    return found == objects.end() ? "" : found->second;
 }
 
 const tool_schemas::separate *tool_schemas::separate_of(const std::string &tool) const

@@ -26,6 +26,7 @@ struct tool_template {
     /* It writes each item of a list between marks of its own, so that the form must know which parameters are lists. */
     bool marks_items = false;
     bool needs_types = false; /* it fails on a parameter without a type */
+    value_syntax values = value_syntax::JSON;
 };
 
 class tool_schemas {
@@ -40,6 +41,9 @@ class tool_schemas {
 
     /* Returns llama.cpp's grammar with our rules in their places. */
     std::string put(const std::string &grammar) const;
+
+    /* The element of the grammar that is the object of a tool's arguments; "": they have places of their own. */
+    std::string object_of(const std::string &tool) const;
 
     /* The parameters of a tool whose arguments have places of their own; NULL: they have none. */
     struct separate {
@@ -65,6 +69,7 @@ class tool_schemas {
     tool_template tmpl;
     schema_arguments compiled;
     std::map<std::string, std::string, std::less<>> places; /* elements, by the literals in their places */
+    std::map<std::string, std::string> objects;             /* elements, by tool */
     std::map<std::string, separate> separates;
 
     common_json place_for(const std::string &element);

@@ -359,15 +359,17 @@ enum class own_parser { NONE, WORKS, FAILS };
 
 /* Returns whether llama.cpp has a parser for this family alone, and can render the template with it. Some templates
  * refuse a conversation without tools, so it is tried with a tool, too. */
-own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generation_params params)
+own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generation_params params,
+                         common_chat_format *format)
 {
     for (const bool has_tools : {false, true}) {
         if (has_tools) {
             offer_tool(&params);
         }
         try {
-            const bool is_there = common_chat_try_specialized_template(tmpl, params).has_value();
-            return is_there ? own_parser::WORKS : own_parser::NONE;
+            const auto found = common_chat_try_specialized_template(tmpl, params);
+            *format = found.has_value() ? found->format : *format;
+            return found.has_value() ? own_parser::WORKS : own_parser::NONE;
         } catch (const std::bad_alloc &) {
             throw;
         } catch (const std::exception &) { /* the template refused; its message does not matter here */
@@ -408,10 +410,12 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
     const chat_template_caps caps = tmpl.original_caps();
     chat_wish nothing;
     nothing.kwargs = common_json::object();
-    const own_parser own = own_parser_of(tmpl, params_of(tmpl, nothing));
+    common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
+    const own_parser own = own_parser_of(tmpl, params_of(tmpl, nothing), &format);
     out.is_special = own == own_parser::WORKS;
     out.knows_calls = out.describes_tools = out.is_special;
     if (out.is_special) {
+        out.has_gemma_values = format == COMMON_CHAT_FORMAT_PEG_GEMMA4;
         out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
         return out;
     }
@@ -454,7 +458,8 @@ bool is_whole(tool_schema_detail detail)
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {
-    tool_schemas schemas(detail, {tmpl.source().find(ITEM_MARK) != std::string::npos, needs_types});
+    tool_schemas schemas(detail, {tmpl.source().find(ITEM_MARK) != std::string::npos, needs_types,
+                                  analysis.has_gemma_values ? value_syntax::GEMMA : value_syntax::JSON});
     const bool calls = wish.has_calls(), must_call = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
     autoparser::generation_params params = params_of(tmpl, wish);
     if (calls) {
@@ -471,7 +476,7 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
             calling = apply(tmpl, analysis, params);
         }
         const common_chat_params &used = calling.has_value() ? *calling : found;
-        if (is_whole(detail) && !schemas.are_mentioned(used.grammar)) {
+        if (is_whole(detail) && !analysis.has_gemma_values && !schemas.are_mentioned(used.grammar)) {
             return std::nullopt;
         }
         out.grammar = calling_grammar(used, wish, schemas, must_call || has_text_form);

@@ -29,7 +29,8 @@ struct schema_argument {
 /* Keywords that cannot be enforced are ignored. All members throw nothing but std::bad_alloc. */
 class schema_arguments {
   public:
-    explicit schema_arguments(size_t most_bytes) : out(most_bytes, budget) {}
+    explicit schema_arguments(size_t most_bytes, value_syntax how = value_syntax::JSON) : out(most_bytes, budget, how)
+    {}
     schema_arguments(const schema_arguments &) = delete;
     schema_arguments &operator=(const schema_arguments &) = delete;
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t COUNTED_MAX = 4096; /* states of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
+constexpr size_t UNORDERED_MAX = 5; /* members in any order take a rule for each set of them */
 
 const schema_json *object_in(const schema_json &source, const char *name)
 {
@@ -56,6 +57,9 @@ bool writer::plan_members(const shape &s, object_plan *plan)
         const bool is_absent = s.absent.count(name) > 0 ||
                                !std::all_of(s.names.begin(), s.names.end(),
                                             [&](const condition &c) { return shapes.is_valid(name, node_of({c})); });
+        if (out.name_with_colon(name).empty()) { /* the object is possible without it, since it cannot be written */
+            continue;
+        }
         const std::string element = is_absent ? "" : value(shapes.member_node(s, name));
         if (element.empty() && is_required) {
             return false;
@@ -170,6 +174,41 @@ std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node
     return found;
 }
 
+const char *writer::name_opening() const
+{
+    return out.syntax() == value_syntax::JSON ? "\"\\\"\" " : "";
+}
+
+/* Adds: the member, then `rest`. */
+void writer::add_member(const object_plan::member &member, const std::string &rest, std::vector<std::string> *ways)
+{
+    if (!member.value.empty() && !rest.empty()) {
+        ways->push_back(out.name_with_colon(member.name) + " " + member.value + " ws " + rest);
+    }
+}
+
+/* From the name of a member that is not declared to the end, in each way. */
+void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vector<std::string> *ways)
+{
+    const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
+    for (const std::string &other : plan.others) {
+        add_once(*ways, rest.empty() ? "" : other + " " + rest);
+    }
+}
+
+/* From any name to the end. */
+std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
+{
+    const std::string declared = names_from(plan, at, n_written);
+    if (!plan.has_others_between || plan.others.empty() || plan.counted(n_written) >= plan.most) {
+        return declared;
+    }
+    std::vector<std::string> ways;
+    add_once(ways, declared);
+    add_others(plan, at, n_written, &ways);
+    return ways.empty() ? "" : out.add(either(ways));
+}
+
 /* The members of an object are written by two kinds of rules that call each other: names_from begins with a name,
  * rest_from with the comma before it or the closing brace. With `a` required and `b` not, in a closed object:
  *
@@ -194,22 +233,23 @@ std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
         return found->second;
     }
     std::vector<std::string> ways;
-    if (at == plan.members.size()) {
-        const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
-        for (const std::string &other : plan.others) {
-            add_once(ways, rest.empty() ? "" : other + " " + rest);
+    if (plan.is_unordered) {
+        for (size_t i = 0; i < plan.members.size(); i++) {
+            const size_t with = at | size_t{1} << i;
+            add_member(plan.members[i], with == at ? "" : rest_from(plan, with, n_written + 1), &ways);
         }
-        return plan.names[key] = ways.empty() ? "" : out.add(either(ways));
+    } else if (at < plan.members.size()) {
+        const object_plan::member &member = plan.members[at];
+        add_member(member, member.value.empty() ? "" : rest_from(plan, at + 1, n_written + 1), &ways);
+        const std::string others = member.is_required ? "" : names_from(plan, at + 1, n_written);
+        if (ways.empty()) {
+            return plan.names[key] = others;
+        }
+        add_once(ways, others);
+    } else if (!plan.has_others_between) {
+        add_others(plan, at, n_written, &ways);
     }
-    const object_plan::member &member = plan.members[at];
-    const std::string rest = member.value.empty() ? "" : rest_from(plan, at + 1, n_written + 1);
-    const std::string others = member.is_required ? "" : names_from(plan, at + 1, n_written);
-    if (rest.empty()) {
-        return plan.names[key] = others;
-    }
-    ways.push_back(grammar_literal(json_escaped(member.name) + "\"") + " ws \":\" ws " + member.value + " ws " + rest);
-    add_once(ways, others);
-    return plan.names[key] = out.add(either(ways));
+    return plan.names[key] = ways.empty() ? "" : out.add(either(ways));
 }
 
 /* Returns the rule of what follows a member and its blanks. Behind all declared members it leads to itself, since there
@@ -222,15 +262,15 @@ std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
     if (found != plan.rests.end()) {
         return found->second;
     }
-    const bool is_recursive = at == plan.members.size() && !plan.others.empty();
+    const bool is_recursive = (plan.has_others_between || at == plan.members.size()) && !plan.others.empty();
     std::string name = is_recursive ? out.reserve() : "";
     plan.rests[key] = name;
     std::vector<std::string> ways;
-    const std::string names = names_from(plan, at, n_written);
+    const std::string names = any_name_from(plan, at, n_written);
     if (!names.empty()) {
-        ways.push_back("\",\" ws \"\\\"\" " + names);
+        ways.push_back(std::string("\",\" ws ") + name_opening() + names);
     }
-    if (at >= plan.n_needed && n_written >= plan.least) {
+    if (plan.has_needed(at) && n_written >= plan.least) {
         ways.push_back("\"}\"");
     }
     if (ways.empty()) {
@@ -242,6 +282,17 @@ std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
         name = out.add(either(ways));
     }
     return plan.rests[key] = name;
+}
+
+/* Gemma's templates write members sorted by name, in the tools they declare and in calls of the past, so a model does. */
+void writer::order_members(object_plan *plan)
+{
+    if (out.syntax() == value_syntax::JSON) {
+        return;
+    }
+    std::sort(plan->members.begin(), plan->members.end(), [](const auto &a, const auto &b) { return a.name < b.name; });
+    plan->is_unordered = plan->members.size() <= UNORDERED_MAX;
+    plan->has_others_between = true;
 }
 
 /* Members are counted only where minProperties or maxProperties say more than `required` and the declared names do:
@@ -259,14 +310,16 @@ std::string writer::object(const shape &s, const node &n)
         s.members_most == SIZE_MAX) {
         return "object";
     }
+    order_members(&plan);
     std::vector<std::string> declared;
     for (const object_plan::member &member : plan.members) {
         declared.push_back(member.name);
     }
     for (const undeclared &one : undeclared_of(s, n, declared)) {
         const std::string element = value(one.value);
-        if (!element.empty()) {
-            plan.others.push_back(out.add_texts(one.names) + " ws \":\" ws " + element + " ws");
+        const std::string name = element.empty() ? "" : out.names_with_colon(one.names);
+        if (!name.empty()) {
+            plan.others.push_back(name + " " + element + " ws");
         }
     }
     size_t n_required = 0, n_possible = 0;
@@ -274,6 +327,7 @@ std::string writer::object(const shape &s, const node &n)
         n_required += plan.members[i].is_required;
         n_possible += !plan.members[i].value.empty();
         plan.n_needed = plan.members[i].is_required ? i + 1 : plan.n_needed;
+        plan.needed |= plan.is_unordered && plan.members[i].is_required ? size_t{1} << i : 0;
     }
     plan.least = s.members_least > n_required ? s.members_least : 0;
     plan.most = plan.others.empty() && s.members_most >= n_possible ? SIZE_MAX : s.members_most;
@@ -288,11 +342,11 @@ std::string writer::object(const shape &s, const node &n)
         plan.least = 0;
         plan.most = SIZE_MAX;
     }
-    const std::string names = names_from(plan, 0, 0);
+    const std::string names = any_name_from(plan, 0, 0);
     const bool may_be_empty = n_required == 0 && plan.least == 0;
     if (names.empty()) {
         return may_be_empty ? "\"{\" ws \"}\"" : "";
     }
-    const std::string inner = "\"\\\"\" " + names;
+    const std::string inner = name_opening() + names;
     return "\"{\" ws " + (may_be_empty ? out.add(inner + " | \"}\"") : inner);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <map>
 
 #include "text/grammar/regex_grammar.h"
@@ -16,7 +17,7 @@ constexpr size_t COUNTED_MAX = 1'000'000'000;
  * text from some place to its closing quote; `beyond` are the escapes of characters but ASCII's printable ones,
  * `control` those of JSON's own. A `unit` that begins a surrogate pair is followed by its second half (`pairing`),
  * since a half alone is no character. */
-const char *const PREAMBLE = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
+const char *const ANY_JSON = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
 pair ::= string ws ":" ws value ws
@@ -30,7 +31,25 @@ pairing ::= [89abAB] hex hex "\\u" [dD] [c-fC-F] hex hex
 hex ::= [0-9a-fA-F]
 control ::= "\\" (["\\bfnrt] | "u00" [01] hex)
 beyond ::= control | "\\u" ("00" [89a-fA-F] hex | "0" [1-9a-fA-F] hex hex | [1-9a-cA-CefEF] hex hex hex | [dD] ([0-7] hex hex | pairing))
-number ::= "-"? whole fraction exponent?
+)";
+
+/* Any value as Gemma writes it. `tail` is a text from some place to the mark that ends it; `mark`, `quote`, `bar` and `end` follow
+ * its first 1, 2, 3 and 4 characters. A name contains no signs of JSON: otherwise a model that falls back into JSON would name a
+ * member "\"city\"". */
+const char *const ANY_GEMMA = R"(ws ::= ""
+value ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" (pair ("," pair)*)? "}"
+pair ::= [^\x00-\x20"',:<>\[\]{}\x7F] [^\x00-\x1F"',:<>\[\]{}\x7F]* ":" value
+array ::= "[" (value ("," value)*)? "]"
+string ::= "<|\"|>" tail
+tail ::= [^<] tail | "<" mark
+mark ::= [^<|] tail | "<" mark | "|" quote
+quote ::= [^<"] tail | "<" mark | "\"" bar
+bar ::= [^<|] tail | "<" mark | "|" end
+end ::= [^<>] tail | "<" mark | ">"
+)";
+
+const char *const ANY_NUMBER = R"(number ::= "-"? whole fraction exponent?
 integer ::= "-"? whole
 whole ::= "0" | [1-9] [0-9]{0,39}
 fraction ::= ("." [0-9]{1,40})?
@@ -39,6 +58,9 @@ exponent ::= [eE] [-+]? [0-9]{1,3}
 tiny ::= [1-9] fraction [eE] "-" ("0"? [5-9] | [1-9] [0-9]{1,2})
 huge ::= [1-9] fraction [eE] "+"? ("1" [6-9] | [2-9] [0-9] | [1-9] [0-9] [0-9])
 )";
+
+/* Begins and ends a text of Gemma. */
+const char *const TEXT_MARK = "<|\"|>";
 
 const char *const SHORT_ESCAPES = "\nn\tt\rr\bb\ff\"\"\\\\";
 
@@ -371,6 +393,59 @@ const std::string &rules::add_begun(const character_set &set)
     return one.begun;
 }
 
+namespace {
+
+/* Returns the names that ANY_GEMMA allows. */
+automaton gemma_names()
+{
+    const character_set signs = {{0, ' '},   {'"', '"'}, {'\'', '\''}, {',', ','}, {':', ':'}, {'<', '<'},
+                                 {'>', '>'}, {'[', '['}, {']', ']'},   {'{', '{'}, {'}', '}'}, {0x7f, 0x7f}};
+    automaton out;
+    out.states.resize(2);
+    for (const grammar_range &r : character_set_complement(signs)) {
+        out.states[0].ways.push_back({r.low, r.high, 1});
+    }
+    out.states[1].ways = out.states[0].ways;
+    out.states[1].ways.insert(out.states[1].ways.begin(), {' ', ' ', 1});
+    out.states[1].is_end = true;
+    return out;
+}
+
+} // namespace
+
+std::string rules::text_value(const automaton &texts)
+{
+    if (written_as == value_syntax::JSON) {
+        return "\"\\\"\" " + add_texts(texts);
+    }
+    automaton all;
+    try {
+        all = automaton_of(automaton_operation::BOTH, texts, automaton_of_text_before(TEXT_MARK), budget);
+    } catch (const grammar_beyond &) { /* too much work: any text */
+        return "string";
+    }
+    return all.is_empty() ? "" : grammar_literal(TEXT_MARK) + " " + add_bare_texts(all, TEXT_MARK);
+}
+
+std::string rules::name_with_colon(const std::string &name) const
+{
+    if (written_as == value_syntax::JSON) {
+        return grammar_literal(json_escaped(name) + "\"") + " ws \":\" ws";
+    }
+    const bool is_read = !name.empty() && strchr(" \t\r\n", name[0]) == nullptr &&
+                         name.find_first_of(":}") == std::string::npos && name.find(TEXT_MARK) == std::string::npos;
+    return is_read ? grammar_literal(name + ":") : "";
+}
+
+std::string rules::names_with_colon(const automaton &names)
+{
+    if (written_as == value_syntax::JSON) {
+        return add_texts(names) + " ws \":\" ws";
+    }
+    const automaton all = automaton_of(automaton_operation::BOTH, names, gemma_names(), budget);
+    return all.is_empty() ? "" : add_bare_texts(all, ":");
+}
+
 std::string rules::add_texts(const automaton &texts)
 {
     return automaton_writer(*this, texts, nullptr).write(0);
@@ -448,5 +523,5 @@ std::string rules::repeated(const std::string &unit, size_t least, size_t most)
 
 std::string rules::grammar(const std::string &root) const
 {
-    return "root ::= " + root + "\n" + text + PREAMBLE;
+    return "root ::= " + root + "\n" + text + (written_as == value_syntax::JSON ? ANY_JSON : ANY_GEMMA) + ANY_NUMBER;
 }

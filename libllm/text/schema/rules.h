@@ -16,14 +16,33 @@ struct grammar_too_large : grammar_fault {
     using grammar_fault::grammar_fault;
 };
 
+/* How a value is written. GEMMA: as Gemma 4 writes the arguments of calls, {city:<|"|>New York<|"|>,days:3}: texts without escapes,
+ * names without quotes, no blanks. llama.cpp's parser of that family reads it. */
+enum class value_syntax { JSON, GEMMA };
+
 class rules {
   public:
     /* `spent` counts the work but never stops a rule half-way: an unfinished rule would break the grammar. */
-    rules(size_t most_bytes, work_budget &spent) : bytes_max(most_bytes), budget(spent) {}
+    rules(size_t most_bytes, work_budget &spent, value_syntax how_values_are_written = value_syntax::JSON)
+        : written_as(how_values_are_written), bytes_max(most_bytes), budget(spent)
+    {}
+
+    value_syntax syntax() const
+    {
+        return written_as;
+    }
 
     std::string add(const std::string &body); /* returns the name of the rule */
     std::string reserve();                    /* names a rule that is defined later, since it refers to itself */
     void define(const std::string &name, const std::string &body);
+
+    /* Elements for one of these texts with its quotes, in the syntax of the values. "": none of them can be written. */
+    std::string text_value(const automaton &texts);
+
+    /* The name of a member and what stands between it and the value; without the opening quote, if it has one. "": the name cannot be
+     * written. `names_with_colon` is the same for one of these names. */
+    std::string name_with_colon(const std::string &name) const;
+    std::string names_with_colon(const automaton &names);
 
     /* Returns the rule of these texts within a JSON string, from the first character to the closing quote. */
     std::string add_texts(const automaton &texts);
@@ -58,6 +77,7 @@ class rules {
     std::string grammar(const std::string &root) const;
 
   private:
+    value_syntax written_as;
     size_t bytes_max, n_names = 0, n_bytes = 0;
     work_budget &budget;
     std::string text;

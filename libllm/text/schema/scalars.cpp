@@ -9,6 +9,7 @@
 namespace {
 
 constexpr size_t MULTIPLES_MAX = 512; /* that are written one by one */
+constexpr size_t LENGTH_MAX = 40;     /* that is counted in texts that end with a mark */
 constexpr size_t REMAINDERS_MAX = 128, EXCLUDED_MAX = 32;
 
 } // namespace
@@ -119,10 +120,15 @@ std::string writer::text(const shape &s, const node &n)
     }
     automaton all;
     if (conditions_of(s, n, &all)) {
-        return all.is_empty() ? "" : "\"\\\"\" " + out.add_texts(all);
+        return all.is_empty() ? "" : out.text_value(all);
     }
     if (s.length_least == 0 && s.length_most == SIZE_MAX) {
         return "string";
+    }
+    if (out.syntax() == value_syntax::GEMMA) {
+        /* A state for each character, times those of the mark that ends a text: several long ones would use up the grammar. */
+        const bool is_short = (s.length_most == SIZE_MAX ? s.length_least : s.length_most) <= LENGTH_MAX;
+        return is_short ? out.text_value(automaton_of_length(s.length_least, s.length_most)) : "string";
     }
     const std::string characters = out.repeated("char", s.length_least, s.length_most);
     return "\"\\\"\" " + characters + (characters.empty() ? "" : " ") + "\"\\\"\"";

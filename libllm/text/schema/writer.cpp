@@ -136,7 +136,7 @@ std::string writer::values(const std::vector<const schema_json *> &all)
     }
     const bool are_together = texts.size() > TEXTS_MAX;
     if (are_together) {
-        add_once(ways, "\"\\\"\" " + out.add_texts(automaton_of_texts(texts, budget)));
+        add_once(ways, out.text_value(automaton_of_texts(texts, budget)));
     }
     for (const schema_json *one : all) {
         if (!are_together || !one->is_string()) {
@@ -146,11 +146,13 @@ std::string writer::values(const std::vector<const schema_json *> &all)
     return either(ways);
 }
 
-/* Returns the value as GBNF, with blanks where JSON allows them. */
+/* Returns the value as GBNF, with blanks where JSON allows them; "": it cannot be written. */
 std::string writer::literal(const schema_json &value)
 {
     if (value.is_string()) {
-        return grammar_literal("\"" + json_escaped(value.get_ref<const std::string &>()) + "\"");
+        return out.syntax() == value_syntax::JSON
+                   ? grammar_literal("\"" + json_escaped(value.get_ref<const std::string &>()) + "\"")
+                   : out.text_value(automaton_of_texts({value.get_ref<const std::string &>()}, budget));
     }
     if (!value.is_structured()) {
         std::string number = value.dump();
@@ -165,11 +167,14 @@ std::string writer::literal(const schema_json &value)
     std::string all = value.is_object() ? "\"{\" ws" : "\"[\" ws";
     size_t n = 0;
     for (auto it = value.begin(); it != value.end(); ++it) {
-        all += n++ > 0 ? " \",\" ws" : "";
-        if (value.is_object()) {
-            all += " " + literal(it.key()) + " ws \":\" ws";
+        const std::string name = value.is_object() ? out.name_with_colon(it.key()) : "";
+        const std::string one = literal(*it);
+        if (one.empty() || (value.is_object() && name.empty())) {
+            return "";
         }
-        all += " " + literal(*it) + " ws";
+        all += n++ > 0 ? " \",\" ws" : "";
+        all += value.is_object() ? std::string(" ") + name_opening() + name : "";
+        all += " " + one + " ws";
     }
     return all + (value.is_object() ? " \"}\"" : " \"]\"");
 }

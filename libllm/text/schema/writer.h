@@ -44,11 +44,21 @@ class writer {
             bool is_required;
         };
         std::vector<member> members;
+        /* The members come in any order: then the place in the object (`at`) is the set of those that were written, a bit for each,
+         * and `needed` the set of those that are required. Otherwise it is the number of the next member. */
+        bool is_unordered = false;
+        size_t needed = 0;
+        bool has_others_between = false; /* the others may come anywhere, and not only behind the declared ones */
         std::vector<std::string> others; /* alternatives: names that are not declared, and their values */
         size_t n_needed = 0;             /* up to the last one that is required */
         size_t least = 0, most = SIZE_MAX;
         bool is_counted = false;
         std::map<std::pair<size_t, size_t>, std::string> names, rests; /* by member, and how many came before */
+
+        bool has_needed(size_t at) const
+        {
+            return is_unordered ? (at & needed) == needed : at >= n_needed;
+        }
 
         /* Returns n, or the largest number that differs from none: more rules would say the same. */
         size_t counted(size_t n) const
@@ -105,6 +115,11 @@ class writer {
     static node undeclared_value(const shape &s, const name_class &one, bool are_known);
     std::vector<name_class> classes_of(automaton all, const std::vector<std::string> &expressions);
     void narrow_names(const shape &s, automaton *names);
+    void order_members(object_plan *plan);
+    const char *name_opening() const;
+    void add_member(const object_plan::member &member, const std::string &rest, std::vector<std::string> *ways);
+    void add_others(object_plan &plan, size_t at, size_t n_written, std::vector<std::string> *ways);
+    std::string any_name_from(object_plan &plan, size_t at, size_t n_written);
     std::string names_from(object_plan &plan, size_t at, size_t n_written);
     std::string rest_from(object_plan &plan, size_t at, size_t n_written);
 };
