@@ -172,6 +172,17 @@ static void a_text_looks_as_its_pattern_says(void)
         /* a format that is known is enforced beside a pattern, another one says nothing */
         {"{'type':'string','format':'uri','pattern':'a$'}", {"'x:a'"}, {"'a'", "'x:b'"}},
         {"{'type':'string','format':'no-such','pattern':'^a$'}", {"'a'"}, {"'b'"}},
+        /* categories of characters */
+        {"{'type':'string','pattern':'^\\\\\\\\p{Lu}\\\\\\\\p{Ll}+$'}",
+         {"'Ab'", "'\u00c9\u00e9'"},
+         {"'ab'", "'AB'", "'A'"}},
+        {"{'type':'string','pattern':'^[\\\\\\\\p{L}\\\\\\\\p{N} .-]{1,100}$'}",
+         {"'\u4e2d\u6587 7'", "'O-k.'"},
+         {"''", "'a_b'", "'a!'"}},
+        {"{'type':'string','pattern':'^\\\\\\\\P{Letter}$'}", {"'1'", "'_'"}, {"'a'", "'\u00e9'"}},
+        {"{'type':'string','pattern':'^[^\\\\\\\\p{P}\\\\\\\\p{S}\\\\\\\\p{Z}]$'}",
+         {"'a'", "'1'"},
+         {"'.'", "'+'", "' '"}},
         /* both hold */
         {"{'type':'string','format':'date','pattern':'^[0-9]{4}-02-29$'}",
          {"'2024-02-29'"},
@@ -502,6 +513,8 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'number','minimum':4,'maximum':3}", "no value is valid"},
         {"{'type':'array','prefixItems':[{'type':'null'}],'items':false,'minItems':2}", "no value is valid"},
         {"{'type':'string','format':'date','maxLength':3}", "no value is valid"},
+        {"{'type':'string','pattern':'^\\\\\\\\p{Script=Greek}$'}", "\\p{Script=Greek}"},
+        {"{'type':'string','pattern':'\\\\\\\\pL'}", "\\p"},
         {"{'type':'string','pattern':'(?<=x)'}", "(?<"},
         {"{'type':'string','pattern':'a\\\\\\\\b'}", "\\b"},
         {"{'type':'string','pattern':'^ab$','maxLength':1}", "no value is valid"},

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "text/grammar/character.h"
+#include "text/grammar/unicode_category.h"
 
 namespace {
 
@@ -132,6 +133,30 @@ class parser {
         return read_escape();
     }
 
+    /* \d, \p{L} and the like, if one begins here. */
+    bool read_named_set(character_set &out)
+    {
+        if (!has('\\') || at + 1 >= end) {
+            return false;
+        }
+        const char letter = text[at + 1];
+        if (letter != 'p' && letter != 'P') {
+            const bool is_named = character_set_named(letter, out);
+            at += is_named ? 2 : 0;
+            return is_named;
+        }
+        const size_t close = at + 2 < end && text[at + 2] == '{' ? std::min(text.find('}', at), end) : end;
+        const std::string name = text.substr(at, close - at + (close < end));
+        if (close == end || !unicode_category(name.substr(3, name.size() - 4), out)) {
+            regex_refuse(close == end ? std::string("\\") + letter : name);
+        }
+        if (letter == 'P') {
+            out = character_set_complement(out);
+        }
+        at = close + 1;
+        return true;
+    }
+
     /* Reads what is between brackets, after the first. A dash is a range only between two characters: in [\w-z] and
      * [a-] it is itself. */
     regex_part read_set()
@@ -144,14 +169,14 @@ class parser {
                 fail("a [ that is not closed");
             }
             character_set named;
-            if (has('\\') && at + 1 < end && character_set_named(text[at + 1], named)) {
-                at += 2;
+            if (read_named_set(named)) {
                 set.insert(set.end(), named.begin(), named.end());
                 continue;
             }
             const uint32_t low = read_set_character();
             uint32_t high = low;
-            const bool is_named = at + 2 < end && text[at + 1] == '\\' && character_set_named(text[at + 2], named);
+            const bool is_named = at + 2 < end && text[at + 1] == '\\' &&
+                                  (character_set_named(text[at + 2], named) || (text[at + 2] | 0x20) == 'p');
             if (has('-') && at + 1 < end && text[at + 1] != ']' && !is_named) {
                 at++;
                 high = read_set_character();
@@ -206,8 +231,7 @@ class parser {
         case '+':
         case '?': fail(std::string(1, c) + " with nothing before it");
         case '\\':
-            if (at + 1 < end && character_set_named(text[at + 1], named)) {
-                at += 2;
+            if (read_named_set(named)) {
                 return one(named);
             }
             at++;

@@ -264,7 +264,7 @@ class automaton_writer {
         if (is_begun) {
             add_way(body, out.add_begun(set), "");
         } else if (close != nullptr) {
-            add_way(body, set_text(set, false), *next);
+            add_way(body, out.set_element(set_text(set, false)), *next);
         } else { /* in JSON, some characters are escaped */
             const rules::written_set &w = out.written(set);
             for (const std::string *part : {&w.plain, &w.escaped}) {
@@ -367,11 +367,19 @@ bool rules::set_order::operator()(const character_set &a, const character_set &b
                       [](const auto &l, const auto &r) { return l.low == r.low && l.high == r.high; });
 }
 
+std::string rules::set_element(const std::string &set)
+{
+    constexpr size_t BYTES_MAX = 100;
+    return set.size() > BYTES_MAX ? add(set) : set;
+}
+
 rules::known_set &rules::known_set_of(const character_set &set)
 {
     auto found = sets.find(set);
     if (found == sets.end()) {
-        found = sets.emplace(set, known_set{written_as_json(set), ""}).first;
+        written_set all = written_as_json(set);
+        all.plain = set_element(all.plain);
+        found = sets.emplace(set, known_set{std::move(all), ""}).first;
     }
     return found->second;
 }

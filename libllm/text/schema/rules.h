@@ -56,6 +56,9 @@ class rules {
     };
     const written_set &written(const character_set &set);
 
+    /* Returns the set, or a rule of it: the set of all letters takes 10 KB, and stands in many rules. */
+    std::string set_element(const std::string &set);
+
     /* One of these texts as it is, without quotes and escapes, and then `close`. */
     std::string add_bare_texts(const automaton &texts, const std::string &close);
 
