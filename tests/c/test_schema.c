@@ -172,6 +172,7 @@ static void a_text_looks_as_its_pattern_says(void)
         /* a format that is known is enforced beside a pattern, another one says nothing */
         {"{'type':'string','format':'uri','pattern':'a$'}", {"'x:a'"}, {"'a'", "'x:b'"}},
         {"{'type':'string','format':'no-such','pattern':'^a$'}", {"'a'"}, {"'b'"}},
+        {"{'type':'integer','format':'regex'}", {"7"}, {"'a'"}}, /* says nothing of integers */
         /* categories of characters */
         {"{'type':'string','pattern':'^\\\\\\\\p{Lu}\\\\\\\\p{Ll}+$'}",
          {"'Ab'", "'\u00c9\u00e9'"},
@@ -513,6 +514,10 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'number','minimum':4,'maximum':3}", "no value is valid"},
         {"{'type':'array','prefixItems':[{'type':'null'}],'items':false,'minItems':2}", "no value is valid"},
         {"{'type':'string','format':'date','maxLength':3}", "no value is valid"},
+        /* a client relies on a format that JSON schema defines; another one is a note of its own */
+        {"{'type':'string','format':'regex'}", "format: \"regex\""},
+        {"{'format':'idn-email'}", "format: \"idn-email\""},
+        {"{'type':['null','string'],'format':'idn-hostname'}", "format: \"idn-hostname\""},
         {"{'type':'string','pattern':'^\\\\\\\\p{Script=Greek}$'}", "\\p{Script=Greek}"},
         {"{'type':'string','pattern':'\\\\\\\\pL'}", "\\p"},
         {"{'type':'string','pattern':'(?<=x)'}", "(?<"},

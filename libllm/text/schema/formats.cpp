@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "text/schema/regex_automaton.h"
 
@@ -88,6 +89,12 @@ std::map<std::string, std::string> made()
 }
 
 } // namespace
+
+bool format_is_standard(const std::string &name)
+{
+    static const std::set<std::string> others = {"regex", "idn-email", "idn-hostname"};
+    return others.count(name) > 0 || format_automaton(name) != nullptr;
+}
 
 std::shared_ptr<const automaton> format_automaton(const std::string &name)
 {

@@ -11,4 +11,7 @@
  * milliseconds, so the process keeps each one. */
 std::shared_ptr<const automaton> format_automaton(const std::string &name);
 
+/* JSON schema defines the format; false: whoever wrote the schema does, so that it says nothing here. */
+bool format_is_standard(const std::string &name);
+
 #endif

@@ -59,6 +59,9 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
     }
     for (const std::string *format : s.formats) {
         const std::shared_ptr<const automaton> found = format_automaton(*format);
+        if (found == nullptr && format_is_standard(*format)) {
+            shapes.give_up(*n.front().schema, "the keyword format: \"" + *format + "\" cannot be enforced");
+        }
         try {
             if (found != nullptr) {
                 add(*found, false);
