@@ -244,19 +244,10 @@ static void write_waiting(branch_table *table, candidate *c)
     store_push(table->store, job);
 }
 
-static const char *why_waiting(const adoption *a, const branch_table *table, const candidate *c)
-{
-    if (!fits(a, c)) {
-        return "it has more tokens than --ctx-size holds";
-    }
-    return c->file.is_pinned && table->options.policy == LLM_POLICY_EVICT
-               ? "pinned ones leave a quarter of --max-sessions to others"
-               : "there are as many sessions as there can be";
-}
-
 static void leave_waiting(adoption *a, branch_table *table, candidate *c, uint32_t *n)
 {
-    const char *why = why_waiting(a, table, c);
+    const char *why =
+        fits(a, c) ? "there are as many sessions as there can be" : "it has more tokens than --ctx-size holds";
     if (c->is_changed) {
         write_waiting(table, c);
     }
@@ -285,23 +276,14 @@ static void complain_of_layout(const adoption *a, branch_table *table)
                    a->n_other_geometry, a->n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
 }
 
-/* Under evict a new session takes the place of one that is not pinned: where pins held all entries, nobody else would ever get
- * one. Under park there are more entries instead (adoption_size), and under refuse nobody makes way for another. */
-static uint32_t pinned_max(const branch_table *table)
-{
-    return table->options.policy == LLM_POLICY_EVICT ? table_pins_max(table) : UINT32_MAX;
-}
-
 void adoption_open(adoption *a, branch_table *table)
 {
     const uint32_t n_max = table->options.n_named + table->options.n_parked_entries;
-    const uint32_t n_pinned_max = pinned_max(table);
-    uint32_t n_open = 0, n_pinned = 0, n_waiting = 0;
+    uint32_t n_open = 0;
+    uint32_t n_waiting = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         candidate c = a->candidates[i];
-        const bool may_open = fits(a, &c) && (!c.file.is_pinned || n_pinned < n_pinned_max);
-        if (n_open < n_max && may_open) { /* the chosen ones gather at the front */
-            n_pinned += c.file.is_pinned;
+        if (n_open < n_max && fits(a, &c)) { /* the chosen ones gather at the front */
             a->candidates[i] = a->candidates[n_open];
             a->candidates[n_open++] = c;
         }

@@ -492,36 +492,6 @@ static driver *open_after_kill(const char *directory, uint32_t n_parked_max)
 }
 
 /* Known from its file or only from the segment: a session was used and pinned when the segment says so. */
-/* A start with fewer entries opens as many pinned sessions as may be pinned there, and others still get an entry. The rest wait on
- * the disk for a start that has room. */
-static void test_pins_of_a_larger_daemon_leave_places_to_others(void)
-{
-    enum { N_PINNED = 6, N_LARGE = 8, N_SMALL = 4, N_PINNED_SMALL = 3 };
-    const char *directory = new_directory();
-    driver *d = open_with(directory, N_LARGE, LLM_POLICY_EVICT);
-    for (uint32_t i = 0; i < N_PINNED; i++) {
-        const char name[] = {(char)('a' + i), 0};
-        CHECK_INT(say(d, name, i)->status, LLM_OK);
-        CHECK_INT(driver_wait(d, driver_pin(d, 0, name, true))->status, LLM_OK);
-    }
-    CHECK_INT(driver_close(d), 0);
-    d = open_with(directory, N_SMALL, LLM_POLICY_EVICT);
-    driver_fence(d);
-    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT), N_PINNED - N_PINNED_SMALL);
-    CHECK(driver_session(d, "f").n_tokens >= LONG);
-    CHECK_INT(say(d, "other", 90)->status, LLM_OK);
-    CHECK_INT(say(d, "another", 91)->status, LLM_OK);
-    CHECK_INT(driver_close(d), 0);
-    d = open_with(directory, N_LARGE, LLM_POLICY_EVICT);
-    for (uint32_t i = 0; i < N_PINNED; i++) {
-        const char name[] = {(char)('a' + i), 0};
-        CHECK_INT(driver_session(d, name).is_pinned, LLM_PIN_ANCHORED);
-        CHECK(driver_session(d, name).n_tokens >= LONG);
-    }
-    CHECK_INT(driver_close(d), 0);
-    remove_directory(directory);
-}
-
 static void test_a_kill_forgets_neither_use_nor_pin(void)
 {
     enum { HOUR_MS = 3600 * 1000 };
@@ -762,7 +732,6 @@ int main(void)
     RUN(test_files_have_the_end_of_the_prompt_whatever_the_answer);
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
-    RUN(test_pins_of_a_larger_daemon_leave_places_to_others);
     RUN(test_a_kill_forgets_neither_use_nor_pin);
     RUN(test_a_restart_keeps_when_a_session_was_opened);
     RUN(test_what_waits_after_a_kill_is_as_new_as_the_segment);
