@@ -10,7 +10,7 @@ enum {
     MAPPED_BYTES_MIN = 64 << 10,
     /* What costs less to take anew is not worth putting by. */
     SPARE_BYTES_MIN = 1 << 20,
-    /* A recurrent state is smaller, and that of a long context comes in no size twice. */
+    /* It is in no account: a recurrent state is smaller, and that of a long context comes in no size twice. */
     SPARE_BYTES_MAX = 160 << 20,
 };
 
@@ -88,22 +88,17 @@ static bool is_empty(const ledger *l)
     return l->n_bytes[LEDGER_PARKED] + l->n_bytes[LEDGER_CHECKPOINT] + l->n_bytes[LEDGER_IN_FLIGHT] == 0;
 }
 
-static void free_spare(ledger *l)
-{
-    blob_free(l->spare);
-    l->spare = NULL;
-}
-
 static void free_spare_of_empty(ledger *l)
 {
     if (is_empty(l)) {
-        free_spare(l);
+        blob_free(l->spare);
+        l->spare = NULL;
     }
 }
 
 static void put_by(ledger *l, blob *b)
 {
-    if (b->n_bytes >= SPARE_BYTES_MIN && b->n_bytes <= SPARE_BYTES_MAX && b->n_bytes <= ledger_room(l)) {
+    if (b->n_bytes >= SPARE_BYTES_MIN && b->n_bytes <= SPARE_BYTES_MAX) {
         blob *former = l->spare;
         l->spare = b;
         b = former;
@@ -146,13 +141,9 @@ void ledger_drop(ledger *l, ledger_use use, blob *b)
     }
 }
 
-bool ledger_admits(ledger *l, size_t n_bytes)
+bool ledger_admits(const ledger *l, size_t n_bytes)
 {
-    const size_t n_room = ledger_room(l);
-    if (l->spare != NULL && (n_bytes > n_room || l->spare->n_bytes > n_room - n_bytes)) {
-        free_spare(l);
-    }
-    return l->n_bytes[LEDGER_IN_FLIGHT] == 0 || n_bytes <= n_room;
+    return l->n_bytes[LEDGER_IN_FLIGHT] == 0 || n_bytes <= ledger_room(l);
 }
 
 size_t ledger_room(const ledger *l)

@@ -27,9 +27,8 @@ typedef struct blob {
 typedef struct ledger {
     size_t n_bytes[LEDGER_USES];
     size_t n_in_flight_max;
-    blob *
-        spare; /* the last large one that was dropped, up to 160 MiB, while others are held: one of its size comes without
-                    page faults. It fits n_in_flight_max beside what is in flight, or goes (ledger_admits) */
+    blob *spare; /* the last large one, up to 160 MiB, dropped while others are held: one of its size comes without page
+                    faults */
 } ledger;
 
 void ledger_open(ledger *l, size_t n_in_flight_max);
@@ -50,8 +49,8 @@ void ledger_hold(ledger *l, ledger_use use, blob *b);
 void ledger_drop(ledger *l, ledger_use use, blob *b); /* the last holder frees it; NULL is allowed */
 
 /* Whether so many bytes may begin their way: they fit beside what is on its way, or nothing else is: one state may always
- * move. Frees the spare block if they would not fit beside it. */
-bool ledger_admits(ledger *l, size_t n_bytes);
+ * move. */
+bool ledger_admits(const ledger *l, size_t n_bytes);
 /* What may be free of n_in_flight_max. */
 size_t ledger_room(const ledger *l);
 

