@@ -28,14 +28,16 @@ static bool would_vacate(const branch_table *table, const branch *b)
                                  (table->options.policy == LLM_POLICY_EVICT && !b->record.is_pinned));
 }
 
-/* What the has_slot branches that would not leave take of the model's memory at least: they may share cells. */
+/* The least memory of the model that other branches in slots take, if they would not leave: they may share cells, and an
+ * invalid one may have none. */
 static uint64_t least_bytes_of_others(const branch_table *table, const branch *b)
 {
     const model *m = table->shared.model;
     uint64_t n_all = 0, n_most = 0;
     for (uint32_t i = 0; i < table->options.n_named + table->options.n_scratch; i++) {
         const branch *other = table->slots.holders[i];
-        if (other != NULL && other != b && !would_vacate(table, other)) {
+        const bool holds_cells = other != NULL && other->record.state != LLM_STATE_TORN;
+        if (holds_cells && other != b && !would_vacate(table, other)) {
             const uint64_t n = m->ops->sequence_bytes(m, branch_n_tokens(other)) - m->ops->sequence_bytes(m, 0);
             n_all += n;
             n_most = n > n_most ? n : n_most;
