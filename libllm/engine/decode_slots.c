@@ -196,8 +196,8 @@ static decode_among holders_of(const decode *d, const request *r)
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;
-    if (b == NULL || b->parked.where == PARKED_READING || table_spill_waits(d->table)) {
-        return false; /* one more parked state would make idle sessions lose theirs, and that wait has an end */
+    if (b == NULL || b->parked.where == PARKED_READING || table_has_in_flight(d->table)) {
+        return false;
     }
     const decode_among among = holders_of(d, r);
     const bool is_of_use =

@@ -162,31 +162,6 @@ static void test_new_sessions_do_not_wait_for_a_disk_that_hangs(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Both slots are held by generations that nobody reads, and a write does not end: it would free no slot. */
-static void test_a_disk_that_hangs_keeps_no_slot_for_the_unread(void)
-{
-    enum { N_BEFORE = 6 };
-    driver *d = open_small();
-    is_held = true;
-    for (uint32_t i = 0; i < N_BEFORE; i++) {
-        CHECK_INT(say(d, i)->status, LLM_OK);
-    }
-    const uint64_t unread[] = {ask_for(d, "s4", 0), ask_for(d, "s5", 0)};
-    for (uint32_t i = 0; i < 2; i++) {
-        driver_wait_text(d, unread[i]);
-        driver_pause(d, unread[i], true);
-    }
-    CHECK(d->engine->ledger.n_bytes[LEDGER_IN_FLIGHT] > 0);
-    CHECK_INT(say(d, N_BEFORE)->status, LLM_OK);
-    for (uint32_t i = 0; i < 2; i++) {
-        CHECK(!driver_answer(d, unread[i])->is_over);
-        driver_cancel(d, unread[i]);
-    }
-    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), 0);
-    is_held = false;
-    CHECK_INT(driver_close(d), 0);
-}
-
 /* What is asked of the disk behind a write that does not end is read again from its tokens in the end. */
 static void test_a_session_on_a_disk_that_hangs_is_read_again(void)
 {
@@ -232,7 +207,6 @@ int main(void)
 {
     RUN_FILES(test_a_copy_waits_for_no_memory_that_is_in_flight);
     RUN_FILES(test_new_sessions_do_not_wait_for_a_disk_that_hangs);
-    RUN_FILES(test_a_disk_that_hangs_keeps_no_slot_for_the_unread);
     RUN_FILES(test_a_session_on_a_disk_that_hangs_is_read_again);
     RUN_FILES(test_removals_that_wait_for_the_disk_keep_nobody_waiting);
     RUN_FILES(test_results_of_the_disk_without_room_are_answered_after_the_stop);
