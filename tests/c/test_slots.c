@@ -290,7 +290,7 @@ static void test_a_full_cache_costs_nobody_its_history(void)
     for (uint32_t i = 0; i < 2; i++) {
         char directory[] = "/tmp/test_slots.XXXXXX";
         CHECK(mkdtemp(directory) != NULL);
-        const llm_engine_options options = {.model = "sim:dense,length=0,cells=1000",
+        const llm_engine_options options = {.model = "sim:dense,length=0,step_us=1000,cells=1000",
                                             .n_ctx = 1000,
                                             .n_sessions = 4,
                                             .capacity_policy = policies[i],
@@ -318,7 +318,7 @@ static void test_nothing_is_forgotten_for_what_does_not_fit(void)
 {
     char directory[] = "/tmp/test_slots.XXXXXX";
     CHECK(mkdtemp(directory) != NULL);
-    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000",
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000,cells=1000",
                                                   .n_ctx = 1000,
                                                   .n_sessions = 4,
                                                   .capacity_policy = LLM_POLICY_EVICT,
