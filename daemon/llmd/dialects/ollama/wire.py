@@ -235,23 +235,25 @@ class ModelDetails(msgspec.Struct, frozen=True, kw_only=True):
     quantization_level: str
 
 
-class _Model(msgspec.Struct, frozen=True, kw_only=True):
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     model: str
+    modified_at: str
     size: int
     digest: str
     details: ModelDetails
-
-
-class ListedModel(_Model, frozen=True, kw_only=True):
-    modified_at: str
 
 
 class ListedModels(msgspec.Struct, frozen=True):
     models: list[ListedModel]
 
 
-class RunningModel(_Model, frozen=True, kw_only=True):
+class RunningModel(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    model: str
+    size: int
+    digest: str
+    details: ModelDetails
     expires_at: str
     """A date that is never reached: the model stays loaded."""
     size_vram: int
