@@ -245,9 +245,11 @@ def test_a_key_file_is_a_file(tmp_path: Path) -> None:
     """A link to one will do, as those of containers are; a pipe would be waited for."""
     os.mkfifo(tmp_path / "pipe", 0o600)
     (tmp_path / "link").symlink_to(key_file(tmp_path))
+    descriptors = os.listdir("/proc/self/fd")
     for name in ("pipe", "."):
         with pytest.raises(KeyFileError, match="not a regular file|Is a directory"):
             read_keys(tmp_path / name)
+    assert len(os.listdir("/proc/self/fd")) == len(descriptors)  # SIGHUP reads the file again and again
     assert len(read_keys(tmp_path / "link")) == 3
     (tmp_path / "keys").write_bytes(b"a\nb\xff\n")
     with pytest.raises(KeyFileError, match="line 2 is not valid UTF-8"):

@@ -211,10 +211,15 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
     return KeyRing(keys.values())
 
 
+def _open_nonblocking(path: str, flags: int) -> int:
+    """An opener, because `open` of a descriptor that it refuses, such as a directory's, would not close it."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 def _text_of(path: Path) -> str:
     """Checks and reads the file through one descriptor, so that nobody can replace it in between."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise KeyFileError(f"--api-key-file: {path} is not a regular file")
