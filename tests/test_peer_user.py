@@ -18,7 +18,7 @@ import pytest
 
 from llmd.core import limits
 from llmd.http import peer_user
-from llmd.http.peer_user import PeerUsers
+from llmd.http.peer_user import PeerUsers, UnknownUserError
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, chat
 from tests.test_process import Start
@@ -261,7 +261,7 @@ def test_a_kernel_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, sockets: E
     users.close()
 
 
-def test_a_table_that_is_too_long_names_nobody(
+def test_a_table_that_is_too_long_is_not_searched(
     users: PeerUsers, sockets: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listening = listener(sockets, "127.0.0.1")
@@ -269,8 +269,71 @@ def test_a_table_that_is_too_long_names_nobody(
     taken = accepted(sockets, listening)
     assert users.user_of(taken) == os.geteuid()
     monkeypatch.setattr(peer_user, "_TABLE_BYTES_MAX", 100)
-    is_netlink = isinstance(users._source, peer_user._Netlink)
-    assert users.user_of(taken) == (os.geteuid() if is_netlink else None)
+    if isinstance(users._source, peer_user._Netlink):
+        assert users.user_of(taken) == os.geteuid()
+    else:
+        with pytest.raises(UnknownUserError):
+            users.user_of(taken)
+
+
+def test_a_table_that_is_too_long_at_the_start_makes_nobody_anybody(
+    sockets: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    without_netlink(monkeypatch)
+    table_bytes_max = peer_user._TABLE_BYTES_MAX
+    monkeypatch.setattr(peer_user, "_TABLE_BYTES_MAX", 100)
+    users = PeerUsers()
+    sockets.callback(users.close)
+    assert not caplog.records
+    listening = listener(sockets, "127.0.0.1")
+    client(sockets, listening.getsockname())
+    taken = accepted(sockets, listening)
+    with pytest.raises(UnknownUserError):
+        users.user_of(taken)
+    monkeypatch.setattr(peer_user, "_TABLE_BYTES_MAX", table_bytes_max)
+    assert users.user_of(taken) == os.geteuid()
+
+
+@pytest.mark.parametrize("n_misses", [1, 2])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_socket_that_a_table_misses(
+    sockets: ExitStack, monkeypatch: pytest.MonkeyPatch, n_misses: int, host: str
+) -> None:
+    """The kernel gives a table in pieces: it is read once more, and the user stays unknown if that misses it, too."""
+    without_netlink(monkeypatch)
+    users = PeerUsers()
+    sockets.callback(users.close)
+    listening = listener(sockets, host)
+    made = client(sockets, listening.getsockname())
+    taken = accepted(sockets, listening)
+    real = peer_user._Tables._lines_of
+    missed: list[tuple[Any, ...]] = []
+
+    def lines_of(self: peer_user._Tables, *rest: Any) -> list[bytes]:
+        if len(missed) < n_misses:
+            missed.append(rest)
+            return []
+        return real(self, *rest)
+
+    monkeypatch.setattr(peer_user._Tables, "_lines_of", lines_of)
+    if n_misses == 1:
+        assert users.user_of(taken) == os.geteuid()
+        return
+    with pytest.raises(UnknownUserError):
+        users.user_of(taken)
+    missed.clear()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    made.close()
+    assert users.user_of(taken) is None  # it is not there, as its client has reset it
+
+
+def test_a_client_of_another_machine_is_in_no_table() -> None:
+    tables = peer_user._Tables()
+    own = ("192.0.2.1", 80)
+    assert tables.user_of(socket.AF_INET, ("192.0.2.2", 40000), own) is None
+    with pytest.raises(UnknownUserError):
+        tables.user_of(socket.AF_INET, ("192.0.2.1", 40000), own)
+    tables.close()
 
 
 # --- which addresses -------------------------------------------------------------------------------------------------
@@ -423,6 +486,22 @@ async def test_connections_whose_user_is_not_known_are_one_owner(
     monkeypatch.undo()
     assert names(await asking.daemon.ask("GET", "/v1/sessions", local=True)) == [("same", "anybody")]
     assert names(await asking.ask(None, "GET", "/v1/sessions")) == []
+
+
+async def test_a_connection_whose_user_may_be_of_this_machine_is_refused(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def miss(_: PeerUsers, connection: socket.socket) -> int | None:
+        raise UnknownUserError
+
+    daemon = await serve()
+    with monkeypatch.context() as patched:
+        patched.setattr(PeerUsers, "user_of", miss)
+        refused = await daemon.ask("POST", "/v1/chat/completions", chat("hi", session_id="mine"))
+        assert refused.status == 503 and refused.error["code"] == "unknown_user"
+        assert refused.headers["Retry-After"] == str(limits.RETRY_AFTER_S)
+        assert (await daemon.ask("GET", "/v1/sessions", local=True)).json["data"] == []
+    assert (await daemon.ask("GET", "/health")).status == 200
 
 
 async def test_sessions_from_before_are_the_own_user_s(serve: Serve) -> None:

@@ -91,6 +91,12 @@ CODES: dict[str, Kind] = {
     "saved_full": Kind(429, RATE, "The limit on saved sessions is reached. Delete a saved session first."),
     "overloaded": Kind(503, SERVER, "The server has reached its limit of live requests. Try again later."),
     "too_many_connections": Kind(503, SERVER, "The server has reached its limit of connections. Try again later."),
+    "unknown_user": Kind(
+        503,
+        SERVER,
+        "The kernel did not report which user of this machine has this connection. Try again later, or start llmd with "
+        "--api-key-file.",
+    ),
     "kv_cache_full": Kind(
         503,
         SERVER,

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import socket
 from collections import Counter
+from functools import cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from .boundary import error_response
 from .connection import Connection
 from .context import STATE, UNMATCHED, USER
 from .metrics import RESPONSES
-from .peer_user import PeerUsers
+from .peer_user import PeerUsers, UnknownUserError
 from .watches import LoopLag
 
 log = logging.getLogger("llmd.http")
@@ -32,6 +33,8 @@ log = logging.getLogger("llmd.http")
 _SWEEP_S = 1.0
 _LOOPBACK = "loopback"
 _IPV6_CUSTOMER_BITS = 64
+_TOO_MANY = "too_many_connections"
+_UNKNOWN_USER = "unknown_user"
 
 
 class Pool:
@@ -71,8 +74,8 @@ class Connections(web.Server):
         self._peers: Counter[str] = Counter()
         self._open: dict[Connection, tuple[Pool, str]] = {}
         self._refused: set[RejectedConnection] = set()
-        self._n_refused = 0
-        """Since the last sweep."""
+        self._n_refused: Counter[str] = Counter()
+        """By code, since the last sweep."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._lag = LoopLag(self._loop, self._state.metrics.loop_was_late)
 
@@ -129,17 +132,23 @@ class Connections(web.Server):
             self._start_clocks()
         has_share = peer in ("", _LOOPBACK) or self._peers[peer] < limits.CONNECTIONS_PER_PEER_MAX
         if not has_share or not pool.ensure_capacity(self._loop.time()):
-            self._n_refused += 1
-            return RejectedConnection(self._refused)
+            return self._reject(_TOO_MANY)
         connection = Connection(self, loop=self._loop, **self._settings)
         if self._users is not None and pool is self._remote:
-            connection.user = self._users.user_of(transport.get_extra_info("socket"))
+            try:
+                connection.user = self._users.user_of(transport.get_extra_info("socket"))
+            except UnknownUserError:
+                return self._reject(_UNKNOWN_USER)
         self._open[connection] = (pool, peer)
         pool.n_open += 1
         pool.idle[connection] = None
         self._peers[peer] += 1
         self._state.metrics.connections_open = len(self._open)
         return connection
+
+    def _reject(self, code: str) -> RejectedConnection:
+        self._n_refused[code] += 1
+        return RejectedConnection(self._refused, _refusal(code))
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -155,9 +164,9 @@ class Connections(web.Server):
         unread_s_max = max(limits.UNREAD_S_MAX, 2 * self._state.config.slow_reader_timeout)
         for connection in list(self._open):
             connection.overdue(now, unread_s_max)
-        if self._n_refused:
-            log.warning("refused connections", extra=fields(n=self._n_refused, open=len(self._open)))
-            self._n_refused = 0
+        for code, n in self._n_refused.items():
+            log.warning("refused connections", extra=fields(n=n, error=code, open=len(self._open)))
+        self._n_refused.clear()
         if self._open or self._refused:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
         else:
@@ -189,10 +198,11 @@ class ConnectionGate(asyncio.Protocol):
 
 
 class RejectedConnection(asyncio.Protocol):
-    """Answers that the server is full, and closes the connection when the client has gone, or after a short time."""
+    """Answers why it is rejected, and closes the connection when the client has gone, or after a short time."""
 
-    def __init__(self, rejected: set[RejectedConnection]) -> None:
+    def __init__(self, rejected: set[RejectedConnection], answer: bytes) -> None:
         self._all = rejected
+        self._answer = answer
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -202,7 +212,7 @@ class RejectedConnection(asyncio.Protocol):
             pipe.abort()
             return
         self._all.add(self)
-        pipe.write(_REFUSAL)
+        pipe.write(self._answer)
         with contextlib.suppress(OSError):  # of a client that has reset the connection
             pipe.write_eof()
         self._timer = asyncio.get_running_loop().call_later(limits.LINGER_S, self.end)
@@ -229,16 +239,14 @@ class Runner(web.AppRunner):
         return Connections(self.app, inner, **self._settings)
 
 
-def _refusal() -> bytes:
-    error = ApiError("too_many_connections")
+@cache
+def _refusal(code: str) -> bytes:
+    error = ApiError(code)
     response = error_response(error)
     assert isinstance(response.body, bytes)
     head = [f"HTTP/1.1 {error.status} Service Unavailable", "Connection: close"]
     head += [f"Content-Length: {len(response.body)}", *(f"{name}: {value}" for name, value in response.headers.items())]
     return "\r\n".join([*head, "\r\n"]).encode() + response.body
-
-
-_REFUSAL = _refusal()
 
 
 def _peer_of(transport: asyncio.Transport) -> str:

@@ -47,7 +47,20 @@ _MAPPED = bytes(10) + b"\xff\xff"
 """Before an IPv4 address that is written as an IPv6 one."""
 _READ_BYTES = 1 << 20
 _TABLE_BYTES_MAX = 4 << 20
-"""Bytes that are read of one table: 28,000 sockets, 0.1 s of the event loop. No user is found in a longer one."""
+"""Bytes that are read of one table: 28,000 sockets, 0.1 s of the event loop. A longer one is not searched."""
+_READINGS = 2
+"""The kernel gives a table in pieces, not as it is at one moment: it can miss a socket once."""
+_LOOPBACK_4 = _MAPPED + b"\x7f"
+_LOOPBACK_6 = bytes(15) + b"\x01"
+
+
+class UnknownUserError(Exception):
+    """The client may be a program of this machine, but the kernel's tables do not show its user. As `anybody` it would
+    share its sessions, and other users could bring that about by opening many sockets."""
+
+
+class TableTooLongError(UnknownUserError):
+    """A table has more than _TABLE_BYTES_MAX."""
 
 
 class PeerUsers:
@@ -55,11 +68,14 @@ class PeerUsers:
 
     def __init__(self) -> None:
         self._source: _Netlink | _Tables | None = None
+        self._is_trusted = False
+        """Whether the source can report users. If not, a missing user is no reason to refuse the connection."""
         troubles = []
         for source in (_Netlink, _Tables):
             try:
                 self._source = source()
-                if self._knows_ourselves():
+                self._is_trusted = self._knows_ourselves()
+                if self._is_trusted:
                     return
                 troubles.append(source.doubt)
             except OSError as error:
@@ -78,30 +94,49 @@ class PeerUsers:
 
     def user_of(self, connection: socket.socket) -> int | None:
         """The user id, or None if the kernel does not know it: the client is on another machine, or in another network
-        namespace.
+        namespace. Raises UnknownUserError.
 
         While the connection lives no other socket can have its client's address and port. So it is looked at once more
         after the answer: a client that resets its connection could leave its port to another user.
         """
-        if self._source is None:
-            return None
         try:
-            peer = connection.getpeername()
-            user = self._source.user_of(connection.family, peer, connection.getsockname())
-            return user if connection.getpeername() == peer else None
+            return self._find(connection)
+        except UnknownUserError:
+            if self._is_trusted and _is_connected(connection):
+                raise
+            return None
         except OSError:
             return None
+
+    def _find(self, connection: socket.socket) -> int | None:
+        if self._source is None:
+            return None
+        peer = connection.getpeername()
+        user = self._source.user_of(connection.family, peer, connection.getsockname())
+        return user if connection.getpeername() == peer else None
 
     def _knows_ourselves(self) -> bool:
         """Whether the kernel names the user of a connection between two sockets of ours. Without its module tcp_diag it
         gives the same answer for every connection as for one that does not exist. The overflow user, `nobody`, is never
-        named, whatever the kernel knows."""
+        named, whatever the kernel knows. A table that is too long is no failure: otherwise a user with many sockets at
+        the start could make all users one owner."""
         if os.geteuid() == _OVERFLOW_UID:
             return True
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(_CHECK_S_MAX)
             with socket.create_connection(listener.getsockname(), _CHECK_S_MAX), listener.accept()[0] as accepted:
-                return self.user_of(accepted) is not None
+                try:
+                    return self._find(accepted) is not None
+                except UnknownUserError as error:
+                    return isinstance(error, TableTooLongError)
+
+
+def _is_connected(connection: socket.socket) -> bool:
+    try:
+        connection.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 # --- by netlink ------------------------------------------------------------------------------------------------------
@@ -174,18 +209,27 @@ class _Tables:
 
     def user_of(self, family: int, client: _Name, own: _Name) -> int | None:
         """Returns None if several users have such a socket: link-local addresses occur on several interfaces, which the
-        tables do not tell apart."""
+        tables do not tell apart. Raises UnknownUserError if a table is too long, or if the socket of a program of this
+        machine is in none."""
         addresses = [_mapped(name) for name in (client, own)]
-        users: set[int] = set()
+        for _ in range(_READINGS):
+            if lines := self._lines_of(addresses, client, own):
+                users = {user for line in lines if (user := _user_in_line(line)) is not None}
+                return users.pop() if len(users) == 1 else None
+            if not _is_own_machine(*addresses):
+                return None
+        raise UnknownUserError
+
+    def _lines_of(self, addresses: list[bytes], client: _Name, own: _Name) -> list[bytes]:
+        lines: list[bytes] = []
         if all(address.startswith(_MAPPED) for address in addresses):
             short = [address[len(_MAPPED) :] for address in addresses]
-            users = self._users_in(socket.AF_INET, _in_table(short, client, own))
-        users = users or self._users_in(socket.AF_INET6, _in_table(addresses, client, own))
-        return users.pop() if len(users) == 1 else None
+            lines = self._lines_in(socket.AF_INET, _in_table(short, client, own))
+        return lines or self._lines_in(socket.AF_INET6, _in_table(addresses, client, own))
 
-    def _users_in(self, family: int, names: bytes) -> set[int]:
+    def _lines_in(self, family: int, names: bytes) -> list[bytes]:
         if family not in self._files:
-            return set()
+            return []
         file = self._files[family]
         file.seek(0)
         table, n_bytes = [], 0
@@ -193,9 +237,13 @@ class _Tables:
             table.append(piece)
             n_bytes += len(piece)
             if n_bytes > _TABLE_BYTES_MAX:
-                return set()
-        lines = re.findall(rb"^ *\d+: " + names + rb" (.*)$", b"".join(table), re.MULTILINE)
-        return {user for line in lines if (user := _user_in_line(line)) is not None}
+                raise TableTooLongError
+        return re.findall(rb"^ *\d+: " + names + rb" (.*)$", b"".join(table), re.MULTILINE)
+
+
+def _is_own_machine(client: bytes, own: bytes) -> bool:
+    """Whether the client's address is one that only programs of this machine have."""
+    return client == own or all(one.startswith(_LOOPBACK_4) or one == _LOOPBACK_6 for one in (client, own))
 
 
 def _user_in_line(rest: bytes) -> int | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...core.errors import CODES
 
 EVERYWHERE = (
-    "invalid_http", "headers_too_large", "request_timeout", "too_many_connections", "expectation_failed",
-    "forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error",
+    "invalid_http", "headers_too_large", "request_timeout", "too_many_connections", "unknown_user",
+    "expectation_failed", "forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error",
 )  # fmt: skip
 KEYED = ("invalid_api_key", "model_loading")
 """Errors of endpoints that need a key, if there are any, and the model."""
