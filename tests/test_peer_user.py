@@ -336,6 +336,37 @@ def test_a_client_of_another_machine_is_in_no_table() -> None:
     tables.close()
 
 
+def test_a_source_that_fails_its_check_stays_in_use(
+    sockets: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first one: the check may fail for another reason, such as a loopback interface that is down."""
+    with monkeypatch.context() as patched:
+        patched.setattr(PeerUsers, "_knows_ourselves", lambda _: False)
+        users = PeerUsers()
+    sockets.callback(users.close)
+    assert isinstance(users._source, peer_user._Netlink)
+    assert "does not report which user connects" in caplog.text
+    listening = listener(sockets, "127.0.0.1")
+    client(sockets, listening.getsockname())
+    assert users.user_of(accepted(sockets, listening)) == os.geteuid()
+
+
+def test_a_source_that_never_names_a_user_refuses_nobody(sockets: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its users are `anybody`, as the warning at the start says."""
+
+    def refuse_netlink(_: peer_user._Netlink) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(peer_user._Netlink, "__init__", refuse_netlink)
+    monkeypatch.setattr(peer_user._Tables, "_lines_of", lambda *_: [])
+    users = PeerUsers()
+    sockets.callback(users.close)
+    assert isinstance(users._source, peer_user._Tables)
+    listening = listener(sockets, "127.0.0.1")
+    client(sockets, listening.getsockname())
+    assert users.user_of(accepted(sockets, listening)) is None
+
+
 # --- which addresses -------------------------------------------------------------------------------------------------
 
 

@@ -70,22 +70,28 @@ class PeerUsers:
         self._source: _Netlink | _Tables | None = None
         self._is_trusted = False
         """Whether the source can report users. If not, a missing user is no reason to refuse the connection."""
+        opened: list[_Netlink | _Tables] = []
         troubles = []
         for source in (_Netlink, _Tables):
             try:
-                self._source = source()
+                opened.append(source())
+                self._source = opened[-1]
                 self._is_trusted = self._knows_ourselves()
                 if self._is_trusted:
-                    return
+                    break
                 troubles.append(source.doubt)
             except OSError as error:
                 troubles.append(error.strerror or str(error))
-            self.close()
-        log.warning(
-            "the kernel does not report which user connects (%s): all users of this machine share sessions, unless "
-            "--api-key-file is set",
-            "; ".join(troubles),
-        )
+        else:
+            self._source = opened[0] if opened else None
+            log.warning(
+                "the kernel does not report which user connects (%s): all users of this machine share sessions, unless "
+                "--api-key-file is set",
+                "; ".join(troubles),
+            )
+        for unused in opened:
+            if unused is not self._source:
+                unused.close()
 
     def close(self) -> None:
         if self._source is not None:
