@@ -168,3 +168,22 @@ def test_a_tool_with_too_large_a_schema_keeps_its_upper_levels(tmp_path: Path) -
     judge.close()
     assert "refused" not in record["tools"] and record["tools"]["bytes"] < 1 << 18
     assert record["tools"]["tests"] == [[True, True], [False, True], [False, False], [False, False]]
+
+
+def members(part: int) -> dict[str, object]:
+    """Objects, of which each may have another member in every part."""
+    return {f"m{i}": {"properties": {f"p{part}": {"maximum": i + 100 * part}}} for i in range(12)}
+
+
+def test_every_process_makes_the_same_grammar(tmp_path: Path) -> None:
+    """Also one whose memory is given out in another order, so that the schema's objects lie in another one."""
+    path = tmp_path / "Web---parts.json"
+    schema = {"allOf": [{"properties": members(part)} for part in range(4)]}
+    path.write_text(json.dumps({"schema": schema, "tests": []}))
+    hashes = set()
+    for tunables in ("", "glibc.malloc.tcache_count=0", "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"):
+        judge = Judge(["env", f"GLIBC_TUNABLES={tunables}", str(program())])
+        for record in [*judge.judge(path), *judge.judge(path)]:
+            hashes.add(tuple(record[policy]["hash"] for policy in ("strict", "loose", "tools")))
+        judge.close()
+    assert len(hashes) == 1

@@ -690,6 +690,39 @@ static void numbers_are_within_their_bounds(void)
     }
 }
 
+/* A document's objects lie elsewhere each time, and in another order: the rest of one compilation is used by the next. */
+static void the_same_schema_has_the_same_grammar(void)
+{
+    enum { N_MEMBERS = 12, ROUNDS = 24 };
+    static char schema[1 << 14], other[1 << 12];
+    char error[512];
+    size_t n = (size_t)sprintf(schema, "{'allOf':[");
+    for (int part = 0; part < 4; part++) { /* each member has four objects of its own to meet */
+        n += (size_t)sprintf(schema + n, "%s{'properties':{", part > 0 ? "," : "");
+        for (int i = 0; i < N_MEMBERS; i++) {
+            n += (size_t)sprintf(schema + n, "%s'm%d':{'properties':{'p%d':{'maximum':%d}}}", i > 0 ? "," : "", i, part,
+                                 i + 100 * part);
+        }
+        n += (size_t)sprintf(schema + n, "}}");
+    }
+    (void)sprintf(schema + n, "]}");
+    random_source random = {.state = 7};
+    char *first = made(schema, true, error);
+    CHECK(first != NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t n_other = (size_t)sprintf(other, "{'enum':[0");
+        for (uint32_t i = random_below(&random, 200); i > 0; i--) {
+            n_other += (size_t)sprintf(other + n_other, ",{'%u':%u}", i, random_below(&random, 1000));
+        }
+        (void)sprintf(other + n_other, "]}");
+        free(made(other, true, error));
+        char *again = made(schema, true, error);
+        CHECK(again != NULL && strcmp(first, again) == 0);
+        free(again);
+    }
+    free(first);
+}
+
 int main(void)
 {
     char error[256];
@@ -717,6 +750,7 @@ int main(void)
     RUN(recursion_ends);
     RUN(equal_schemas_mean_the_same);
     RUN(numbers_are_within_their_bounds);
+    RUN(the_same_schema_has_the_same_grammar);
     sim->ops->close(sim);
     return CHECK_RESULT();
 }

@@ -119,6 +119,7 @@ schema_json measured(const model *m, const schema_json &group, const std::string
         const std::string text = grammar_for(group["schema"], policy, out);
         out["text_us"] = cpu_us() - before;
         out["bytes"] = text.size();
+        out["hash"] = std::hash<std::string>{}(text);
         rules = std::make_shared<const grammar>(grammar::read(text, m));
     } catch (const std::exception &e) {
         out["refused"] = e.what();

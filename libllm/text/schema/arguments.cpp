@@ -169,7 +169,7 @@ class argument_compiler {
         std::vector<node> others;
         for (node both : one->is_text ? std::vector<node>() : ways) {
             both.push_back({&no_text()});
-            others.push_back(node_of(std::move(both)));
+            others.push_back(meaning.node_of(std::move(both)));
         }
         one->not_text = either(others);
     }
@@ -209,7 +209,7 @@ std::string schema_arguments::object(const schema_json &document)
         const references refs(document);
         pattern_set patterns(part);
         expansion meaning(refs, schema_policy::LOOSE, patterns, part);
-        return writer(meaning, patterns, out, n_levels, part).value(node_of({{&document}, {&any_object()}}));
+        return writer(meaning, patterns, out, n_levels, part).value(meaning.node_of({{&document}, {&any_object()}}));
     });
     return found.empty() ? any : found;
 }
@@ -225,7 +225,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
         pattern_set patterns(part);
         expansion meaning(refs, schema_policy::LOOSE, patterns, part);
         writer values(meaning, patterns, out, n_levels, part);
-        std::vector<shape> shapes = meaning.shapes_of(node_of({{&document}, {&any_object()}}));
+        std::vector<shape> shapes = meaning.shapes_of(meaning.node_of({{&document}, {&any_object()}}));
         shapes.erase(std::remove_if(shapes.begin(), shapes.end(),
                                     [](const shape &s) { return (s.types & json_type::OBJECT) == 0; }),
                      shapes.end());
@@ -242,7 +242,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
             }
         }
         for (const shape &s : shapes) {
-            for (const writer::undeclared &other : values.undeclared_of(s, node_of({{&document}}), names)) {
+            for (const writer::undeclared &other : values.undeclared_of(s, meaning.node_of({{&document}}), names)) {
                 schema_argument one = compiler.undeclared(other);
                 if (!one.element.empty()) {
                     all.push_back(std::move(one));

@@ -14,7 +14,7 @@ std::string compiled(const schema_json &document, schema_policy policy, size_t m
     pattern_set patterns(budget);
     expansion meaning(refs, policy, patterns, budget);
     rules out(most_bytes, budget);
-    const std::string root = writer(meaning, patterns, out, n_levels, budget).value(node_of({{&document}}));
+    const std::string root = writer(meaning, patterns, out, n_levels, budget).value(meaning.node_of({{&document}}));
     if (budget.is_spent()) { /* is_valid took the last values for valid without looking at them */
         meaning.give_up(document, work_budget::beyond());
     }

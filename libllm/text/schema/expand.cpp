@@ -55,19 +55,6 @@ uint8_t schema_type(const std::string &name)
     return json_type::NOTHING;
 }
 
-node node_of(node conditions)
-{
-    conditions.erase(std::remove_if(conditions.begin(), conditions.end(),
-                                    [](const condition &c) {
-                                        return !c.is_negated &&
-                                               (*c.schema == true || (c.schema->is_object() && c.schema->empty()));
-                                    }),
-                     conditions.end());
-    std::sort(conditions.begin(), conditions.end());
-    conditions.erase(std::unique(conditions.begin(), conditions.end()), conditions.end());
-    return conditions;
-}
-
 bool shape::is_anything() const
 {
     return types == json_type::ANY && !is_integer && least.empty() && most.empty() && multiples.empty() &&
@@ -95,7 +82,31 @@ const automaton *pattern_set::find(const std::string &pattern, std::string *why)
     return found->second.made.has_value() ? &*found->second.made : nullptr;
 }
 
-node expansion::without_repetitions(node n) const
+node expansion::node_of(node conditions)
+{
+    conditions.erase(std::remove_if(conditions.begin(), conditions.end(),
+                                    [](const condition &c) {
+                                        return !c.is_negated &&
+                                               (*c.schema == true || (c.schema->is_object() && c.schema->empty()));
+                                    }),
+                     conditions.end());
+    if (conditions.size() < 2) {
+        return conditions;
+    }
+    for (const condition &c : conditions) {
+        numbers.emplace(c.schema, numbers.size());
+    }
+    const auto key = [&](const condition &c) {
+        const std::string_view keyword = c.keyword != nullptr ? c.keyword : "";
+        return std::make_tuple(numbers.at(c.schema), keyword, c.index, c.is_negated);
+    };
+    std::sort(conditions.begin(), conditions.end(),
+              [&](const condition &a, const condition &b) { return key(a) < key(b); });
+    conditions.erase(std::unique(conditions.begin(), conditions.end()), conditions.end());
+    return conditions;
+}
+
+node expansion::without_repetitions(node n)
 {
     for (condition &c : n) {
         c.schema = refs.first_equal(c.schema);

@@ -54,9 +54,10 @@ bool writer::plan_members(const shape &s, object_plan *plan)
     const std::set<std::string> required(s.required.begin(), s.required.end());
     for (const std::string &name : names_of(s)) {
         const bool is_required = required.count(name) > 0;
-        const bool is_absent = s.absent.count(name) > 0 ||
-                               !std::all_of(s.names.begin(), s.names.end(),
-                                            [&](const condition &c) { return shapes.is_valid(name, node_of({c})); });
+        const bool is_absent =
+            s.absent.count(name) > 0 || !std::all_of(s.names.begin(), s.names.end(), [&](const condition &c) {
+                return shapes.is_valid(name, shapes.node_of({c}));
+            });
         if (out.name_with_colon(name).empty()) { /* the object is possible without it, since it cannot be written */
             continue;
         }
@@ -73,7 +74,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
 void writer::narrow_names(const shape &s, automaton *names)
 {
     for (const condition &c : s.names) {
-        if (const std::optional<automaton> all = texts_of(node_of({c}))) {
+        if (const std::optional<automaton> all = texts_of(shapes.node_of({c}))) {
             *names = automaton_of(automaton_operation::BOTH, *names, *all, budget);
         }
     }
@@ -98,7 +99,7 @@ node writer::undeclared_value(const shape &s, const name_class &one, bool are_kn
             conditions.push_back({&(*source)["additionalProperties"]});
         }
     }
-    return node_of(std::move(conditions));
+    return shapes.node_of(std::move(conditions));
 }
 
 /* Splits the names by each pattern into those that meet it and those that do not, since a name that meets two patterns

@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,7 @@ struct condition {
     {
         return std::make_tuple(schema, keyword, index, is_negated);
     }
-    bool operator<(const condition &other) const
+    bool operator<(const condition &other) const /* to find one; addresses change with every document */
     {
         return key() < other.key();
     }
@@ -50,9 +51,7 @@ struct condition {
     }
 };
 
-using node = std::vector<condition>; /* ascending */
-
-node node_of(node conditions);
+using node = std::vector<condition>; /* as expansion::node_of orders them */
 
 namespace json_type {
 inline constexpr uint8_t NOTHING = 0, NUL = 1, BOOLEAN = 2, NUMBER = 4, STRING = 8, ARRAY = 16, OBJECT = 32, ANY = 63;
@@ -125,8 +124,12 @@ class expansion {
     /* Returns the conditions of the shape on a member with this name. */
     node member_node(const shape &s, const std::string &name);
 
+    /* Returns each condition once, without those that hold for every value, in the order of the document: the order of addresses would
+     * make another grammar of the same schema, in another process or only the next time. */
+    node node_of(node conditions);
+
     /* Replaces each schema by the first one that equals it, so that equal nodes are found again. */
-    node without_repetitions(node n) const;
+    node without_repetitions(node n);
 
     /* Reports what cannot be enforced: STRICT throws and names it, LOOSE ignores it. */
     void give_up(const schema_json &schema, const std::string &what) const;
@@ -145,6 +148,7 @@ class expansion {
     work_budget &budget;
     std::map<node, std::vector<shape>> known;
     std::map<node, bool> nothing;
+    std::unordered_map<const schema_json *, size_t> numbers; /* of schemas that were ordered, as they came */
 
     void settle(state s, bool has_choices, std::vector<shape> &out);
     bool apply(state &s, const condition &c);

@@ -219,7 +219,7 @@ writer::item_plan writer::items_of(const shape &s)
                 item.push_back({one});
             }
         }
-        const std::string element = value(node_of(std::move(item)));
+        const std::string element = value(shapes.node_of(std::move(item)));
         if (element.empty()) {
             plan.rest.clear();
             plan.most = i;
@@ -277,7 +277,7 @@ std::string writer::array(const shape &s, const node &n)
                     item.push_back({one});
                 }
             }
-            const std::string contained = value(node_of(std::move(item)));
+            const std::string contained = value(shapes.node_of(std::move(item)));
             return contained.empty() || plan.rest.empty() ? "" : array_with(plan, contained);
         }
         shapes.give_up(*n.front().schema, "the keyword contains beside other conditions on items cannot be enforced");

@@ -112,7 +112,7 @@ class writer {
 
     std::string object(const shape &s, const node &n);
     bool plan_members(const shape &s, object_plan *plan);
-    static node undeclared_value(const shape &s, const name_class &one, bool are_known);
+    node undeclared_value(const shape &s, const name_class &one, bool are_known);
     std::vector<name_class> classes_of(automaton all, const std::vector<std::string> &expressions);
     void narrow_names(const shape &s, automaton *names);
     void order_members(object_plan *plan);
