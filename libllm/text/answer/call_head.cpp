@@ -10,13 +10,14 @@
 namespace {
 
 const char *const NAME = "4n4m30f4t00l"; /* of the tool in the sample; no template has this text itself */
+const char *const ID = "call00001";
 
 common_json call_with(const common_json &arguments)
 {
     common_json function = common_json::object(), call = common_json::object(), out = common_json::object();
     function["name"] = NAME;
     function["arguments"] = arguments;
-    call["id"] = "call00001";
+    call["id"] = ID;
     call["type"] = "function";
     call["function"] = function;
     out["role"] = "assistant";
@@ -27,9 +28,19 @@ common_json call_with(const common_json &arguments)
     return out;
 }
 
-/* Returns a conversation that ends with a call; "": the template accepts none. Some templates want the arguments as
- * JSON text. */
-std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params)
+common_json result_of_call()
+{
+    common_json out = common_json::object();
+    out["role"] = "tool";
+    out["name"] = NAME;
+    out["tool_call_id"] = ID;
+    out["content"] = "c";
+    return out;
+}
+
+/* Returns a conversation that ends with a call, or with its result; "": the template accepts none. Some templates want
+ * the arguments as JSON text. */
+std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params, bool has_result)
 {
     const common_json text = common_json::make(std::string("{\"a\": \"b\"}"));
     const common_json before = params.messages;
@@ -37,6 +48,9 @@ std::string rendered(const common_chat_template &tmpl, autoparser::generation_pa
     for (const common_json &arguments : {common_json::parse("{\"a\": \"b\"}"), text}) {
         params.messages = before;
         params.messages.push_back(call_with(arguments));
+        if (has_result) {
+            params.messages.push_back(result_of_call());
+        }
         try {
             return common_chat_template_direct_apply(tmpl, params);
         } catch (const std::bad_alloc &) {
@@ -94,7 +108,10 @@ std::vector<std::string> marks_of_calls(const common_chat_params &form)
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form)
 {
-    const std::string text = rendered(tmpl, std::move(params));
+    /* Apriel's template writes no id in the last message. */
+    const bool has_id_behind =
+        rendered(tmpl, params, true).rfind("}, \"id\": \"" + std::string(ID) + "\"}") != std::string::npos;
+    const std::string text = rendered(tmpl, std::move(params), false);
     const size_t name = text.rfind(NAME), end = name == std::string::npos ? name : name + std::string(NAME).size();
     size_t begin = std::string::npos;
     for (const common_grammar_trigger &trigger : form.grammar_triggers) {
@@ -105,8 +122,8 @@ call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_
         begin = at == std::string::npos || (begin != std::string::npos && begin > at) ? begin : at;
     }
     if (begin == std::string::npos || end >= text.size() || is_of_name(text[end])) {
-        return {};
+        return {"", "", has_id_behind};
     }
     begin = begin_with_marks(text, begin, marks_of_calls(form));
-    return {text.substr(begin, name - begin), text.substr(end, 1)};
+    return {text.substr(begin, name - begin), text.substr(end, 1), has_id_behind};
 }

@@ -11,7 +11,8 @@
 #include <vector>
 
 struct call_head {
-    std::string before, after; /* text before the tool's name, and one character after it. Empty: not known */
+    std::string before, after;  /* text before the tool's name, and one character after it. Empty: not known */
+    bool has_id_behind = false; /* a call's id stands behind its arguments, in the same object */
 
     bool is_known() const
     {

@@ -72,13 +72,13 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
 {
     const schema_json document = parameters_of(tool);
     common_json out = tool;
-    if (is_whole && (detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING)) {
+    if (is_whole && are_whole()) {
         const std::string element = detail == tool_schema_detail::WHOLE ? compiled.object(document) : "object";
         objects[tool.at("function").at("name").get<std::string>()] = element_of(element);
         out["function"]["parameters"] = place_for(element);
         return out;
     }
-    const bool is_separate = detail == tool_schema_detail::EACH || detail == tool_schema_detail::NAMES;
+    const bool is_separate = !are_whole();
     common_json properties = common_json::object(), required = common_json::array();
     separate all;
     all.arguments = compiled.members(document);
@@ -160,7 +160,7 @@ bool tool_schemas::are_mentioned(const std::string &grammar) const
 
 /* One pass from quote to quote, in which each literal is looked up: searching for every place by itself took the
  * product of places and grammar. */
-std::string tool_schemas::put(const std::string &grammar) const
+std::string tool_schemas::put(const std::string &grammar, const std::string &behind) const
 {
     if (places.empty() && separates.empty()) {
         return grammar;
@@ -171,7 +171,7 @@ std::string tool_schemas::put(const std::string &grammar) const
     for (size_t at = grammar.find('"'); at != std::string::npos; at = grammar.find('"', std::max(done, at + 1))) {
         const auto found = places.find(std::string_view(grammar).substr(at, n_literal));
         if (found != places.end()) {
-            out.append(grammar, done, at - done).append(found->second);
+            out.append(grammar, done, at - done).append(found->second).append(are_whole() ? behind : "");
             done = at + n_literal;
         }
     }

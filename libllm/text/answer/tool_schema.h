@@ -39,8 +39,9 @@ class tool_schemas {
     /* Returns whether the grammar has all places. */
     bool are_mentioned(const std::string &grammar) const;
 
-    /* Returns llama.cpp's grammar with our rules in their places. */
-    std::string put(const std::string &grammar) const;
+    /* Returns llama.cpp's grammar with our rules in their places. `behind`: an element that follows the arguments of a tool that
+     * have one place; "": none. */
+    std::string put(const std::string &grammar, const std::string &behind) const;
 
     /* The element of the grammar that is the object of a tool's arguments; "": they have places of their own. */
     std::string object_of(const std::string &tool) const;
@@ -65,6 +66,11 @@ class tool_schemas {
     std::optional<std::string> quoted(const automaton &texts);
 
   private:
+    bool are_whole() const
+    {
+        return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
+    }
+
     tool_schema_detail detail;
     tool_template tmpl;
     schema_arguments compiled;

@@ -242,11 +242,16 @@ std::string with_one_call(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, tool_schemas &schemas,
-                            bool must_call)
+/* What call_parser.cpp reads behind the arguments, too. */
+const char *const ID_BEHIND =
+    R"( ([ \t\n]{0,4} "," [ \t\n]{0,4} "\"id\"" [ \t\n]{0,4} ":" [ \t\n]{0,4} "\"" [^"\\\x00-\x1F\x7F]+ "\"")?)";
+
+std::string calling_grammar(const common_chat_params &found, const chat_analysis &analysis, const chat_wish &wish,
+                            tool_schemas &schemas, bool must_call)
 {
     const std::string ours = call_grammar(found, &schemas);
-    const std::string all = schemas.put(with_arguments(ours.empty() ? found.grammar : ours, wish));
+    const std::string all = schemas.put(with_arguments(ours.empty() ? found.grammar : ours, wish),
+                                        analysis.head.has_id_behind ? ID_BEHIND : "");
     std::string out = wish.calls_once() ? with_one_call(all, found.parser) : all;
     if (must_call || (wish.calls_once() && found.grammar_lazy)) {
         out = without_text(out, found.parser);
@@ -479,7 +484,7 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
         if (is_whole(detail) && !analysis.has_gemma_values && !schemas.are_mentioned(used.grammar)) {
             return std::nullopt;
         }
-        out.grammar = calling_grammar(used, wish, schemas, must_call || has_text_form);
+        out.grammar = calling_grammar(used, analysis, wish, schemas, must_call || has_text_form);
         if (out.grammar.find(ANY_ARGUMENT_NAME) != std::string::npos) {
             return std::nullopt;
         }
