@@ -2,7 +2,7 @@
  * with a model file from somewhere: it may loop for ever, recurse without end, or build texts of gigabytes. The engine
  * that runs it (llama.cpp's jinja) has no limits. So every node of a template pays for what it does (chat_guard.h):
  *   steps       about a microsecond each; the thread's processor time is looked at, too
- *   bytes       of all texts and values that it makes, freed or not: that is never less than what is alive
+ *   bytes       of all texts and values that one rendering makes, freed or not: that is never less than what is alive
  *   links       lists that are put into lists: their destructors recurse, and nobody can stop a destructor
  *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion ends half-way down
  * Owned by the thread that renders. */
@@ -38,6 +38,12 @@ class chat_budget {
     chat_budget &operator=(const chat_budget &) = delete;
 
     static chat_budget &current();
+
+    /* Counts bytes from zero: what the last rendering made is freed. */
+    void begin_rendering()
+    {
+        bytes = 0;
+    }
 
     /* All throw chat_limit when the budget is used up, and from then on always. */
     void enter();                   /* pays for entering one node of the template */

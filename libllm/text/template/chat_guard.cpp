@@ -1,5 +1,7 @@
 #include "text/template/chat_guard.h"
 
+#include <type_traits>
+
 #include "text/template/chat_budget.h"
 #include "text/template/chat_operation.h"
 
@@ -238,11 +240,25 @@ value run(const jinja::object_literal &node, context &ctx)
     return run_literal(node, ctx);
 }
 
+/* The value of a variable or a member is shared, not copied, unless it is written. */
+template <typename T> bool is_shared(const T &)
+{
+    return std::is_same_v<T, jinja::identifier>;
+}
+
+bool is_shared(const jinja::member_expression &node)
+{
+    return !is_stmt<jinja::slice_expression>(node.property);
+}
+
 /* A text is paid for where it is made, by its bytes and parts. Lists and objects are shared and not copied, so that
  * they cost nothing as a part of an expression; written or hashed, they cost all that they contain. */
-void pay_for(const value &result, use how)
+void pay_for(const value &result, use how, bool is_shared)
 {
     chat_budget &budget = chat_budget::current();
+    if (is_shared && how == use::PART) {
+        return;
+    }
     if (is_val<jinja::value_string>(result)) {
         const jinja::string &text = result->val_str;
         budget.produce(text.length() + text.parts.size() * sizeof(jinja::string_part));
@@ -264,11 +280,24 @@ template <typename T> struct guarded final : T {
     {
         chat_budget::current().enter();
         value result = run(static_cast<const T &>(*this), ctx);
-        pay_for(result, how);
+        pay_for(result, how, is_shared(static_cast<const T &>(*this)));
         return result;
     }
 
     use how;
+};
+
+/* The first node of a template. It writes nothing. */
+struct beginning final : jinja::statement {
+    std::string type() const override
+    {
+        return "Beginning";
+    }
+    value execute_impl(context &) const override
+    {
+        chat_budget::current().begin_rendering();
+        return jinja::mk_val<jinja::value_undefined>();
+    }
 };
 
 /* ---- replacing ------------------------------------------------------------------------------------------------------ */
@@ -461,4 +490,5 @@ void guard(statement_ptr &node, use how)
 void chat_guard(jinja::program *program)
 {
     guard(program->body, use::WRITTEN);
+    program->body.insert(program->body.begin(), std::make_unique<beginning>());
 }

@@ -347,6 +347,8 @@ void chat_operation_binary(const std::string &op, const value &left, const value
         spend_copies(length(left), length(right));
         budget().spend(product(is_container(left) ? budget().weigh(left).n_nodes : 1, size(right)) / 4);
         spend_copies(size(right), length(left));
+    } else if (op == "+" || op == "~") { /* chat_guard.cpp counts the text that they make */
+        spend_copies(2, length(left) + length(right));
     } else {
         budget().produce(length(left) + length(right));
     }
