@@ -8,7 +8,11 @@
 namespace {
 
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1}; /* that are compiled, until the grammar is small enough */
-constexpr size_t NAMES_MAX = 256; /* the grammar of calls takes a level of the stack for each required one */
+constexpr size_t NAMES_MAX = 256; /* of a tool; the grammar of calls takes a level of the stack for each required one */
+
+/* Of all tools of a request: a form of calls takes about 0.7 ms and 40 KB for each, and with more, the grammar is too
+ * large for a document. Agents have up to 150 tools of 20. */
+constexpr size_t NAMES_IN_ALL_MAX = 4096;
 
 const schema_json &any_object()
 {
@@ -232,8 +236,8 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
         std::vector<schema_argument> all;
         argument_compiler compiler(meaning, values, out, part);
         const std::vector<std::string> names = names_of(shapes);
-        if (names.size() > NAMES_MAX) { /* 300 took 14 s, 256 take 0.4 s; 20,000 ended the process by its stack */
-            throw grammar_beyond("more than " + std::to_string(NAMES_MAX) + " names");
+        if (names.size() > std::min(NAMES_MAX, NAMES_IN_ALL_MAX - n_names)) {
+            throw grammar_beyond("too many names"); /* 20,000 in one tool ended the process by its stack */
         }
         for (const std::string &name : names) {
             schema_argument one = compiler.declared(shapes, name);
@@ -249,6 +253,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
                 }
             }
         }
+        n_names += names.size();
         return all;
     });
 }

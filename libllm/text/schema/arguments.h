@@ -63,6 +63,7 @@ class schema_arguments {
   private:
     work_budget budget; /* of all tools; `out` refers to it */
     rules out;
+    size_t n_names = 0; /* of all members */
 
     template <typename T, typename F> T with_levels(const T &nothing, F compile);
 };
