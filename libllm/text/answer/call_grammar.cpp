@@ -27,12 +27,34 @@ size_t n_declared(const tool_schemas::separate &tool)
                                              [](const schema_argument &one) { return !one.name.empty(); }));
 }
 
+/* Makes a rule of each mark that stands around thousands of arguments, so that the grammar stays small. */
+class shared_marks {
+  public:
+    explicit shared_marks(parser_graph *graph) : g(*graph) {}
+
+    size_t node(const std::string &text)
+    {
+        constexpr size_t BYTES_MIN = 6; /* a shorter one is no longer than the name of its rule */
+        if (text.size() < BYTES_MIN) {
+            return g.literal(text);
+        }
+        const auto known = rules.find(text);
+        return known != rules.end() ? known->second
+                                    : rules[text] = g.rule("m" + std::to_string(rules.size()), g.literal(text));
+    }
+
+  private:
+    parser_graph &g;
+    std::map<std::string, size_t> rules;
+};
+
 /* Makes the rules of one tool's arguments. Arguments are *counted* (each may come once, and rest() knows which are
  * missing) or *repeated* (any number of times): required ones are counted, the others only if the tool has few. */
 class argument_rules {
   public:
-    argument_rules(parser_graph *graph, tool_schemas *compiled, size_t number_of_call, size_t unordered_max)
-        : g(*graph), schemas(*compiled), prefix("arguments-" + std::to_string(number_of_call) + "-"),
+    argument_rules(parser_graph *graph, shared_marks *all_marks, tool_schemas *compiled, size_t number_of_call,
+                   size_t unordered_max)
+        : g(*graph), marks(*all_marks), schemas(*compiled), prefix("a" + std::to_string(number_of_call) + "-"),
           n_unordered(unordered_max)
     {}
 
@@ -66,6 +88,7 @@ class argument_rules {
 
   private:
     parser_graph &g;
+    shared_marks &marks;
     tool_schemas &schemas;
     std::string prefix;
     size_t n_unordered, n_rules = 0;
@@ -132,8 +155,7 @@ class argument_rules {
             parts.push_back(python_value(one));
             return g.sequence(parts);
         }
-        const bool is_any_text = one.is_text && !texts_before(ways.front().text_end, one).has_value();
-        return is_any_text && ways.size() == 1 ? node : g.choice(written(ways, one)); /* llama.cpp's own takes it */
+        return g.choice(written(ways, one));
     }
 
     void add_undeclared(size_t sample, const schema_argument &one)
@@ -151,6 +173,49 @@ class argument_rules {
     std::optional<std::string> texts_before(const std::string &close, const schema_argument &one)
     {
         return one.texts.has_value() ? schemas.bare(*one.texts, close) : std::nullopt;
+    }
+
+    /* Appends the text of a node that is made of literals only. Returns false if it is not. */
+    bool add_literals(size_t node, std::string *text) const
+    {
+        if (g.is(node, "literal")) {
+            *text += g.at(node).at("literal").get<std::string>();
+            return true;
+        }
+        const std::vector<size_t> parts = g.children(node);
+        return (g.is(node, "sequence") || g.is(node, "tag") || g.is(node, "atomic")) &&
+               std::all_of(parts.begin(), parts.end(), [&](size_t part) { return add_literals(part, text); });
+    }
+
+    /* Returns the parts with few literals: `name` (of the argument; "": any) and shared marks around it. */
+    std::vector<size_t> joined(const std::vector<size_t> &parts, const std::string &name)
+    {
+        std::vector<size_t> out;
+        std::string text;
+        const auto end_literal = [&] {
+            const size_t at = name.empty() ? std::string::npos : text.find(name);
+            const std::string before = text.substr(0, at == std::string::npos ? text.size() : at);
+            const std::string behind = at == std::string::npos ? "" : text.substr(at + name.size());
+            for (const size_t one :
+                 {before.empty() ? 0 : marks.node(before), at == std::string::npos ? 0 : g.literal(name),
+                  behind.empty() ? 0 : marks.node(behind)}) {
+                if (one != 0) { /* the graph had nodes before */
+                    out.push_back(one);
+                }
+            }
+            text.clear();
+        };
+        for (const size_t part : parts) {
+            std::string more = text;
+            if (add_literals(part, &more)) {
+                text = more;
+            } else {
+                end_literal();
+                out.push_back(part);
+            }
+        }
+        end_literal();
+        return out;
     }
 
     /* Returns the argument in each way that its schema allows. Without quotes a text ends at the closing mark, so JSON
@@ -171,11 +236,11 @@ class argument_rules {
             const bool is_covered = way.may_be_text && one.may_be_text && !one.texts.has_value(); /* by any text */
             const std::string &rule = one.may_be_text && one.texts.has_value() ? one.not_text : one.element;
             if (way.may_be_json && !one.is_text && !is_covered && !rule.empty()) {
-                close({element(rule), g.literal(way.text_end)});
+                close({element(rule), marks.node(way.text_end)});
             }
             if (!values.empty()) {
-                std::vector<size_t> parts = way.opening;
-                parts.push_back(g.choice(values));
+                std::vector<size_t> parts = joined(way.opening, one.name);
+                parts.push_back(values.size() == 1 ? values.front() : g.choice(values));
                 all.push_back(g.sequence(parts));
             }
         }
@@ -293,17 +358,18 @@ bool replace_objects(parser_graph *graph, const tool_schemas &schemas)
 
 std::string call_grammar(const common_chat_params &form, tool_schemas *schemas)
 {
-    parser_graph graph(common_json::parse(parser_written(form.parser)));
+    parser_graph graph(parser_written(form.parser));
     const std::vector<call_of_tool> calls = calls_with_arguments(graph, *schemas);
     const bool has_objects = form.format == COMMON_CHAT_FORMAT_PEG_GEMMA4 && replace_objects(&graph, *schemas);
     if (form.grammar.empty() || (calls.empty() && !has_objects)) {
         return "";
     }
     const size_t most = schemas->takes_any_value() ? 0 : unordered_max(calls);
+    shared_marks marks(&graph);
     for (size_t i = 0; i < calls.size(); i++) {
-        argument_rules(&graph, schemas, i, most).replace(calls[i].node, *calls[i].tool);
+        argument_rules(&graph, &marks, schemas, i, most).replace(calls[i].node, *calls[i].tool);
     }
-    const common_peg_arena arena = parser_read(graph.json(), true);
+    const common_peg_arena arena = parser_read(std::move(graph).json(), true);
     return build_grammar(
         [&](const common_grammar_builder &builder) { arena.build_grammar(builder, form.grammar_lazy); });
 }

@@ -88,8 +88,7 @@ size_t begin_with_marks(const std::string &text, size_t begin, const std::vector
 std::vector<std::string> marks_of_calls(const common_chat_params &form)
 {
     std::vector<std::string> out =
-        call_marks_of(common_json::parse(call_parser_for_reading(form.format, parser_written(form.parser), {})))
-            .opening;
+        call_marks_of(call_parser_for_reading(form.format, parser_written(form.parser), {})).opening;
     out.insert(out.end(), form.preserved_tokens.begin(), form.preserved_tokens.end());
     const auto is_other = [&](const std::string &mark) {
         const bool ends = std::any_of(form.thinking_end_tags.begin(), form.thinking_end_tags.end(),

@@ -3,6 +3,8 @@
 #include <common/chat-peg-parser.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "text/answer/call_graph.h"
 #include "text/answer/parser_graph.h"
@@ -149,6 +151,12 @@ class widening {
      * writes before the closing mark may be missing. */
     size_t value_before(const std::string &close)
     {
+        const auto known = values_before.find(close);
+        return known != values_before.end() ? known->second : values_before[close] = make_value_before(close);
+    }
+
+    size_t make_value_before(const std::string &close)
+    {
         const std::string bare = without_blanks(close);
         const size_t end = close.find_last_not_of(BLANKS) + 1;
         const size_t closing = g.choice({g.literal(bare + close.substr(end)), g.literal(bare)});
@@ -157,6 +165,12 @@ class widening {
     }
 
     size_t text_before(const std::string &close)
+    {
+        const auto known = texts_before.find(close);
+        return known != texts_before.end() ? known->second : texts_before[close] = make_text_before(close);
+    }
+
+    size_t make_text_before(const std::string &close)
     {
         const size_t text = g.add({{"type", "until"}, {"delimiters", std::vector<std::string>{close}}});
         return g.sequence({g.tag(tags::TOOL_ARG_STRING_VALUE, text), closed_by(g.literal(close))});
@@ -215,6 +229,8 @@ class widening {
     parser_graph &g;
     values value;
     bool has_values;
+    std::map<std::string, size_t> values_before,
+        texts_before; /* nodes, by what closes them: shared by thousands of arguments */
 };
 
 /* ---- thinking ------------------------------------------------------------------------------------------------------ */
@@ -313,13 +329,10 @@ call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, c
 
 } // namespace
 
-std::string call_parser_for_reading(common_chat_format format, const std::string &parser,
+common_json call_parser_for_reading(common_chat_format format, common_json parser,
                                     const std::vector<std::string> &heads)
 {
-    if (parser.empty()) {
-        return parser;
-    }
-    parser_graph graph(common_json::parse(parser));
+    parser_graph graph(std::move(parser));
     const std::vector<bool> opens = graph.reaching(tags::TOOL_OPEN), closes = graph.reaching(tags::TOOL_CLOSE);
     const call_marks marks = marks_of(graph, opens, closes);
     if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4) {
@@ -332,10 +345,11 @@ std::string call_parser_for_reading(common_chat_format format, const std::string
     for (size_t id = 0, n = graph.size(); id < n && !heads.empty(); id++) {
         end_thinking_with_calls(&graph, id, heads);
     }
-    common_json out = graph.json();
+    graph.remove_unused();
+    common_json out = std::move(graph).json();
     out["closing_marks"] = marks.closing;
     out["opening_marks"] = marks.opening;
-    return out.dump_safe();
+    return out;
 }
 
 call_marks call_marks_of(const common_json &parser)

@@ -16,7 +16,7 @@
  * writes them; parameters may come in any order, be missing, or not be in the schema; and where a parameter has marks
  * of its own, a value that is neither JSON nor Python is a string. Gemma 4 and MiniMax M3 have values of their own,
  * which are left as they are. Each of `heads` (call_head.h) begins a call in the middle of reasoning. */
-std::string call_parser_for_reading(common_chat_format format, const std::string &parser,
+common_json call_parser_for_reading(common_chat_format format, common_json parser,
                                     const std::vector<std::string> &heads);
 
 constexpr size_t CALL_MARK_BYTES_MIN = 3; /* a bracket alone is no mark: any text may contain it */

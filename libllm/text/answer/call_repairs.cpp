@@ -2,6 +2,8 @@
 
 #include <common/chat-peg-parser.h>
 
+#include <utility>
+
 #include "text/answer/parser_graph.h"
 #include "text/answer/parser_text.h"
 #include "text/grammar/grammar_text.h"
@@ -29,26 +31,23 @@ std::string split_id_from_name(autoparser::autoparser *found)
  * model may leave the id out. */
 void allow_ids(const std::string &id_end, common_chat_params *form)
 {
-    parser_graph graph(common_json::parse(parser_written(form->parser)));
+    parser_graph graph(parser_written(form->parser));
     for (size_t id = 0, n = graph.size(); id < n; id++) {
         if (graph.is(id, "literal") && graph.at(id).at("literal") == id_end) {
             const size_t call_id = graph.tag(common_chat_peg_builder::TOOL_ID, graph.characters(ID_RANGES, false, 1));
             graph.at(id) = graph.at(graph.sequence({graph.optional(call_id), graph.literal(id_end)}));
         }
     }
-    form->parser = parser_read(graph.json(), true);
+    form->parser = parser_read(std::move(graph).json(), true);
     form->grammar = grammar_with_optional(form->grammar, id_end, ID_ELEMENT);
 }
 
 /* gpt-oss and LLM-jp may name the format of an answer, even if the client asked for none: <|channel|>final
  * <|constrain|>json<|message|>. llama.cpp reads the name only with response_format, and then no calls. */
-std::string with_named_format(const std::string &parser)
+common_json with_named_format(common_json parser)
 {
     const std::string channel = "<|channel|>", final = "final", message = "<|message|>";
-    if (parser.find(channel) == std::string::npos) {
-        return parser;
-    }
-    parser_graph graph(common_json::parse(parser));
+    parser_graph graph(std::move(parser));
     const auto is_literal = [&](size_t id, const std::string &text) {
         return graph.is(id, "literal") && graph.at(id).value("literal", "") == text;
     };
@@ -67,5 +66,5 @@ std::string with_named_format(const std::string &parser)
             graph.at(id)["children"] = parts;
         }
     }
-    return graph.json().dump();
+    return std::move(graph).json();
 }

@@ -15,6 +15,6 @@ std::string split_id_from_name(autoparser::autoparser *found);
 void allow_ids(const std::string &id_end, common_chat_params *form);
 
 /* Returns llama.cpp's parser, as parser_text writes it, so that an answer may name its format. */
-std::string with_named_format(const std::string &parser);
+common_json with_named_format(common_json parser);
 
 #endif

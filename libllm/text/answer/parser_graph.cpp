@@ -2,12 +2,20 @@
  * kind of node would repeat all kinds that llama.cpp has; here, a kind that is not changed passes through untouched. */
 #include "text/answer/parser_graph.h"
 
+#include <algorithm>
 #include <stdexcept>
+#include <unordered_set>
+#include <utility>
 
-parser_graph::parser_graph(const common_json &parser) : rules(parser.at("rules")), root(parser.at("root"))
+parser_graph::parser_graph(common_json parser) : root(parser.at("root").get<size_t>())
 {
-    for (const common_json &node : parser.at("parsers")) {
-        nodes.push_back(node);
+    for (const common_json &rule : parser.at("rules")) {
+        rules[rule.at("name").get<std::string>()] = rule.at("id").get<size_t>();
+    }
+    common_json &parsers = parser.at("parsers");
+    nodes.reserve(parsers.size());
+    for (size_t id = 0; id < parsers.size(); id++) {
+        nodes.push_back(std::move(parsers.at(id)));
     }
     for (size_t id = 0; id < nodes.size(); id++) {
         for (const size_t child : children(id)) {
@@ -34,7 +42,7 @@ std::vector<size_t> parser_graph::children(size_t id) const
 {
     const common_json &node = at(id);
     if (is(id, "ref")) {
-        return {rules.at(node.at("name").get<std::string>()).get<size_t>()};
+        return {rules.at(node.at("name").get<std::string>())};
     }
     if (node.contains("children")) {
         return node.at("children").get<std::vector<size_t>>();
@@ -46,16 +54,12 @@ std::vector<size_t> parser_graph::children(size_t id) const
  * a mark is the text that it begins with.  */
 void parser_graph::visit(size_t from, const std::function<bool(size_t)> &enter) const
 {
-    std::vector<bool> is_known(nodes.size());
+    std::unordered_set<size_t> known; /* few: a list of all nodes would be cleared for each argument of each tool */
     std::vector<size_t> left = {from};
     while (!left.empty()) {
         const size_t id = left.back();
         left.pop_back();
-        if (is_known[id]) {
-            continue;
-        }
-        is_known[id] = true;
-        if (enter(id)) {
+        if (known.insert(id).second && enter(id)) {
             const std::vector<size_t> next = children(id);
             left.insert(left.end(), next.rbegin(), next.rend());
         }
@@ -176,8 +180,11 @@ size_t parser_graph::blanks()
 
 size_t parser_graph::text_with(const std::string &close)
 {
-    return add(
-        {{"type", "ac"}, {"child", add({{"type", "epsilon"}})}, {"delimiters", std::vector<std::string>{close}}});
+    const auto known = texts.find(close);
+    return known != texts.end() ? known->second
+                                : texts[close] = add({{"type", "ac"},
+                                                      {"child", add({{"type", "epsilon"}})},
+                                                      {"delimiters", std::vector<std::string>{close}}});
 }
 
 size_t parser_graph::grammar(const std::string &element)
@@ -210,15 +217,54 @@ size_t parser_graph::copy(size_t id)
     return add(node);
 }
 
-common_json parser_graph::json() const
+void parser_graph::remove_unused()
 {
-    common_json parsers = common_json::array();
-    for (const common_json &node : nodes) {
-        parsers.push_back(node);
+    std::vector<bool> is_used(nodes.size());
+    visit(root, [&](size_t id) {
+        is_used[id] = true;
+        return true;
+    });
+    std::vector<size_t> numbers(nodes.size());
+    std::vector<common_json> used;
+    for (size_t id = 0; id < nodes.size(); id++) {
+        numbers[id] = used.size();
+        if (is_used[id]) {
+            used.push_back(std::move(nodes[id]));
+        }
     }
-    common_json out = common_json::object();
-    out["parsers"] = parsers;
-    out["rules"] = rules;
+    for (common_json &node : used) {
+        if (node.contains("children")) {
+            std::vector<size_t> ids = node.at("children").get<std::vector<size_t>>();
+            std::transform(ids.begin(), ids.end(), ids.begin(), [&](size_t id) { return numbers[id]; });
+            node["children"] = ids;
+        } else if (node.contains("child")) {
+            node["child"] = numbers[node.at("child").get<size_t>()];
+        }
+    }
+    std::map<std::string, size_t> used_rules;
+    for (const auto &[name, id] : rules) {
+        if (is_used[id]) {
+            used_rules[name] = numbers[id];
+        }
+    }
+    nodes = std::move(used);
+    rules = std::move(used_rules);
+    root = numbers[root];
+    texts.clear();
+}
+
+common_json parser_graph::json() &&
+{
+    common_json parsers = common_json::array(), out = common_json::object();
+    for (common_json &node : nodes) {
+        parsers.push_back(std::move(node));
+    }
+    common_json names = common_json::array();
+    for (const auto &[name, id] : rules) {
+        names.push_back({{"name", name}, {"id", id}});
+    }
+    out["parsers"] = std::move(parsers);
+    out["rules"] = std::move(names);
     out["root"] = root;
     return out;
 }

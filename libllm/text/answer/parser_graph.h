@@ -7,13 +7,14 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 /* A node is a JSON object. Nodes refer to each other by number, and may do so in circles. */
 class parser_graph {
   public:
-    explicit parser_graph(const common_json &parser); /* throws */
+    explicit parser_graph(common_json parser); /* throws */
 
     size_t size() const
     {
@@ -55,7 +56,8 @@ class parser_graph {
      * range: "09az" are digits and small letters. */
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
-    /* Adds any text up to and with the first `close`. It is for grammars only, as a parser it is empty. */
+    /* Adds any text up to and with the first `close`. It is for grammars only, as a parser it is empty. Its rules are
+     * long, so that there is one node for each `close`. */
     size_t text_with(const std::string &close);
     /* Adds a part for grammars only, which is parsed as nothing: `element` is one element of GBNF. */
     size_t grammar(const std::string &element);
@@ -65,11 +67,15 @@ class parser_graph {
     /* Returns a copy of the node and of all below it, but for rules, which stay shared. */
     size_t copy(size_t id);
 
-    common_json json() const;
+    /* Removes the nodes that the root does not reach, which changes the numbers of the others. */
+    void remove_unused();
+
+    common_json json() &&;
 
   private:
     std::vector<common_json> nodes;
-    common_json rules, root;
+    std::map<std::string, size_t> rules, texts; /* texts: nodes of text_with */
+    size_t root;
 };
 
 #endif

@@ -1,6 +1,8 @@
 #include "text/answer/parser_text.h"
 
 #include <stdexcept>
+#include <unordered_map>
+#include <utility>
 
 namespace {
 
@@ -209,20 +211,20 @@ common_peg_parser_variant parser_of(const common_json &from, size_t n_parsers)
 
 } // namespace
 
-std::string parser_written(const common_peg_arena &arena)
+common_json parser_written(const common_peg_arena &arena)
 {
-    common_json parsers = common_json::array(), rules = common_json::object();
+    common_json parsers = common_json::array(), rules = common_json::array();
     for (size_t id = 0; id < arena.size(); id++) {
         parsers.push_back(std::visit([](const auto &p) { return written(p); }, arena.get(id)));
         if (const auto *rule = std::get_if<common_peg_rule_parser>(&arena.get(id))) {
-            rules[rule->name] = id;
+            rules.push_back({{"name", rule->name}, {"id", id}});
         }
     }
     common_json out = common_json::object();
     out["root"] = arena.root();
-    out["rules"] = rules;
-    out["parsers"] = parsers;
-    return out.dump();
+    out["rules"] = std::move(rules);
+    out["parsers"] = std::move(parsers);
+    return out;
 }
 
 /* A builder adds parsers to an arena, with another function for each kind. So it adds empty ones, which are replaced by
@@ -236,22 +238,25 @@ common_peg_arena parser_read(const common_json &text, bool has_rules)
         builder.eps();
     }
     const common_peg_parser empty = builder.eps();
-    const common_json rules = has_rules ? text.at("rules") : common_json::object();
-    for (const auto &[name, id] : rules.items()) {
-        builder.rule(name, empty);
+    std::unordered_map<std::string, common_peg_parser_id> rules;
+    for (const common_json &rule : text.at("rules")) {
+        const std::string name = rule.at("name").get<std::string>();
+        rules[name] = id_in(rule.at("id"), n);
+        if (has_rules) {
+            builder.rule(name, empty);
+        }
     }
     common_peg_arena out = builder.build();
     for (size_t id = 0; id < n; id++) {
         const common_json &one = parsers.at(id);
         if (one.at("type").get<std::string>() == "ref") { /* the arena has no names */
-            const common_json &rule = text.at("rules").at(one.at("name").get<std::string>());
-            out.get(id) = common_peg_choice_parser{{id_in(rule, n)}};
+            out.get(id) = common_peg_choice_parser{{rules.at(one.at("name").get<std::string>())}};
         } else {
             out.get(id) = parser_of(one, n);
         }
     }
-    for (const auto &[name, id] : rules.items()) {
-        out.get(out.get_rule(name)) = out.get(id_in(id, n));
+    for (const auto &[name, id] : has_rules ? rules : decltype(rules)()) {
+        out.get(out.get_rule(name)) = out.get(id);
     }
     out.set_root(id_in(text.at("root"), n));
     return out;

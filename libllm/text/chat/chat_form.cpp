@@ -187,7 +187,8 @@ std::vector<std::string> heads_of_calls(const common_chat_params &params, const 
 void describe(const common_chat_params &params, const std::vector<std::string> &heads, chat_form *out)
 {
     out->format = params.format;
-    out->parser = call_parser_for_reading(params.format, with_named_format(parser_written(params.parser)), heads);
+    out->parser =
+        call_parser_for_reading(params.format, with_named_format(parser_written(params.parser)), heads).dump_safe();
     out->opening = params.generation_prompt;
     out->preserved = params.preserved_tokens;
     for (const std::string &stop : params.additional_stops) {
@@ -458,8 +459,15 @@ bool is_whole(tool_schema_detail detail)
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
 }
 
+/* Returns whether the grammar is larger than the sampler accepts it, as a part of a document. */
+bool is_too_large(const std::string &grammar)
+{
+    constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document has other members, too */
+    return grammar.size() > BYTES_MAX || common_json::make(grammar).dump_safe().size() > BYTES_MAX;
+}
+
 /* One attempt to make a form. detail: how much of the tools' schemas the grammar enforces. nullopt: the detail does not
- * suit this family, which writes arguments as a whole (or does not). */
+ * suit this family, which writes arguments as a whole (or does not); or the grammar of EACH is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {
@@ -485,7 +493,8 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
             return std::nullopt;
         }
         out.grammar = calling_grammar(used, analysis, wish, schemas, must_call || has_text_form);
-        if (out.grammar.find(ANY_ARGUMENT_NAME) != std::string::npos) {
+        const bool is_left_to_next = detail == tool_schema_detail::EACH && is_too_large(out.grammar);
+        if (is_left_to_next || out.grammar.find(ANY_ARGUMENT_NAME) != std::string::npos) {
             return std::nullopt;
         }
     }
@@ -514,8 +523,7 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
 /* Returns whether the sampler accepts the grammar, as a part of a document. */
 bool is_usable_grammar(const model *m, const chat_form &form)
 {
-    constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document has other members, too */
-    return common_json::make(form.grammar).dump_safe().size() <= BYTES_MAX && chat_form_begins(m, form, form.opening);
+    return !is_too_large(form.grammar) && chat_form_begins(m, form, form.opening);
 }
 
 } // namespace

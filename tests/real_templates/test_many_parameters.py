@@ -1,0 +1,54 @@
+"""Requests with as many tools and parameters as agents have, and with more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.real_templates.conftest import Open
+from tests.real_templates.driver import Json
+from tests.real_templates.templates import BY_NAME
+from tests.real_templates.test_masks import tool
+from tests.real_templates.test_templates import MESSAGES
+
+TYPES: list[Json] = [
+    {"type": "string", "description": "What to look for, as it is written in the list of all things."},
+    {"type": "integer"},
+    {"type": "boolean"},
+    {"type": "array", "items": {"type": "string"}},
+    {"type": "string", "enum": ["a", "b", "c"]},
+    {"type": "object", "properties": {"x": {"type": "number"}}},
+]
+
+
+def tools(n: int, n_parameters: int) -> list[Json]:
+    properties = {f"param_{i}": TYPES[i % len(TYPES)] for i in range(n_parameters)}
+    required = [f"param_{i}" for i in range(0, n_parameters, 4)]
+    schema = {"type": "object", "properties": properties, "required": required}
+    return [tool(f"tool_number_{i}", schema) for i in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "n_parameters"),
+    [
+        ("GLM-4.6", 150, 20),
+        ("Qwen3.5-4B", 150, 20),
+        ("openai-gpt-oss-120b", 150, 20),
+        ("LFM2-8B-A1B", 150, 20),
+        ("deepseek-ai-DeepSeek-V3.2", 150, 20),
+        ("IFM-K2-Horizon", 2, 100),
+        ("Kimi-K3", 2, 100),
+    ],
+)
+def test_calls_of_many_tools_are_constrained(name: str, n: int, n_parameters: int, opened: Open) -> None:
+    prompt = opened(BY_NAME[name]).render({"messages": MESSAGES, "tools": tools(n, n_parameters)})
+    assert f"tool_number_{n - 1}" in prompt.grammar and f"param_{n_parameters - 1}" in prompt.grammar
+    assert len(prompt.syntax) < 1024 * n * n_parameters, "it is parsed again for each answer"
+
+
+def test_tools_beyond_the_limit_take_any_arguments(opened: Open) -> None:
+    model = opened(BY_NAME["GLM-4.6"])
+    prompt = model.render({"messages": MESSAGES, "tools": tools(25, 250)})
+    said = "<tool_call>tool_number_{}\n<arg_key>param_1</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>"
+    assert model.parse(prompt.syntax, said.format(24, 7)).calls[0].values() == {"param_1": 7}
+    assert model.walk(prompt.constraint, text=said.format(24, "x")).refused_at is None
+    assert model.walk(prompt.constraint, text=said.format(0, "x")).refused_at is not None
