@@ -236,7 +236,7 @@ async def test_a_stop_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.M
 async def test_a_start_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = iter([0, 431, 431, 1000])
     state = SimpleNamespace(
-        opened=None, loading=SimpleNamespace(per_mille=lambda: next(loaded)), config=Config(model="/m/x.gguf")
+        loaded_model=None, loading=SimpleNamespace(per_mille=lambda: next(loaded)), config=Config(model="/m/x.gguf")
     )
     monkeypatch.setattr(limits, "LOAD_PROGRESS_S", 0.0)
     heard = Heard(monkeypatch, 4)
