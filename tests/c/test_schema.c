@@ -5,6 +5,7 @@
 #include "llm.h"
 #include "model/model.h"
 #include "random.h"
+#include "schema_steps.h"
 #include "text/constraint/constraint_make.h"
 #include "text/sampling/sampler.h"
 
@@ -581,6 +582,41 @@ static void work_is_bounded(void)
     }
 }
 
+/* Compiles the schema loosely and strictly. Both stop where the budget is spent, or at most a hundredth later, which is
+ * the last part that was begun; and the loose grammar still accepts the valid value. */
+static void check_steps(const char *schema, const char *valid)
+{
+    char error[512];
+    for (int is_strict = 0; is_strict < 2; is_strict++) {
+        const size_t n_steps = schema_steps(schema, is_strict != 0);
+        if (n_steps > schema_steps_max() / 100 * 101) {
+            printf("%.60s...: %zu steps\n", schema, n_steps);
+        }
+        CHECK(n_steps <= schema_steps_max() / 100 * 101);
+    }
+    char *loose = made(schema, false, error);
+    CHECK(loose != NULL && lets_be(loose, valid));
+    free(loose);
+}
+
+/* The pairs of alternatives are the square of their number. */
+static void pairs_of_alternatives_are_bounded(void)
+{
+    static char constants[1 << 16], objects[1 << 17];
+    size_t n = append(constants, "{'oneOf':[{'const':%d}", 0);
+    for (int i = 1; i < 1500; i++) {
+        n += append(constants + n, ",{'const':%d}", i);
+    }
+    (void)sprintf(constants + n, "]}");
+    n = append(objects, "{'oneOf':[{'const':%d}", 0);
+    for (int i = 0; i < 800; i++) {
+        n += append(objects + n, ",{'type':'object','properties':{'k':{'const':%d}},'required':['k']}", i);
+    }
+    (void)sprintf(objects + n, "]}");
+    check_steps(constants, "1499");
+    check_steps(objects, "{'k':799}");
+}
+
 /* What is equal is compiled once, but not where the same $ref leads elsewhere. */
 static void equal_schemas_mean_the_same(void)
 {
@@ -747,6 +783,7 @@ int main(void)
     RUN(a_keyword_of_a_wrong_type_says_nothing);
     RUN(what_cannot_be_kept_to_is_refused);
     RUN(work_is_bounded);
+    RUN(pairs_of_alternatives_are_bounded);
     RUN(recursion_ends);
     RUN(equal_schemas_mean_the_same);
     RUN(numbers_are_within_their_bounds);

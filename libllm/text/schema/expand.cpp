@@ -427,7 +427,8 @@ void expansion::apply_choices(state &s, const schema_json &schema)
 /* oneOf: one alternative, and none of those that it may overlap with. Taking it for anyOf would admit values that two
  * alternatives admit, which are invalid. Negating every other alternative would be right but is seldom possible
  * (keywords::NOT_NEGATED) and multiplies the shapes; most alternatives exclude each other by a type or a constant,
- * which is_nothing sees. */
+ * which is_nothing sees. The pairs are the square of the alternatives: comparing 1,500 constants took 19 s and 950 MB,
+ * so that oneOf is left open once the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];
@@ -435,6 +436,10 @@ void expansion::apply_one_of(state &s, const schema_json &schema)
     for (size_t i = 0; i < all.size(); i++) {
         node one = {{&all[i]}};
         for (size_t j = 0; j < all.size(); j++) {
+            if (!budget.take(work_budget::COMPARED_PAIR)) {
+                give_up(schema, work_budget::beyond());
+                return;
+            }
             if (j == i || is_nothing(node_of({{&all[i]}, {&all[j]}}), NOTHING_DEPTH)) {
                 continue;
             }

@@ -64,7 +64,7 @@ node expansion::member_node(const shape &s, const std::string &name)
 
 bool expansion::is_nothing(const node &n, size_t depth)
 {
-    if (n.empty() || depth == 0) {
+    if (n.empty() || depth == 0 || budget.is_spent()) {
         return false;
     }
     const auto found = nothing.find(n);
