@@ -617,6 +617,18 @@ static void pairs_of_alternatives_are_bounded(void)
     check_steps(objects, "{'k':799}");
 }
 
+static void required_names_are_bounded(void)
+{
+    static char names[1 << 19];
+    size_t n = append(names, "{'required':['%d'", 0);
+    for (int i = 1; i < 32000; i++) {
+        n += append(names + n, ",'%d'", i);
+    }
+    (void)sprintf(names + n, "]}");
+    CHECK(schema_steps(names, true) >= 32000); /* counts each name */
+    check_steps(names, "7");
+}
+
 /* What is equal is compiled once, but not where the same $ref leads elsewhere. */
 static void equal_schemas_mean_the_same(void)
 {
@@ -784,6 +796,7 @@ int main(void)
     RUN(what_cannot_be_kept_to_is_refused);
     RUN(work_is_bounded);
     RUN(pairs_of_alternatives_are_bounded);
+    RUN(required_names_are_bounded);
     RUN(recursion_ends);
     RUN(equal_schemas_mean_the_same);
     RUN(numbers_are_within_their_bounds);

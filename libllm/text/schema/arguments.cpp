@@ -106,8 +106,7 @@ class argument_compiler {
             if (s.absent.count(name) == 0) {
                 ways.push_back(meaning.member_node(s, name));
             }
-            one.is_required =
-                one.is_required && std::find(s.required.begin(), s.required.end(), name) != s.required.end();
+            one.is_required = one.is_required && s.required.has(name);
         }
         compile(ways, &one);
         return one;

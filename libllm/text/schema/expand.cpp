@@ -351,8 +351,9 @@ void expansion::apply_objects(state &s, const schema_json &schema)
     }
     if (schema.contains("required") && schema["required"].is_array()) {
         for (const schema_json &name : schema["required"]) {
+            (void)budget.take(work_budget::NAME);
             if (name.is_string()) {
-                add_once(s.s.required, name.get<std::string>());
+                s.s.required.add(name.get_ref<const std::string &>());
             }
         }
     }

@@ -212,9 +212,8 @@ static void apply_dependency(shape &s, const condition &c)
         return;
     }
     for (const schema_json &other : others) {
-        const std::string text = other.is_string() ? other.get<std::string>() : "";
-        if (other.is_string() && std::find(s.required.begin(), s.required.end(), text) == s.required.end()) {
-            s.required.push_back(text);
+        if (other.is_string()) {
+            s.required.add(other.get_ref<const std::string &>());
         }
     }
 }
@@ -265,7 +264,7 @@ bool expansion::apply_negated_keyword(state &s, const condition &c)
     } else if (is_named(keyword, keywords::PROPERTIES)) {
         const schema_json &one = member_at(schema["properties"], c.index, &name);
         s.s.types &= json_type::OBJECT;
-        s.s.required.push_back(name);
+        s.s.required.add(name);
         s.s.members.emplace_back(name, condition{&one, true});
     }
     return true;

@@ -51,9 +51,8 @@ std::vector<std::string> names_of(const shape &s)
 /* Returns false if no value is valid for a required member, so that the object is impossible. */
 bool writer::plan_members(const shape &s, object_plan *plan)
 {
-    const std::set<std::string> required(s.required.begin(), s.required.end());
     for (const std::string &name : names_of(s)) {
-        const bool is_required = required.count(name) > 0;
+        const bool is_required = s.required.has(name);
         const bool is_absent =
             s.absent.count(name) > 0 || !std::all_of(s.names.begin(), s.names.end(), [&](const condition &c) {
                 return shapes.is_valid(name, shapes.node_of({c}));
