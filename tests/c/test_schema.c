@@ -629,6 +629,20 @@ static void required_names_are_bounded(void)
     check_steps(names, "7");
 }
 
+/* Each dependency is a choice, and each level copies the choices that are left. */
+static void copies_of_choices_are_bounded(void)
+{
+    static char names[1 << 19];
+    for (int n_names = 3000; n_names <= 20000; n_names += 17000) {
+        size_t n = append(names, "{'type':'object','dependentRequired':{'%d':[]", 0);
+        for (int i = 1; i < n_names; i++) {
+            n += append(names + n, ",'%d':[]", i);
+        }
+        (void)sprintf(names + n, "}}");
+        check_steps(names, "{'1':2}");
+    }
+}
+
 /* What is equal is compiled once, but not where the same $ref leads elsewhere. */
 static void equal_schemas_mean_the_same(void)
 {
@@ -797,6 +811,7 @@ int main(void)
     RUN(work_is_bounded);
     RUN(pairs_of_alternatives_are_bounded);
     RUN(required_names_are_bounded);
+    RUN(copies_of_choices_are_bounded);
     RUN(recursion_ends);
     RUN(equal_schemas_mean_the_same);
     RUN(numbers_are_within_their_bounds);

@@ -141,6 +141,21 @@ const std::vector<shape> &expansion::shapes_of(const node &n)
     return known.emplace(n, std::move(out)).first->second;
 }
 
+size_t expansion::state::n_items() const
+{
+    size_t n = pending.size() + met.size() + s.least.size() + s.most.size() + s.multiples.size() + s.patterns.size() +
+               s.formats.size() + s.array_sources.size() + s.object_sources.size() + s.contained.size() +
+               2 * s.required.size() + s.absent.size() + s.members.size() + s.names.size() + s.excluded.size() +
+               (s.values.has_value() ? s.values->size() : 0);
+    for (const std::vector<node> &choice : choices) {
+        n += 1 + choice.size();
+        for (const node &one : choice) {
+            n += one.size();
+        }
+    }
+    return n;
+}
+
 /* Merges all pending conditions, then follows the first choice that is left, alternative by alternative, and appends a
  * shape for each way to the end; a way that contradicts itself ends without one. `has_choices`: else all choices are
  * left open.
@@ -181,6 +196,9 @@ void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
     const std::vector<node> alternatives = std::move(s.choices.back());
     s.choices.pop_back();
     for (const node &one : alternatives) {
+        if (!budget.take(s.n_items() * work_budget::COPIED_ITEM)) { /* 3,000 choices were copied 3,000 times: 1.5 GB */
+            throw too_many_ways(work_budget::beyond());
+        }
         state next = s;
         next.pending = one;
         settle(std::move(next), true, out);
@@ -195,6 +213,7 @@ bool expansion::apply(state &s, const condition &c)
     if (c.schema->is_boolean()) {
         return *c.schema != c.is_negated;
     }
+    (void)budget.take(c.schema->size() * work_budget::KEYWORD); /* each keyword is searched for */
     if (!c.schema->is_object()) {
         give_up(*c.schema, "a schema is expected");
         return true;

@@ -176,6 +176,7 @@ class expansion {
         std::vector<condition> pending;
         std::vector<std::vector<node>> choices; /* each: alternatives, of which one holds */
         std::set<condition> met;
+        size_t n_items() const; /* how much copying it copies */
     };
     const references &refs;
     schema_policy policy;

@@ -19,8 +19,8 @@ class work_budget {
 
     /* The cost of each kind of work, in steps. */
     static constexpr size_t TRANSITION = 3; /* of an automaton */
-    static constexpr size_t WRITTEN_BYTE = 4, VALIDATED_SCHEMA = 30, MERGED_STATE = 400, NODE = 200,
-                            COMPARED_PAIR = 20, NAME = 8;
+    static constexpr size_t WRITTEN_BYTE = 4, VALIDATED_SCHEMA = 30, MERGED_STATE = 400, NODE = 200, COMPARED_PAIR = 20,
+                            NAME = 8, COPIED_ITEM = 3, KEYWORD = 4;
 
     explicit work_budget(size_t n_steps = STEPS_MAX) : most(n_steps) {}
 
