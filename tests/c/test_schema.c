@@ -643,6 +643,22 @@ static void copies_of_choices_are_bounded(void)
     }
 }
 
+static void listed_items_are_bounded(void)
+{
+    static char items[1 << 19], valid[1 << 18];
+    enum { N_ITEMS = 50000 };
+    size_t n = append(items, "{'type':'array','minItems':%d,'prefixItems':[true", N_ITEMS), n_valid = 0;
+    for (int i = 1; i < N_ITEMS; i++) {
+        n += append(items + n, ",true", i);
+    }
+    (void)sprintf(items + n, "]}");
+    for (int i = 0; i < N_ITEMS; i++) {
+        n_valid += append(valid + n_valid, i == 0 ? "[%d" : ",%d", i % 10);
+    }
+    (void)sprintf(valid + n_valid, "]");
+    check_steps(items, valid);
+}
+
 /* What is equal is compiled once, but not where the same $ref leads elsewhere. */
 static void equal_schemas_mean_the_same(void)
 {
@@ -812,6 +828,7 @@ int main(void)
     RUN(pairs_of_alternatives_are_bounded);
     RUN(required_names_are_bounded);
     RUN(copies_of_choices_are_bounded);
+    RUN(listed_items_are_bounded);
     RUN(recursion_ends);
     RUN(equal_schemas_mean_the_same);
     RUN(numbers_are_within_their_bounds);
