@@ -51,7 +51,11 @@ std::vector<std::string> names_of(const shape &s)
 /* Returns false if no value is valid for a required member, so that the object is impossible. */
 bool writer::plan_members(const shape &s, object_plan *plan)
 {
-    for (const std::string &name : names_of(s)) {
+    const std::vector<std::string> names = names_of(s);
+    if (names.size() > MEMBERS_MAX) { /* before they are looked up, which takes the square of their number */
+        throw grammar_too_large("an object of more than " + std::to_string(MEMBERS_MAX) + " members");
+    }
+    for (const std::string &name : names) {
         const bool is_required = s.required.has(name);
         const bool is_absent =
             s.absent.count(name) > 0 || !std::all_of(s.names.begin(), s.names.end(), [&](const condition &c) {
@@ -302,9 +306,6 @@ std::string writer::object(const shape &s, const node &n)
     object_plan plan;
     if (!plan_members(s, &plan)) {
         return "";
-    }
-    if (plan.members.size() > MEMBERS_MAX) {
-        throw grammar_too_large("an object of more than " + std::to_string(MEMBERS_MAX) + " members");
     }
     if (plan.members.empty() && s.object_sources.empty() && s.names.empty() && s.members_least == 0 &&
         s.members_most == SIZE_MAX) {
