@@ -617,6 +617,56 @@ static void pairs_of_alternatives_are_bounded(void)
     check_steps(objects, "{'k':799}");
 }
 
+/* A keyword that cannot be tested is no reason to drop a value, least of all where it is negated; STRICT names it. */
+static void listed_values_are_tested(void)
+{
+    static const row both[] = {
+        {"{'enum':['a','b'],'format':'of-our-own'}", {"'a'", "'b'"}, {"'c'"}},
+        {"{'enum':[[1,1],[1,1.0],[2],[{'a':1,'b':2},{'b':2,'a':1}]],'uniqueItems':true}",
+         {"[2]"},
+         {"[1,1]", "[1,1.0]", "[{'a':1,'b':2},{'b':2,'a':1}]"}},
+        {"{'enum':[3,4],'divisibleBy':3}", {"3"}, {"4"}},
+        {"{'enum':[{'a':1},{'ab':1}],'propertyNames':{'maxLength':1}}", {"{'a':1}"}, {"{'ab':1}"}},
+        {"{'enum':[{'a':1},{'a':1,'b':2}],'dependentRequired':{'a':['b']}}", {"{'a':1,'b':2}"}, {"{'a':1}"}},
+        {"{'enum':[{'a':1},{'a':1,'b':2},{}],'dependencies':{'a':{'minProperties':2}}}",
+         {"{'a':1,'b':2}", "{}"},
+         {"{'a':1}"}},
+    };
+    static const row loose[] = {
+        {"{'enum':['a','b'],'not':{'format':'date'}}", {"'a'", "'b'"}, {"'c'"}},
+        {"{'enum':['2024-02-01','b'],'not':{'format':'date'}}", {"'2024-02-01'", "'b'"}, {"'c'"}},
+        {"{'enum':['a','b'],'not':{'format':'of-our-own'}}", {"'a'", "'b'"}, {"'c'"}},
+        {"{'enum':[{'a':1},2],'not':{'unevaluatedProperties':false}}", {"{'a':1}", "2"}, {"3"}},
+        {"{'enum':[[1],[2]],'not':{'contains':{'const':1},'minContains':0}}", {"[1]", "[2]"}, {"[3]"}},
+        {"{'enum':['a','b'],'not':{'pattern':'(a)\\\\\\\\1'}}", {"'a'", "'b'"}, {"'c'"}},
+        {"{'enum':['a','b'],'if':{'format':'of-our-own'},'then':false}", {"'a'", "'b'"}, {"'c'"}},
+        {"{'enum':['x',null,7],'oneOf':[{'type':'string','format':'date'},{'enum':['x',null]}]}",
+         {"'x'", "null"},
+         {"7", "'y'"}},
+        {"{'enum':['a','b'],'oneOf':[{'format':'x'},{'format':'y'}]}", {"'a'", "'b'"}, {"'c'"}},
+    };
+    each(both, sizeof both / sizeof both[0], true);
+    each(both, sizeof both / sizeof both[0], false);
+    each(loose, sizeof loose / sizeof loose[0], false);
+    static const struct {
+        const char *schema, *says;
+    } refused[] = {
+        {"{'enum':['a','b'],'not':{'format':'date'}}", "negation"},
+        {"{'enum':[{'a':'x'}],'properties':{'a':{'not':{'format':'date-of-our-own'}}}}", "keyword not"},
+        {"{'enum':[{'a':'x'}],'properties':{'a':{'pattern':'(x)\\\\\\\\1?'}}}", "keyword pattern"},
+        {"{'enum':[{'a':{}}],'properties':{'a':{'unevaluatedProperties':false}}}", "keyword unevaluatedProperties"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        char error[512];
+        char *document = made(refused[i].schema, true, error);
+        if (document != NULL || strstr(error, refused[i].says) == NULL) {
+            printf("%s: \"%s\"\n", refused[i].schema, error);
+        }
+        CHECK(document == NULL && strstr(error, refused[i].says) != NULL);
+        free(document);
+    }
+}
+
 static void required_names_are_bounded(void)
 {
     static char names[1 << 19];
@@ -829,6 +879,7 @@ int main(void)
     RUN(required_names_are_bounded);
     RUN(copies_of_choices_are_bounded);
     RUN(listed_items_are_bounded);
+    RUN(listed_values_are_tested);
     RUN(recursion_ends);
     RUN(equal_schemas_mean_the_same);
     RUN(numbers_are_within_their_bounds);

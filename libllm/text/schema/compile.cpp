@@ -15,7 +15,7 @@ std::string compiled(const schema_json &document, schema_policy policy, size_t m
     expansion meaning(refs, policy, patterns, budget);
     rules out(most_bytes, budget);
     const std::string root = writer(meaning, patterns, out, n_levels, budget).value(meaning.node_of({{&document}}));
-    if (budget.is_spent()) { /* is_valid took the last values for valid without looking at them */
+    if (budget.is_spent()) { /* the last values were kept without looking at them */
         meaning.give_up(document, work_budget::beyond());
     }
     if (root.empty() && policy == schema_policy::STRICT) {

@@ -283,7 +283,7 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* the shorter list: is_valid tests its values later */
+            s.s.values = std::move(values); /* the shorter list: is_kept tests its values later */
         }
     };
     if (schema.contains("const")) {

@@ -88,7 +88,7 @@ bool expansion::is_nothing_shape(const shape &s, const node &n, size_t depth)
     }
     if (s.values.has_value()) {
         return std::none_of(s.values->begin(), s.values->end(),
-                            [&](const schema_json *value) { return is_valid(*value, n); });
+                            [&](const schema_json *value) { return may_be_valid(*value, n); });
     }
     uint8_t left = s.types;
     if (are_apart(s.least, s.most)) {

@@ -59,7 +59,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
         const bool is_required = s.required.has(name);
         const bool is_absent =
             s.absent.count(name) > 0 || !std::all_of(s.names.begin(), s.names.end(), [&](const condition &c) {
-                return shapes.is_valid(name, shapes.node_of({c}));
+                return shapes.is_kept(name, shapes.node_of({c}));
             });
         if (out.name_with_colon(name).empty()) { /* the object is possible without it, since it cannot be written */
             continue;

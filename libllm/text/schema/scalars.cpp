@@ -100,7 +100,7 @@ std::optional<automaton> writer::texts_of(const node &n)
         if (s.values.has_value()) {
             std::vector<std::string> texts;
             for (const schema_json *one : *s.values) {
-                if (one->is_string() && !is_excluded(s, *one) && shapes.is_valid(*one, n)) {
+                if (one->is_string() && !is_excluded(s, *one) && shapes.is_kept(*one, n)) {
                     texts.push_back(one->get<std::string>());
                 }
             }

@@ -141,6 +141,13 @@ class pattern_set {
     std::map<std::string, entry> known;
 };
 
+/* Whether a value meets a schema (valid.cpp). UNKNOWN: a keyword cannot be tested, or the budget or the depth ends. */
+struct verdict {
+    enum { INVALID, VALID, UNKNOWN } is;
+    const schema_json *schema = nullptr; /* the one with the keyword */
+    const char *keyword = nullptr;       /* that STRICT refuses; NULL: it takes the value for valid */
+};
+
 class expansion {
   public:
     expansion(const references &where_refs_lead, schema_policy what_to_do, pattern_set &all_patterns,
@@ -151,7 +158,9 @@ class expansion {
     /* Throws grammar_beyond naming a keyword that cannot be enforced (STRICT), grammar_fault. None: no value. */
     const std::vector<shape> &shapes_of(const node &n);
 
-    bool is_valid(const schema_json &value, const node &n);
+    /* Returns whether a value that the document contains may be written for the node. STRICT refuses a keyword that
+     * would decide it and cannot be tested. */
+    bool is_kept(const schema_json &value, const node &n);
 
     /* True if no value meets the node. False also where a few levels do not decide it. */
     bool is_nothing(const node &n, size_t depth);
@@ -200,12 +209,15 @@ class expansion {
     void apply_dependencies(state &s, const schema_json &schema);
     bool can_negate(const schema_json &schema, size_t depth) const;
     bool is_nothing_shape(const shape &s, const node &n, size_t depth);
-    bool is_valid_schema(const schema_json &value, const schema_json &schema, size_t depth);
-    bool is_valid_condition(const schema_json &value, const condition &c, size_t depth);
-    bool is_valid_text(const schema_json &value, const schema_json &schema);
-    bool is_valid_array(const schema_json &value, const schema_json &schema, size_t depth);
-    bool is_valid_object(const schema_json &value, const schema_json &schema, size_t depth);
-    bool is_valid_combination(const schema_json &value, const schema_json &schema, size_t depth);
+    bool may_be_valid(const schema_json &value, const node &n);
+    verdict verdict_on(const schema_json &value, const node &n);
+    verdict schema_verdict(const schema_json &value, const schema_json &schema, size_t depth);
+    verdict text_verdict(const schema_json &value, const schema_json &schema);
+    verdict array_verdict(const schema_json &value, const schema_json &schema, size_t depth);
+    verdict unique_verdict(const schema_json &value, const schema_json &schema);
+    verdict object_verdict(const schema_json &value, const schema_json &schema, size_t depth);
+    verdict combination_verdict(const schema_json &value, const schema_json &schema, size_t depth);
+    void add_dependencies(const schema_json &value, const schema_json &schema, size_t depth, verdict *all);
 };
 
 #endif

@@ -1,15 +1,18 @@
 /* valid.cpp: whether a value that a schema itself contains, in enum or const, meets conditions. Such a value is tested
  * instead of merged: {"enum": ["a", 1], "type": "string"} has the shape of a list, from which 1 is left out when the
- * list is written. A name that propertyNames forbids is found in the same way. What is not tested here (format,
- * uniqueItems) counts as met. */
+ * list is written. A name that propertyNames forbids is found in the same way.
+ *
+ * A keyword that cannot be tested makes the verdict unknown instead of "valid": under `not`, "valid" would forbid a
+ * value that may be valid. An unknown value is kept, and STRICT refuses the keyword by name. */
 #include <algorithm>
 #include <cmath>
 
+#include "text/schema/keywords.h"
 #include "text/schema/shape.h"
 
 namespace {
 
-constexpr size_t DEPTH_MAX = 64; /* references and nested schemas; what is deeper counts as met */
+constexpr size_t DEPTH_MAX = 64; /* references and nested schemas; what is deeper is unknown */
 
 size_t length_of(const std::string &text)
 {
@@ -17,21 +20,74 @@ size_t length_of(const std::string &text)
         std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
 }
 
-bool is_of_type(const schema_json &value, const schema_json &type)
+verdict verdict_of(bool is_valid)
 {
-    const std::string name = type.is_string() ? type.get<std::string>() : "";
+    return {is_valid ? verdict::VALID : verdict::INVALID};
+}
+
+/* `keyword` NULL: nothing that STRICT has to refuse. */
+verdict unknown(const schema_json &schema, const char *keyword)
+{
+    return {verdict::UNKNOWN, &schema, keyword};
+}
+
+/* Returns the verdict where an unknown one decides about more than itself: STRICT can no longer take it for valid. */
+verdict named(const verdict &v, const schema_json &schema, const char *keyword)
+{
+    return v.is == verdict::UNKNOWN && v.keyword == nullptr ? unknown(schema, keyword) : v;
+}
+
+verdict negated(const verdict &v, const schema_json &schema, const char *keyword)
+{
+    return v.is == verdict::UNKNOWN ? named(v, schema, keyword) : verdict_of(v.is == verdict::INVALID);
+}
+
+/* Makes `all` the verdict of both. Returns false once it is invalid. */
+bool add(verdict *all, const verdict &one)
+{
+    const bool is_worse = one.is == verdict::INVALID ||
+                          (one.is == verdict::UNKNOWN && (all->is == verdict::VALID || all->keyword == nullptr));
+    if (all->is != verdict::INVALID && is_worse) {
+        *all = one;
+    }
+    return all->is != verdict::INVALID;
+}
+
+bool is_of_type(const schema_json &value, const std::string &name)
+{
     const bool is_whole = value.is_number_integer() ||
                           (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
     return (name == "null" && value.is_null()) || (name == "boolean" && value.is_boolean()) ||
            (name == "number" && value.is_number()) || (name == "integer" && is_whole) ||
            (name == "string" && value.is_string()) || (name == "array" && value.is_array()) ||
-           (name == "object" && value.is_object()) || schema_type(name) == json_type::NOTHING;
+           (name == "object" && value.is_object());
+}
+
+verdict type_verdict(const schema_json &value, const schema_json &schema)
+{
+    const schema_json &type = schema["type"];
+    if (value.is_null() && schema.contains("nullable") && schema["nullable"] == true) {
+        return verdict_of(true);
+    }
+    bool is_known = true;
+    const auto is_met = [&](const schema_json &one) {
+        const std::string name = one.is_string() ? one.get<std::string>() : "";
+        is_known = is_known && schema_type(name) != json_type::NOTHING;
+        return is_of_type(value, name);
+    };
+    if (type.is_array() ? std::any_of(type.begin(), type.end(), is_met) : is_met(type)) {
+        return verdict_of(true);
+    }
+    return is_known ? verdict_of(false) : unknown(schema, "type");
 }
 
 /* The members may come in any order: schema_json keeps them in the order of the document, and compares the order,
  * too. */
 bool is_equal(const schema_json &a, const schema_json &b)
 {
+    if (a.is_array() && b.is_array()) {
+        return std::equal(a.begin(), a.end(), b.begin(), b.end(), is_equal);
+    }
     if (!a.is_object() || !b.is_object()) {
         return a == b;
     }
@@ -59,82 +115,10 @@ bool is_valid_number(const schema_json &value, const schema_json &schema)
         (has("exclusiveMaximum") && value >= schema["exclusiveMaximum"])) {
         return false;
     }
-    if (!has("multipleOf") || schema["multipleOf"].get<double>() <= 0) {
-        return true;
-    }
-    const double n = value.get<double>() / schema["multipleOf"].get<double>();
-    return std::fabs(n - std::round(n)) < 1e-9 * std::max(1.0, std::fabs(n)); /* 0.3 / 0.1 is no integer as a double */
-}
-
-} // namespace
-
-bool expansion::is_valid(const schema_json &value, const node &n)
-{
-    return std::all_of(n.begin(), n.end(), [&](const condition &c) { return is_valid_condition(value, c, DEPTH_MAX); });
-}
-
-bool expansion::is_valid_condition(const schema_json &value, const condition &c, size_t depth)
-{
-    return c.keyword != nullptr || is_valid_schema(value, *c.schema, depth) != c.is_negated;
-}
-
-bool expansion::is_valid_text(const schema_json &value, const schema_json &schema)
-{
-    const std::string &text = value.get_ref<const std::string &>();
-    const size_t n = length_of(text);
-    if (schema.contains("minLength") && schema["minLength"].is_number() && n < schema_count(schema["minLength"])) {
-        return false;
-    }
-    if (schema.contains("maxLength") && n > schema_count(schema["maxLength"])) {
-        return false;
-    }
-    if (!schema.contains("pattern") || !schema["pattern"].is_string()) {
-        return true;
-    }
-    const automaton *pattern = patterns.find(schema["pattern"].get<std::string>(), nullptr);
-    return pattern == nullptr || pattern->accepts(text);
-}
-
-bool expansion::is_valid_array(const schema_json &value, const schema_json &schema, size_t depth)
-{
-    if ((schema.contains("minItems") && schema["minItems"].is_number() &&
-         value.size() < schema_count(schema["minItems"])) ||
-        (schema.contains("maxItems") && value.size() > schema_count(schema["maxItems"]))) {
-        return false;
-    }
-    const bool is_old = schema.contains("items") && schema["items"].is_array();
-    const char *first = is_old ? "items" : "prefixItems", *rest = is_old ? "additionalItems" : "items";
-    const size_t n = schema.contains(first) && schema[first].is_array() ? schema[first].size() : 0;
-    for (size_t i = 0; i < value.size(); i++) {
-        if (i < n ? !is_valid_schema(value[i], schema[first][i], depth)
-                  : schema.contains(rest) && !is_valid_schema(value[i], schema[rest], depth)) {
-            return false;
-        }
-    }
-    return !schema.contains("contains") || std::any_of(value.begin(), value.end(), [&](const schema_json &item) {
-        return is_valid_schema(item, schema["contains"], depth);
-    });
-}
-
-bool expansion::is_valid_object(const schema_json &value, const schema_json &schema, size_t depth)
-{
-    if ((schema.contains("minProperties") && schema["minProperties"].is_number() &&
-         value.size() < schema_count(schema["minProperties"])) ||
-        (schema.contains("maxProperties") && value.size() > schema_count(schema["maxProperties"]))) {
-        return false;
-    }
-    if (schema.contains("required") && schema["required"].is_array()) {
-        for (const schema_json &name : schema["required"]) {
-            if (name.is_string() && !value.contains(name.get<std::string>())) {
-                return false;
-            }
-        }
-    }
-    shape here;
-    here.object_sources.push_back(&schema);
-    for (auto it = value.begin(); it != value.end(); ++it) {
-        for (const condition &c : member_node(here, it.key())) {
-            if (!is_valid_schema(*it, *c.schema, depth)) {
+    for (const char *name : {"multipleOf", "divisibleBy"}) {
+        if (has(name) && schema[name].get<double>() > 0) {
+            const double n = value.get<double>() / schema[name].get<double>();
+            if (std::fabs(n - std::round(n)) >= 1e-9 * std::max(1.0, std::fabs(n))) { /* 0.3 / 0.1 is no integer */
                 return false;
             }
         }
@@ -142,64 +126,267 @@ bool expansion::is_valid_object(const schema_json &value, const schema_json &sch
     return true;
 }
 
-bool expansion::is_valid_combination(const schema_json &value, const schema_json &schema, size_t depth)
+} // namespace
+
+bool expansion::may_be_valid(const schema_json &value, const node &n)
 {
-    const auto n_valid = [&](const char *name) {
-        return std::count_if(schema[name].begin(), schema[name].end(),
-                             [&](const schema_json &one) { return is_valid_schema(value, one, depth); });
-    };
-    const auto has = [&](const char *name) { return schema.contains(name) && schema[name].is_array(); };
-    if ((has("allOf") && static_cast<size_t>(n_valid("allOf")) < schema["allOf"].size()) ||
-        (has("anyOf") && n_valid("anyOf") == 0) || (has("oneOf") && n_valid("oneOf") != 1)) {
-        return false;
-    }
-    if (schema.contains("not") && is_valid_schema(value, schema["not"], depth)) {
-        return false;
-    }
-    if (!schema.contains("if")) {
-        return true;
-    }
-    const char *then = is_valid_schema(value, schema["if"], depth) ? "then" : "else";
-    return !schema.contains(then) || is_valid_schema(value, schema[then], depth);
+    return verdict_on(value, n).is != verdict::INVALID;
 }
 
-bool expansion::is_valid_schema(const schema_json &value, const schema_json &schema, size_t depth)
+bool expansion::is_kept(const schema_json &value, const node &n)
+{
+    const verdict v = verdict_on(value, n);
+    if (v.is == verdict::UNKNOWN && v.keyword != nullptr) {
+        give_up(*v.schema, std::string("the keyword ") + v.keyword + " cannot be tested for a value of enum or const");
+    }
+    return v.is != verdict::INVALID;
+}
+
+verdict expansion::verdict_on(const schema_json &value, const node &n)
+{
+    verdict all = verdict_of(true);
+    for (const condition &c : n) {
+        if (c.keyword != nullptr) {
+            (void)add(&all, unknown(*c.schema, nullptr));
+            continue;
+        }
+        const verdict one = schema_verdict(value, *c.schema, DEPTH_MAX);
+        if (!add(&all, c.is_negated ? negated(one, *c.schema, "not") : one)) {
+            break;
+        }
+    }
+    return all;
+}
+
+/* A format never decides about a listed text: JSON schema has it as a remark unless a validator tests it, and a schema
+ * that lists texts means them. Its verdict is unknown, which STRICT accepts unless a negation depends on it. */
+verdict expansion::text_verdict(const schema_json &value, const schema_json &schema)
+{
+    const std::string &text = value.get_ref<const std::string &>();
+    const size_t n = length_of(text);
+    if ((schema.contains("minLength") && schema["minLength"].is_number() && n < schema_count(schema["minLength"])) ||
+        (schema.contains("maxLength") && n > schema_count(schema["maxLength"]))) {
+        return verdict_of(false);
+    }
+    verdict all = verdict_of(true);
+    (void)budget.take(text.size());
+    if (schema.contains("pattern") && schema["pattern"].is_string()) {
+        const automaton *pattern = patterns.find(schema["pattern"].get<std::string>(), nullptr);
+        (void)add(&all, pattern == nullptr ? unknown(schema, "pattern") : verdict_of(pattern->accepts(text)));
+    }
+    if (schema.contains("format") && schema["format"].is_string()) {
+        (void)add(&all, unknown(schema, nullptr));
+    }
+    return all;
+}
+
+/* `contains` beside minContains or maxContains is not enforced elsewhere, either (apply_arrays). */
+verdict expansion::array_verdict(const schema_json &value, const schema_json &schema, size_t depth)
+{
+    if ((schema.contains("minItems") && schema["minItems"].is_number() &&
+         value.size() < schema_count(schema["minItems"])) ||
+        (schema.contains("maxItems") && value.size() > schema_count(schema["maxItems"]))) {
+        return verdict_of(false);
+    }
+    verdict all = verdict_of(true);
+    const bool is_old = schema.contains("items") && schema["items"].is_array();
+    const char *first = is_old ? "items" : "prefixItems", *rest = is_old ? "additionalItems" : "items";
+    const size_t n = schema.contains(first) && schema[first].is_array() ? schema[first].size() : 0;
+    for (size_t i = 0; i < value.size(); i++) {
+        const schema_json *item = i < n ? &schema[first][i] : schema.contains(rest) ? &schema[rest] : nullptr;
+        if (item != nullptr && !add(&all, schema_verdict(value[i], *item, depth))) {
+            return all;
+        }
+    }
+    if (schema.contains("uniqueItems") && schema["uniqueItems"] == true && !add(&all, unique_verdict(value, schema))) {
+        return all;
+    }
+    if (!schema.contains("contains")) {
+        return all;
+    }
+    verdict any = verdict_of(false);
+    for (const schema_json &item : value) {
+        const verdict one = schema_verdict(item, schema["contains"], depth);
+        any = one.is == verdict::VALID || any.is == verdict::INVALID ? one : any;
+        if (any.is == verdict::VALID) {
+            break;
+        }
+    }
+    const bool is_counted = schema.contains("minContains") || schema.contains("maxContains");
+    (void)add(&all, is_counted ? unknown(schema, "contains") : any);
+    return all;
+}
+
+verdict expansion::unique_verdict(const schema_json &value, const schema_json &schema)
+{
+    for (size_t i = 0; i < value.size(); i++) {
+        if (!budget.take(i * work_budget::COPIED_ITEM)) {
+            return unknown(schema, "uniqueItems");
+        }
+        if (std::any_of(value.begin(), value.begin() + static_cast<std::ptrdiff_t>(i),
+                        [&](const schema_json &other) { return is_equal(other, value[i]); })) {
+            return verdict_of(false);
+        }
+    }
+    return verdict_of(true);
+}
+
+/* Adds what depends on members that the value has. */
+void expansion::add_dependencies(const schema_json &value, const schema_json &schema, size_t depth, verdict *all)
+{
+    for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
+        if (!schema.contains(keyword) || !schema[keyword].is_object()) {
+            continue;
+        }
+        for (auto it = schema[keyword].begin(); it != schema[keyword].end(); ++it) {
+            if (!budget.take(value.size())) {
+                (void)add(all, unknown(schema, keyword));
+                return;
+            }
+            if (!value.contains(it.key())) {
+                continue;
+            }
+            const bool has_all = it->is_array() && std::all_of(it->begin(), it->end(), [&](const schema_json &name) {
+                                     return !name.is_string() || value.contains(name.get<std::string>());
+                                 });
+            (void)add(all, it->is_array() ? verdict_of(has_all) : schema_verdict(value, *it, depth));
+        }
+    }
+}
+
+verdict expansion::object_verdict(const schema_json &value, const schema_json &schema, size_t depth)
+{
+    if ((schema.contains("minProperties") && schema["minProperties"].is_number() &&
+         value.size() < schema_count(schema["minProperties"])) ||
+        (schema.contains("maxProperties") && value.size() > schema_count(schema["maxProperties"]))) {
+        return verdict_of(false);
+    }
+    if (schema.contains("required") && schema["required"].is_array()) {
+        for (const schema_json &name : schema["required"]) {
+            if (!budget.take(1 + value.size())) {
+                return unknown(schema, "required");
+            }
+            if (name.is_string() && !value.contains(name.get<std::string>())) {
+                return verdict_of(false);
+            }
+        }
+    }
+    verdict all = verdict_of(true);
+    shape here;
+    here.object_sources.push_back(&schema);
+    const bool has_patterns = schema.contains("patternProperties") && schema["patternProperties"].is_object();
+    for (auto it = value.begin(); it != value.end(); ++it) {
+        for (const condition &c : member_node(here, it.key())) {
+            if (!add(&all, schema_verdict(*it, *c.schema, depth))) {
+                return all;
+            }
+        }
+        if (schema.contains("propertyNames") &&
+            !add(&all, schema_verdict(schema_json(it.key()), schema["propertyNames"], depth))) {
+            return all;
+        }
+    }
+    for (auto it = has_patterns && !value.empty() ? schema["patternProperties"].begin() : schema_json::const_iterator();
+         has_patterns && !value.empty() && it != schema["patternProperties"].end(); ++it) {
+        if (patterns.find(it.key(), nullptr) == nullptr) {
+            (void)add(&all, unknown(schema, "patternProperties"));
+        }
+    }
+    add_dependencies(value, schema, depth, &all);
+    return all;
+}
+
+verdict expansion::combination_verdict(const schema_json &value, const schema_json &schema, size_t depth)
+{
+    verdict all = verdict_of(true);
+    const auto has = [&](const char *name) { return schema.contains(name) && schema[name].is_array(); };
+    if (has("allOf")) {
+        for (const schema_json &one : schema["allOf"]) {
+            if (!add(&all, schema_verdict(value, one, depth))) {
+                return all;
+            }
+        }
+    }
+    for (const char *keyword : {"anyOf", "oneOf"}) {
+        size_t n_valid = 0, n_unknown = 0;
+        const bool is_one = keyword[0] == 'o';
+        verdict open = verdict_of(false);
+        if (!has(keyword)) {
+            continue;
+        }
+        for (const schema_json &one : schema[keyword]) {
+            const verdict v = schema_verdict(value, one, depth);
+            n_valid += v.is == verdict::VALID;
+            n_unknown += v.is == verdict::UNKNOWN;
+            open = v.is == verdict::UNKNOWN && (open.is == verdict::INVALID || v.keyword == nullptr) ? v : open;
+            if (n_valid > (is_one ? 1 : 0)) {
+                break;
+            }
+        }
+        const bool is_decided = is_one ? n_valid > 1 || n_unknown == 0 : n_valid > 0 || n_unknown == 0;
+        if (!add(&all, is_decided                          ? verdict_of(is_one ? n_valid == 1 : n_valid > 0)
+                       : is_one && n_valid + n_unknown > 1 ? named(open, schema, keyword)
+                                                           : open)) {
+            return all;
+        }
+    }
+    if (schema.contains("not") && !add(&all, negated(schema_verdict(value, schema["not"], depth), schema, "not"))) {
+        return all;
+    }
+    if (!schema.contains("if")) {
+        return all;
+    }
+    const auto branch = [&](const char *name) {
+        return schema.contains(name) ? schema_verdict(value, schema[name], depth) : verdict_of(true);
+    };
+    const verdict condition = schema_verdict(value, schema["if"], depth);
+    if (condition.is != verdict::UNKNOWN) {
+        (void)add(&all, branch(condition.is == verdict::VALID ? "then" : "else"));
+        return all;
+    }
+    const verdict then = branch("then"), otherwise = branch("else");
+    const bool is_same = then.is == otherwise.is && then.is != verdict::UNKNOWN;
+    (void)add(&all, is_same ? then : named(condition, schema, "if"));
+    return all;
+}
+
+verdict expansion::schema_verdict(const schema_json &value, const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {
-        return schema == true;
+        return verdict_of(schema == true);
     }
     if (depth == 0 || !schema.is_object() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
-        return true;
+        return unknown(schema, nullptr);
     }
+    verdict all = verdict_of(true);
     if (schema.contains("$ref")) {
         const schema_json *target = refs.target(schema);
-        if (target != nullptr && !is_valid_schema(value, *target, depth - 1)) {
-            return false;
-        }
-        if (refs.hides_siblings()) {
-            return true;
+        if (!add(&all, target == nullptr ? unknown(schema, "$ref") : schema_verdict(value, *target, depth - 1)) ||
+            refs.hides_siblings()) {
+            return all;
         }
     }
     /* const comes first, since most values of a long oneOf are told apart by it */
     if (schema.contains("const") && !is_equal(value, schema["const"])) {
-        return false;
+        return verdict_of(false);
     }
     if (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"])) {
-        return false;
+        return verdict_of(false);
     }
-    if (schema.contains("type")) {
-        const schema_json &type = schema["type"];
-        const bool is_nullable = value.is_null() && schema.contains("nullable") && schema["nullable"] == true;
-        const bool is_one = type.is_array() ? std::any_of(type.begin(), type.end(),
-                                                          [&](const schema_json &t) { return is_of_type(value, t); })
-                                            : is_of_type(value, type);
-        if (!is_one && !is_nullable) {
-            return false;
+    if (schema.contains("type") && !add(&all, type_verdict(value, schema))) {
+        return all;
+    }
+    for (const char *keyword : keywords::NOT_ENFORCED) {
+        if (schema.contains(keyword)) {
+            (void)add(&all, unknown(schema, keyword));
         }
     }
-    return (!value.is_number() || is_valid_number(value, schema)) &&
-           (!value.is_string() || is_valid_text(value, schema)) &&
-           (!value.is_array() || is_valid_array(value, schema, depth - 1)) &&
-           (!value.is_object() || is_valid_object(value, schema, depth - 1)) &&
-           is_valid_combination(value, schema, depth - 1);
+    const bool is_possible = (!value.is_number() || add(&all, verdict_of(is_valid_number(value, schema)))) &&
+                             (!value.is_string() || add(&all, text_verdict(value, schema))) &&
+                             (!value.is_array() || add(&all, array_verdict(value, schema, depth - 1))) &&
+                             (!value.is_object() || add(&all, object_verdict(value, schema, depth - 1)));
+    if (is_possible) {
+        (void)add(&all, combination_verdict(value, schema, depth - 1));
+    }
+    return all;
 }

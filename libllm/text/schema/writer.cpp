@@ -82,7 +82,7 @@ std::string writer::all_shapes(const node &n)
         }
         for (const schema_json *one : *s.values) {
             const bool is_new = known_constants.insert(one->dump()).second;
-            if (is_new && !is_excluded(s, *one) && shapes.is_valid(*one, n)) {
+            if (is_new && !is_excluded(s, *one) && shapes.is_kept(*one, n)) {
                 constants.push_back(one);
             }
         }
