@@ -622,6 +622,7 @@ static void listed_values_are_tested(void)
 {
     static const row both[] = {
         {"{'enum':['a','b'],'format':'of-our-own'}", {"'a'", "'b'"}, {"'c'"}},
+        {"{'enum':['x',7],'anyOf':[{'not':{'const':'x'}},{'const':'x'}]}", {"'x'", "7"}, {"8"}},
         {"{'enum':[[1,1],[1,1.0],[2],[{'a':1,'b':2},{'b':2,'a':1}]],'uniqueItems':true}",
          {"[2]"},
          {"[1,1]", "[1,1.0]", "[{'a':1,'b':2},{'b':2,'a':1}]"}},

@@ -81,8 +81,8 @@ std::string writer::all_shapes(const node &n)
             continue;
         }
         for (const schema_json *one : *s.values) {
-            const bool is_new = known_constants.insert(one->dump()).second;
-            if (is_new && !is_excluded(s, *one) && shapes.is_kept(*one, n)) {
+            const bool is_new = !is_excluded(s, *one) && known_constants.insert(one->dump()).second;
+            if (is_new && shapes.is_kept(*one, n)) { /* another shape may exclude it */
                 constants.push_back(one);
             }
         }
