@@ -1,8 +1,11 @@
 /* Memory that runs out while a failure is being explained, at every allocation in turn: a status, and nothing thrown.
- * Elsewhere it cannot be tried: the JSON library allocates in destructors. */
+ * Elsewhere it cannot be tried: the JSON library allocates in destructors. And the memory that a request's work takes in all,
+ * as a measure of that work. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "text/chat/chat.h"
+#include "chat_families.h"
 #include "check.h"
 #include "fake_model.h"
 
@@ -11,7 +14,8 @@
     "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ say(m) }}{% endfor %}"            \
     "{% if messages[0].content == 'no' %}{{ raise_exception('I will not') }}{% endif %}"
 
-static long n_left = -1; /* allocations in handlers until one fails; negative: none does */
+static long n_left = -1;          /* allocations in handlers until one fails; negative: none does */
+static atomic_size_t n_allocated; /* bytes, freed or not */
 
 /* The C++ runtime's view of this thread: the exceptions whose handlers are running, and the number of those in flight. */
 typedef struct exceptions {
@@ -27,6 +31,7 @@ __attribute__((visibility("default"))) void *_Znwm(size_t n)
     const bool counts = n_left >= 0 && __cxa_get_globals()->caught != NULL;
     void *out = counts && n_left == 0 ? NULL : malloc(n > 0 ? n : 1);
     n_left -= counts;
+    n_allocated += n;
     if (out == NULL) {
         _ZSt17__throw_bad_allocv();
     }
@@ -83,8 +88,60 @@ static void test_memory_that_runs_out_in_a_handler_is_a_status(void)
     chat_close(c);
 }
 
+/* Refuses a tool until its parameter b has one type. */
+#define SHOWS_SINGLE_TYPES                                                                                             \
+    "{% for t in tools or [] %}{% set p = t.function.parameters.properties %}{% if p.b and p.b.type != 'string' %}"    \
+    "{{ raise_exception('no list of types') }}{% endif %}{% endfor %}" FAMILY_HERMES
+
+/* Counts the bytes that are allocated while a tool is rendered whose parameter a nests alternatives around a long list. */
+static void count_bytes_for_nested_alternatives(const chat *c, int depth, size_t *n_bytes)
+{
+    static char request[1 << 18];
+    char error[256] = "",
+         *at = stpcpy(request, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tool_choice\":"
+                               "{\"mode\":\"none\"},\"tools\":[{\"type\":\"function\",\"function\":"
+                               "{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":"
+                               "{\"b\":{\"type\":[\"string\",\"null\"]},\"a\":");
+    for (int i = 0; i < depth; i++) {
+        at = stpcpy(at, "{\"anyOf\":[");
+    }
+    at = stpcpy(at, "{\"enum\":[null");
+    for (int i = 0; i < 10000; i++) {
+        at = stpcpy(at, ",null");
+    }
+    at = stpcpy(at, "]}");
+    for (int i = 0; i < depth; i++) {
+        at = stpcpy(at, "]}");
+    }
+    at = stpcpy(at, "}}}}]}");
+    llm_prompt p = {0};
+    const size_t before = n_allocated;
+    CHECK_INT(chat_render(c, request, (size_t)(at - request), &p, error, sizeof error), LLM_OK);
+    CHECK_STR(error, "");
+    CHECK(p.n_text_bytes > 10000 * strlen("null")); /* the template shows the tool */
+    llm_prompt_free(&p);
+    *n_bytes = n_allocated - before;
+}
+
+static void test_types_of_nested_alternatives_are_found_without_copies(void)
+{
+    fake_model m = fake_model_open(SHOWS_SINGLE_TYPES);
+    chat *c = NULL;
+    CHECK_INT(chat_open(&m.base, &c, NULL, 0), LLM_OK);
+    size_t shallow = 0, deep = 0;
+    count_bytes_for_nested_alternatives(c, 5, &shallow); /* which makes the form */
+    count_bytes_for_nested_alternatives(c, 5, &shallow);
+    count_bytes_for_nested_alternatives(c, 25, &deep); /* other work still copies the list once or twice for a level */
+    if (deep >= 2 * shallow) {
+        printf("%zu bytes, and %zu when nested deeper\n", shallow, deep);
+    }
+    CHECK(deep < 2 * shallow);
+    chat_close(c);
+}
+
 int main(void)
 {
+    RUN(test_types_of_nested_alternatives_are_found_without_copies);
     RUN(test_memory_that_runs_out_in_a_handler_is_a_status);
     return CHECK_RESULT();
 }

@@ -341,13 +341,14 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
 
 /* Some templates fail on schemas that others show: Hermes 3's takes a list of types for a key. What the tools need is found out with the
  * first question alone, since a conversation fails for other reasons, too. Returns GIVEN if the tools are not the reason. */
-shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
+shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
+                          typed_tools *typed)
 {
     for (const shown_types types : {shown_types::GIVEN, shown_types::SINGLE, shown_types::WITHOUT_LISTS}) {
         chat_repair repair;
         repair.form = chat_answer::none;
         repair.types = types;
-        chat_request request = chat_request_read(c->m, given, c->programs, markers, repair);
+        chat_request request = chat_request_read(c->m, given, c->programs, markers, repair, typed);
         if (request.front.is_null()) {
             break;
         }
@@ -370,10 +371,11 @@ shown_types types_to_show(const chat *c, const std::string &given, const control
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
     bool are_types_known = false;
+    typed_tools typed;
     std::optional<std::string> as_calls; /* rendered with calls, if that did not show where the answer ends */
     for (chat_repair repair;;) {
         conversation out;
-        out.request = chat_request_read(c->m, given, c->programs, markers, repair);
+        out.request = chat_request_read(c->m, given, c->programs, markers, repair, &typed);
         check_tokens(c->m, out.request);
         try {
             const attempt found = converse(c, markers, now, &out);
@@ -399,7 +401,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
         } catch (const std::exception &e) {
             if (!are_types_known && !out.request.tools.is_null()) {
                 are_types_known = true;
-                repair.types = types_to_show(c, given, markers, now);
+                repair.types = types_to_show(c, given, markers, now, &typed);
                 if (repair.types != shown_types::GIVEN) {
                     continue;
                 }

@@ -414,13 +414,13 @@ common_json written(const common_json &messages, const common_json &tools, const
 /* Returns the tools in the shape for the template. After a known answer they carry the last mark, which shows where the
  * template writes them; if that is behind the answer, the next attempt goes without tools (keeps_tools). */
 common_json shown_tools(const common_json &tools, const chat_request &request, const control_markers &markers,
-                        const chat_repair &repair)
+                        const chat_repair &repair, typed_tools *typed)
 {
     const bool is_marked = request.form != chat_answer::none;
     if (tools.is_null() || tools.empty() || (is_marked && !repair.keeps_tools)) {
         return tools.is_null() || !is_marked ? tools : common_json();
     }
-    common_json out = tools_with_types(tools, repair.types);
+    common_json out = typed->of(tools, repair.types);
     if (is_marked) {
         mark_tools(out, markers, request.n_marks);
     }
@@ -442,7 +442,7 @@ common_json variables(const common_json &request, const chat_wish &wish, const c
 } // namespace
 
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
-                               const control_markers &markers, const chat_repair &repair)
+                               const control_markers &markers, const chat_repair &repair, typed_tools *typed)
 {
     const common_json request = parse(given);
     if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
@@ -480,7 +480,7 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     messages = written(messages, out.form == chat_answer::none ? told : common_json(), analysis);
     messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers);
-    out.tools = shown_tools(told, out, markers, repair);
+    out.tools = shown_tools(told, out, markers, repair, typed);
     out.kwargs = wrapped(variables(request, out.wish, family), markers);
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());

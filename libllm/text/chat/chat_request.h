@@ -59,8 +59,9 @@ struct chat_repair {
  * accepts: text or typed content, arguments of tool calls as object or string, a system role or none. Arguments that
  * are no JSON stay a string: a model wrote them, and its mistake is part of the history for good. Calls and tools that
  * the template does not write are written here. With an answer to continue after, the system's first messages are left
- * out: they are before it, and a template might move them after it. */
+ * out: they are before it, and a template might move them after it. `typed` belongs to the request and serves all its
+ * repairs. Needs a chat_budget. */
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
-                               const control_markers &markers, const chat_repair &repair);
+                               const control_markers &markers, const chat_repair &repair, typed_tools *typed);
 
 #endif

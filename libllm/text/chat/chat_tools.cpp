@@ -2,12 +2,13 @@
 
 #include <string>
 
+#include "text/template/chat_budget.h"
+
 namespace {
 
 /* Members that hold a schema, a list of schemas, or schemas by name. */
 const char *const WITH_SCHEMAS[] = {"items", "additionalProperties", "anyOf",      "oneOf",
                                     "allOf", "prefixItems",          "properties", "patternProperties"};
-const char *const ALTERNATIVES[] = {"anyOf", "oneOf", "allOf"};
 
 std::string type_of_value(const common_json &value)
 {
@@ -19,104 +20,110 @@ std::string type_of_value(const common_json &value)
                                        : "string";
 }
 
-/* "": the schema names none, or only null. */
-std::string type_of(const common_json &schema)
+/* Returns the type that a schema names itself; "": none, or only null. */
+std::string own_type(const common_json &schema)
 {
-    if (!schema.is_object()) {
-        return "";
-    }
-    const common_json type = schema.value("type", common_json());
-    for (const common_json &one : type.is_array() ? type : common_json::array()) {
-        if (one.is_string() && one != "null") {
-            return one.get<std::string>();
+    const common_json nothing;
+    if (schema.contains("type")) {
+        const common_json &type = schema.at("type");
+        if (type.is_string() && type != "null") {
+            return type.get<std::string>();
         }
-    }
-    if (type.is_string() && type != "null") {
-        return type.get<std::string>();
-    }
-    for (const common_json &value : schema.value("enum", common_json::array())) {
-        if (!value.is_null()) {
-            return type_of_value(value);
-        }
-    }
-    if (schema.contains("const") && !schema.at("const").is_null()) {
-        return type_of_value(schema.at("const"));
-    }
-    for (const char *name : ALTERNATIVES) {
-        for (const common_json &one : schema.value(name, common_json::array())) {
-            const std::string found = type_of(one);
-            if (!found.empty()) {
-                return found;
+        for (const common_json &one : type.is_array() ? type : nothing) {
+            chat_budget::current().spend(1);
+            if (one.is_string() && one != "null") {
+                return one.get<std::string>();
             }
         }
     }
-    return schema.contains("properties") ? "object" : schema.contains("items") ? "array" : "";
+    if (schema.contains("enum")) {
+        for (const common_json &value : schema.at("enum")) {
+            chat_budget::current().spend(1);
+            if (!value.is_null()) {
+                return type_of_value(value);
+            }
+        }
+    }
+    return schema.contains("const") && !schema.at("const").is_null() ? type_of_value(schema.at("const")) : "";
 }
-
-common_json with_types(const common_json &schema, shown_types types);
 
 bool is_by_name(const std::string &member)
 {
     return member == "properties" || member == "patternProperties";
 }
 
-common_json schemas_with_types(const common_json &given, bool are_by_name, shown_types types)
+bool has_alternatives(const std::string &member)
 {
-    if (given.is_array()) {
-        common_json out = common_json::array();
-        for (const common_json &one : given) {
-            out.push_back(with_types(one, types));
-        }
-        return out;
-    }
-    if (!are_by_name || !given.is_object()) {
-        return with_types(given, types);
-    }
-    common_json out = common_json::object();
-    for (const auto &[name, one] : given.items()) {
-        out[name] = with_types(one, types);
-    }
-    return out;
+    return member == "anyOf" || member == "oneOf" || member == "allOf";
 }
 
-/* What can be anything is shown as a text: a template that needs a type cannot say more. */
-common_json with_types(const common_json &schema, shown_types types)
+std::string set_types(common_json &schema, shown_types types);
+
+/* Sets the types of a member's schemas, and returns the first one; "": none has one. */
+std::string set_types_of_member(common_json &member, bool are_by_name, shown_types types)
 {
-    if (!schema.is_object()) {
-        return schema;
+    if (!member.is_array() && !(are_by_name && member.is_object())) {
+        return set_types(member, types);
     }
-    common_json out = schema;
+    std::string first;
+    for (common_json &schema : member) {
+        const std::string type = set_types(schema, types);
+        first = first.empty() ? type : first;
+    }
+    return first;
+}
+
+/* Sets the types of a schema and of all schemas in it, and returns its type; "": it has none, and is shown as a text,
+ * since a template that needs a type cannot say more. Each schema is visited once and none is copied: a request may nest
+ * a hundred alternatives around a list of a megabyte. */
+std::string set_types(common_json &schema, shown_types types)
+{
+    chat_budget::current().enter();
+    if (!schema.is_object()) {
+        return "";
+    }
+    std::string of_alternatives;
     for (const char *name : WITH_SCHEMAS) {
-        if (out.contains(name)) {
-            out[name] = schemas_with_types(schema.at(name), is_by_name(name), types);
+        if (schema.contains(name)) {
+            const std::string first = set_types_of_member(schema.at(name), is_by_name(name), types);
+            of_alternatives = has_alternatives(name) && of_alternatives.empty() ? first : of_alternatives;
         }
     }
-    const std::string type = type_of(schema);
-    out["type"] = type.empty() ? "string" : type;
-    if (types == shown_types::WITHOUT_LISTS && type == "array") {
-        out.erase("type");
+    std::string type = own_type(schema);
+    type = type.empty() ? of_alternatives : type;
+    if (type.empty()) {
+        type = schema.contains("properties") ? "object" : schema.contains("items") ? "array" : "";
     }
-    if (out.contains("properties") && !out.contains("required")) {
-        out["required"] = common_json::array();
+    schema["type"] = type.empty() ? "string" : type;
+    if (types == shown_types::WITHOUT_LISTS && type == "array") {
+        schema.erase("type");
+    }
+    if (schema.contains("properties") && !schema.contains("required")) {
+        schema["required"] = common_json::array();
+    }
+    return type;
+}
+
+common_json with_types(const common_json &tools, shown_types types)
+{
+    common_json out = tools;
+    for (common_json &tool : out) {
+        common_json &function = tool["function"];
+        if (function.contains("parameters") && function.at("parameters").is_object()) {
+            set_types(function.at("parameters"), types);
+            function.at("parameters")["type"] = "object";
+        }
     }
     return out;
 }
 
 } // namespace
 
-common_json tools_with_types(const common_json &tools, shown_types types)
+const common_json &typed_tools::of(const common_json &tools, shown_types types)
 {
     if (types == shown_types::GIVEN) {
         return tools;
     }
-    common_json out = tools;
-    for (common_json &tool : out) {
-        common_json &function = tool["function"];
-        if (function.contains("parameters") && function.at("parameters").is_object()) {
-            common_json parameters = with_types(function.at("parameters"), types);
-            parameters["type"] = "object";
-            function["parameters"] = parameters;
-        }
-    }
-    return out;
+    const auto known = by_types.find(types);
+    return known != by_types.end() ? known->second : by_types.emplace(types, with_types(tools, types)).first->second;
 }
