@@ -240,8 +240,8 @@ def test_module_has_a_place_in_the_architecture(name: str) -> None:
 
 
 def test_the_architecture_is_short() -> None:
-    """A map of 140 lines, and 40 for the glossary, the worked example and the mechanisms."""
-    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 180
+    """A map of 140 lines, 40 for the glossary, the worked example and the mechanisms, and 10 for where a change begins."""
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 190
 
 
 def test_the_glossary_is_short() -> None:

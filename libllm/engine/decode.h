@@ -77,7 +77,7 @@ typedef struct decode {
     bool is_unfinished;          /* the command in hand has more to copy: it stays first in the ring */
     double lost_us; /* time of the calls that were given up for new requests, since the last that was not */
 
-    request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
+    request *requests[LLM_REQUESTS_MAX]; /* in order of arrival; an ENDED one stays until it is delivered */
     uint32_t n_requests;
     branch_claim *scratch_queue; /* first request that waits for any scratch session */
     uint32_t n_scratch_waiting;

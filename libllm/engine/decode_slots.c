@@ -88,14 +88,14 @@ static uint32_t slots_max(const decode *d, bool named)
     return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->table->n_owners));
 }
 
-/* Its owner has all the slots it may have; `read`: with generations that are. */
+/* Whether the owner of `r` has its whole share of slots; with `read`, only slots of generations that are read count. */
 static bool is_at_share(const decode *d, const request *r, bool read)
 {
     const bool named = request_is_for_named(r);
     return n_with_slot(d, r->owner, named, read) >= slots_max(d, named);
 }
 
-/* For one that has been overtaken often enough, and that lacks what those took who came after it. */
+/* Whether newcomers wait: a request was overtaken OVERTAKEN_MAX times, and lacks what the later ones took. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {

@@ -42,7 +42,7 @@ typedef enum change_verb {
     CHANGE_NONE,   /* no file changes; `was` is needed for an undo */
 } change_verb;
 
-/* The change of one session's file, and what an undo restores if it fails. */
+/* A change of one branch's files. It also holds what to restore if the change fails. */
 typedef struct store_change {
     change_verb verb;
     branch_file file; /* REMOVE: without tokens; NONE: only the id */

@@ -129,7 +129,7 @@ static void change(store_files *f, store_job *job)
     const bool is_prepared = status == LLM_OK;
     for (uint32_t i = 0; i < job->n_changes; i++) {
         if (!is_prepared && is_written(&job->changes[i])) {
-            continue; /* nothing is written; what goes needs no room */
+            continue; /* preparing failed: only removals run, because they need no disk space */
         }
         const int one = commit(f, job, &job->changes[i]);
         status = one != LLM_OK ? one : status;

@@ -332,8 +332,8 @@ uint64_t model_llama_memory_free(); /* bytes of host memory that can be had with
 int32_t model_llama_cores();        /* physical cores that this process may use */
 
 /* After weights were copied into other layouts: drops the pages of the model's mapped files from this process; a page
- * that is read again is mapped again. Norms and biases are not copied, but read from the file in every step; they get
- * pages of their own, since Linux from 6.18 on maps a whole large page of the file around each of them. An idle daemon
+ * that is read again is mapped again. Norms and biases are not copied: every step reads them from the file. Linux 6.18
+ * and later map a whole large page of the file around each of them, so they get pages of their own. An idle daemon
  * of a 0.6B model took 299 MiB beyond its weights, 111 of them for this; now 180. Throws std::runtime_error.
  * (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);

@@ -287,8 +287,8 @@ bool attends_only(const model_llama *m)
     return m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
 }
 
-/* Returns whether sequences have KV cells of their own (separate streams) or share one pool. Either way any mix of
- * tokens is one pass (cmake/llama/0009-streams.patch).
+/* Returns whether sequences have KV cells of their own (separate streams) or share one pool. In both
+ * layouts one call of the model takes tokens of any mix of sequences (cmake/llama/0009-streams.patch).
  *
  * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. Each attends to the cells
  * between its first and its last one: these are its own until it outgrows its room (cmake/llama/0013-unified.patch).

@@ -145,7 +145,7 @@ class pattern_set {
 struct verdict {
     enum { INVALID, VALID, UNKNOWN } is;
     const schema_json *schema = nullptr; /* the one with the keyword */
-    const char *keyword = nullptr;       /* that STRICT refuses; NULL: it takes the value for valid */
+    const char *keyword = nullptr;       /* the one that STRICT refuses; NULL: STRICT keeps the value */
 };
 
 class expansion {
