@@ -240,7 +240,7 @@ def test_module_has_a_place_in_the_architecture(name: str) -> None:
 
 
 def test_the_architecture_is_short() -> None:
-    """A map of 140 lines, 40 for the glossary, the worked example and the mechanisms, and 10 for where a change begins."""
+    """A map of 140 lines, 40 for glossary, worked example and mechanisms, and 10 for where a change begins."""
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 190
 
 
