@@ -692,6 +692,7 @@ static void copies_of_choices_are_bounded(void)
         (void)sprintf(names + n, "}}");
         check_steps(names, "{'1':2}");
     }
+    CHECK(schema_steps(names, true) > schema_steps_max());
 }
 
 static void listed_items_are_bounded(void)
@@ -708,6 +709,63 @@ static void listed_items_are_bounded(void)
     }
     (void)sprintf(valid + n_valid, "]");
     check_steps(items, valid);
+}
+
+/* Negations, and comparisons of listed values with each other, grow as products of the lengths of lists. */
+static void comparisons_are_counted(void)
+{
+    static char schema[1 << 19], valid[1 << 18];
+    size_t n = append(schema, "{'not':{'$ref':'#/$defs/%d'},'$defs':{", 0), n_valid = 0;
+    for (int level = 0; level < 3; level++) { /* the negation of 200 * 200 * 200 schemas */
+        n += append(schema + n, level == 0 ? "'%d':{'anyOf':[false" : ",'%d':{'anyOf':[false", level);
+        for (int i = 0; i < 200; i++) {
+            n += append(schema + n, ",{'$ref':'#/$defs/%d'}", level + 1);
+        }
+        n += append(schema + n, "]}", 0);
+    }
+    (void)sprintf(schema + n, ",'3':{'const':1}}}");
+    CHECK(schema_steps(schema, true) > schema_steps_max());
+    check_steps(schema, "7");
+
+    n = append(schema, "{'enum':[%d", 0); /* values that each of many alternatives may exclude */
+    for (int i = 1; i < 1700; i++) {
+        n += append(schema + n, ",%d", i);
+    }
+    n += append(schema + n, "],'$defs':{'x':{'enum':[%d", 5000);
+    for (int i = 5001; i <= 9000; i++) {
+        n += append(schema + n, ",%d", i);
+    }
+    n += append(schema + n, "]}},'anyOf':[false", 0);
+    for (int i = 0; i < 256; i++) {
+        n += append(schema + n, ",{'not':{'$ref':'#/$defs/x'},'minimum':-%d}", i);
+    }
+    (void)sprintf(schema + n, "]}");
+    CHECK(schema_steps(schema, true) > schema_steps_max());
+    check_steps(schema, "3");
+
+    n = append(schema, "{'enum':[%d", 0); /* two long lists with one common value */
+    for (int i = 1; i < 1700; i++) {
+        n += append(schema + n, ",%d", i);
+    }
+    n += append(schema + n, "],'allOf':[{'enum':[%d", 0);
+    for (int i = 3000; i < 7000; i++) {
+        n += append(schema + n, ",%d", i);
+    }
+    (void)sprintf(schema + n, "]}]}");
+    CHECK(schema_steps(schema, true) > schema_steps_max());
+    check_steps(schema, "0");
+
+    for (int i = 0; i < 6000; i++) { /* a long object that must have all names of a long list */
+        n_valid += append(valid + n_valid, i == 0 ? "{'k%d':0" : ",'k%d':0", i);
+    }
+    (void)sprintf(valid + n_valid, "}");
+    n = (size_t)sprintf(schema, "{'enum':[%s],'dependentRequired':{'k0':['k0'", valid);
+    for (int i = 1; i < 20000; i++) {
+        n += append(schema + n, ",'k%d'", i % 6000);
+    }
+    (void)sprintf(schema + n, "]}}");
+    CHECK(schema_steps(schema, true) > schema_steps_max());
+    check_steps(schema, valid);
 }
 
 /* What is equal is compiled once, but not where the same $ref leads elsewhere. */
@@ -879,6 +937,7 @@ int main(void)
     RUN(pairs_of_alternatives_are_bounded);
     RUN(required_names_are_bounded);
     RUN(copies_of_choices_are_bounded);
+    RUN(comparisons_are_counted);
     RUN(listed_items_are_bounded);
     RUN(listed_values_are_tested);
     RUN(recursion_ends);

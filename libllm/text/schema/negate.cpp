@@ -70,12 +70,12 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 /* Returns whether shapes express the opposite of the schema. It is asked before any alternative is made: half a
  * negation would forbid valid values. `depth`: how many references and nested schemas are followed, since a schema may
  * refer to itself. */
-bool expansion::can_negate(const schema_json &schema, size_t depth) const
+bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {
         return true;
     }
-    if (depth == 0 || !schema.is_object()) {
+    if (depth == 0 || !schema.is_object() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
         return false;
     }
     for (const char *keyword : keywords::NOT_NEGATED) {

@@ -33,6 +33,7 @@ node expansion::member_node(const shape &s, const std::string &name)
     for (const schema_json *source : s.object_sources) {
         bool is_declared = false;
         if (source->contains("properties") && (*source)["properties"].is_object()) {
+            (void)budget.take(1 + (*source)["properties"].size() / 8);
             const auto found = (*source)["properties"].find(name);
             is_declared = found != (*source)["properties"].end();
             if (is_declared) {
@@ -101,10 +102,11 @@ bool expansion::is_nothing_shape(const shape &s, const node &n, size_t depth)
         left = static_cast<uint8_t>(left & ~json_type::ARRAY);
     }
     if ((left & json_type::OBJECT) != 0) {
-        const bool is_empty = s.members_least > s.members_most ||
-                              std::any_of(s.required.begin(), s.required.end(), [&](const auto &name) {
-                                  return s.absent.count(name) > 0 || is_nothing(member_node(s, name), depth - 1);
-                              });
+        const bool is_empty =
+            s.members_least > s.members_most ||
+            std::any_of(s.required.begin(), s.required.end(), [&](const auto &name) {
+                return s.absent.count(name) > 0 || (!budget.is_spent() && is_nothing(member_node(s, name), depth - 1));
+            });
         left = static_cast<uint8_t>(is_empty ? left & ~json_type::OBJECT : left);
     }
     return left == json_type::NOTHING;

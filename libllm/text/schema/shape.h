@@ -207,7 +207,7 @@ class expansion {
     void apply_choices(state &s, const schema_json &schema);
     void apply_one_of(state &s, const schema_json &schema);
     void apply_dependencies(state &s, const schema_json &schema);
-    bool can_negate(const schema_json &schema, size_t depth) const;
+    bool can_negate(const schema_json &schema, size_t depth);
     bool is_nothing_shape(const shape &s, const node &n, size_t depth);
     bool may_be_valid(const schema_json &value, const node &n);
     verdict verdict_on(const schema_json &value, const node &n);

@@ -82,27 +82,33 @@ verdict type_verdict(const schema_json &value, const schema_json &schema)
 }
 
 /* The members may come in any order: schema_json keeps them in the order of the document, and compares the order,
- * too. */
-bool is_equal(const schema_json &a, const schema_json &b)
+ * too. A member is found by going through all of them, so that two objects cost the square of their size. False proves
+ * nothing once the budget is spent. */
+bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 {
+    const auto is_same = [&](const schema_json &x, const schema_json &y) { return is_equal(x, y, budget); };
+    if (!budget.take(1 + (a.is_object() && b.is_object() ? a.size() * b.size() / 8 : 0))) {
+        return false;
+    }
     if (a.is_array() && b.is_array()) {
-        return std::equal(a.begin(), a.end(), b.begin(), b.end(), is_equal);
+        return std::equal(a.begin(), a.end(), b.begin(), b.end(), is_same);
     }
     if (!a.is_object() || !b.is_object()) {
         return a == b;
     }
     return a.size() == b.size() && std::all_of(a.items().begin(), a.items().end(), [&](const auto &member) {
                const auto found = b.find(member.key());
-               return found != b.end() && is_equal(member.value(), *found);
+               return found != b.end() && is_same(member.value(), *found);
            });
 }
 
 /* Returns whether the value is in the list. Mostly it comes from this very list, so that addresses are compared first:
  * comparing each value of a list with each value takes the square of its length. */
-bool is_one_of(const schema_json &value, const schema_json &values)
+bool is_one_of(const schema_json &value, const schema_json &values, work_budget &budget)
 {
     return std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return &one == &value; }) ||
-           std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return is_equal(value, one); });
+           std::any_of(values.begin(), values.end(),
+                       [&](const schema_json &one) { return is_equal(value, one, budget); });
 }
 
 bool is_valid_number(const schema_json &value, const schema_json &schema)
@@ -224,11 +230,11 @@ verdict expansion::unique_verdict(const schema_json &value, const schema_json &s
             return unknown(schema, "uniqueItems");
         }
         if (std::any_of(value.begin(), value.begin() + static_cast<std::ptrdiff_t>(i),
-                        [&](const schema_json &other) { return is_equal(other, value[i]); })) {
+                        [&](const schema_json &other) { return is_equal(other, value[i], budget); })) {
             return verdict_of(false);
         }
     }
-    return verdict_of(true);
+    return budget.is_spent() ? unknown(schema, "uniqueItems") : verdict_of(true);
 }
 
 /* Adds what depends on members that the value has. */
@@ -239,16 +245,19 @@ void expansion::add_dependencies(const schema_json &value, const schema_json &sc
             continue;
         }
         for (auto it = schema[keyword].begin(); it != schema[keyword].end(); ++it) {
-            if (!budget.take(value.size())) {
+            const auto has = [&](const std::string &name) { return budget.take(value.size()) && value.contains(name); };
+            const bool is_there = has(it.key());
+            const bool has_all =
+                is_there && it->is_array() && std::all_of(it->begin(), it->end(), [&](const schema_json &name) {
+                    return !name.is_string() || has(name.get<std::string>());
+                });
+            if (budget.is_spent()) {
                 (void)add(all, unknown(schema, keyword));
                 return;
             }
-            if (!value.contains(it.key())) {
+            if (!is_there) {
                 continue;
             }
-            const bool has_all = it->is_array() && std::all_of(it->begin(), it->end(), [&](const schema_json &name) {
-                                     return !name.is_string() || value.contains(name.get<std::string>());
-                                 });
             (void)add(all, it->is_array() ? verdict_of(has_all) : schema_verdict(value, *it, depth));
         }
     }
@@ -355,7 +364,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
     if (schema.is_boolean()) {
         return verdict_of(schema == true);
     }
-    if (depth == 0 || !schema.is_object() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
+    if (depth == 0 || !schema.is_object() || budget.is_spent() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
         return unknown(schema, nullptr);
     }
     verdict all = verdict_of(true);
@@ -367,11 +376,9 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
         }
     }
     /* const comes first, since most values of a long oneOf are told apart by it */
-    if (schema.contains("const") && !is_equal(value, schema["const"])) {
-        return verdict_of(false);
-    }
-    if (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"])) {
-        return verdict_of(false);
+    if ((schema.contains("const") && !is_equal(value, schema["const"], budget)) ||
+        (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"], budget))) {
+        return budget.is_spent() ? unknown(schema, nullptr) : verdict_of(false);
     }
     if (schema.contains("type") && !add(&all, type_verdict(value, schema))) {
         return all;

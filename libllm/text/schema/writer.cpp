@@ -81,7 +81,9 @@ std::string writer::all_shapes(const node &n)
             continue;
         }
         for (const schema_json *one : *s.values) {
-            const bool is_new = !is_excluded(s, *one) && known_constants.insert(one->dump()).second;
+            const std::string text = one->dump();
+            const bool is_new =
+                known_constants.count(text) == 0 && !is_excluded(s, *one) && known_constants.insert(text).second;
             if (is_new && shapes.is_kept(*one, n)) { /* another shape may exclude it */
                 constants.push_back(one);
             }
@@ -93,6 +95,9 @@ std::string writer::all_shapes(const node &n)
 
 bool writer::is_excluded(const shape &s, const schema_json &value) const
 {
+    if (budget.is_spent() || !budget.take(s.excluded.size())) {
+        return false; /* the value stays; compile() refuses the schema under STRICT */
+    }
     return std::any_of(s.excluded.begin(), s.excluded.end(), [&](const schema_json *one) { return *one == value; });
 }
 
