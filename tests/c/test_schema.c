@@ -629,6 +629,7 @@ static void listed_values_are_tested(void)
         {"{'enum':[3,4],'divisibleBy':3}", {"3"}, {"4"}},
         {"{'enum':[{'a':1},{'ab':1}],'propertyNames':{'maxLength':1}}", {"{'a':1}"}, {"{'ab':1}"}},
         {"{'enum':[{'a':1},{'a':1,'b':2}],'dependentRequired':{'a':['b']}}", {"{'a':1,'b':2}"}, {"{'a':1}"}},
+        {"{'enum':[[1],[2]],'contains':{'const':1},'minContains':1}", {"[1]"}, {"[2]"}},
         {"{'enum':[{'a':1},{'a':1,'b':2},{}],'dependencies':{'a':{'minProperties':2}}}",
          {"{'a':1,'b':2}", "{}"},
          {"{'a':1}"}},

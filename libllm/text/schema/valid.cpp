@@ -143,7 +143,8 @@ bool expansion::is_kept(const schema_json &value, const node &n)
 {
     const verdict v = verdict_on(value, n);
     if (v.is == verdict::UNKNOWN && v.keyword != nullptr) {
-        give_up(*v.schema, std::string("the keyword ") + v.keyword + " cannot be tested for a value of enum or const");
+        give_up(*v.schema,
+                std::string("the keyword ") + v.keyword + " cannot be tested for a listed value or a declared name");
     }
     return v.is != verdict::INVALID;
 }
@@ -218,7 +219,8 @@ verdict expansion::array_verdict(const schema_json &value, const schema_json &sc
             break;
         }
     }
-    const bool is_counted = schema.contains("minContains") || schema.contains("maxContains");
+    const bool is_counted = /* minContains 1 is what contains alone says */
+        schema.contains("maxContains") || (schema.contains("minContains") && schema["minContains"] != 1);
     (void)add(&all, is_counted ? unknown(schema, "contains") : any);
     return all;
 }
