@@ -712,6 +712,24 @@ static void listed_items_are_bounded(void)
     check_steps(items, valid);
 }
 
+/* A reference that is followed in a listed value, to the end of what is followed, proves nothing. */
+static void listed_values_that_nest_are_refused(void)
+{
+    char schema[512], error[512];
+    size_t n = append(schema, "{'enum':[", 0);
+    for (int i = 0; i < 40; i++) {
+        n += append(schema + n, "[", i);
+    }
+    n += append(schema + n, "'x'", 0);
+    for (int i = 0; i < 40; i++) {
+        n += append(schema + n, "]", i);
+    }
+    (void)sprintf(schema + n, "],'$ref':'#/$defs/a','$defs':{'a':{'items':{'$ref':'#/$defs/a'},'not':{'const':'x'}}}}");
+    char *strict = made(schema, true, error);
+    CHECK(strict == NULL && strstr(error, "keyword $ref cannot be tested") != NULL);
+    free(strict);
+}
+
 /* Negations, and comparisons of listed values with each other, grow as products of the lengths of lists. */
 static void comparisons_are_counted(void)
 {
@@ -939,6 +957,7 @@ int main(void)
     RUN(required_names_are_bounded);
     RUN(copies_of_choices_are_bounded);
     RUN(comparisons_are_counted);
+    RUN(listed_values_that_nest_are_refused);
     RUN(listed_items_are_bounded);
     RUN(listed_values_are_tested);
     RUN(recursion_ends);

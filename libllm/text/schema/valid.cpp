@@ -366,7 +366,10 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
     if (schema.is_boolean()) {
         return verdict_of(schema == true);
     }
-    if (depth == 0 || !schema.is_object() || budget.is_spent() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
+    if (depth == 0) {
+        return unknown(schema, "$ref"); /* only references and nested keywords lead that deep */
+    }
+    if (!schema.is_object() || budget.is_spent() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
         return unknown(schema, nullptr);
     }
     verdict all = verdict_of(true);
