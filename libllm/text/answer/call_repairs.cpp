@@ -29,17 +29,6 @@ std::string split_id_from_name(autoparser::autoparser *found)
 
 /* Solar Open's template asks the model for ten letters and digits. Ids of other servers, in calls of the past, look different, and a
  * model may leave the id out. */
-bool reads_ids(const common_peg_arena &parser)
-{
-    for (common_peg_parser_id id = 0; id < parser.size(); id++) {
-        const auto *tag = std::get_if<common_peg_tag_parser>(&parser.get(id));
-        if (tag != nullptr && tag->tag == common_chat_peg_builder::TOOL_ID) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void allow_ids(const std::string &id_end, common_chat_params *form)
 {
     parser_graph graph(parser_written(form->parser));
@@ -51,6 +40,17 @@ void allow_ids(const std::string &id_end, common_chat_params *form)
     }
     form->parser = parser_read(std::move(graph).json(), true);
     form->grammar = grammar_with_optional(form->grammar, id_end, ID_ELEMENT);
+}
+
+bool reads_ids(const common_peg_arena &parser)
+{
+    for (common_peg_parser_id id = 0; id < parser.size(); id++) {
+        const auto *tag = std::get_if<common_peg_tag_parser>(&parser.get(id));
+        if (tag != nullptr && tag->tag == common_chat_peg_builder::TOOL_ID) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* gpt-oss and LLM-jp may name the format of an answer, even if the client asked for none: <|channel|>final

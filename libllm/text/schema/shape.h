@@ -168,8 +168,9 @@ class expansion {
     /* Returns the conditions of the shape on a member with this name. */
     node member_node(const shape &s, const std::string &name);
 
-    /* Returns each condition once, without those that hold for every value, in the order of the document: the order of addresses would
-     * make another grammar of the same schema, in another process or only the next time. */
+    /* Returns each condition once, without those that hold for every value, in the order in which their
+     * schemas were first met: the order of addresses would make another grammar of the same schema, in another process
+     * or only the next time. */
     node node_of(node conditions);
 
     /* Replaces each schema by the first one that equals it, so that equal nodes are found again. */
