@@ -34,12 +34,16 @@ def without_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_user._Netlink, "user_of", lambda *_: None)
 
 
+def kinds(users: PeerUsers) -> list[type]:
+    return [type(source) for source in users._sources]
+
+
 @pytest.fixture(params=["netlink", "tables"])
 def users(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PeerUsers]:
     if request.param == "tables":
         without_netlink(monkeypatch)
     found = PeerUsers()
-    assert isinstance(found._source, peer_user._Netlink if request.param == "netlink" else peer_user._Tables)
+    assert kinds(found) == [peer_user._Netlink if request.param == "netlink" else peer_user._Tables]
     yield found
     found.close()
 
@@ -238,7 +242,7 @@ def test_a_client_of_another_network_namespace_is_not_known(users: PeerUsers, so
 def test_thousands_of_connections(users: PeerUsers, sockets: ExitStack) -> None:
     """Each by itself, whoever else is connected, and whatever waits to be closed."""
     listening = listener(sockets, "127.0.0.1")
-    for round_ in range(20 if isinstance(users._source, peer_user._Netlink) else 1):
+    for round_ in range(20 if kinds(users) == [peer_user._Netlink] else 1):
         taken = []
         with ExitStack() as these:
             for number in range(100):
@@ -281,7 +285,7 @@ def test_a_table_that_is_too_long_is_not_searched(
     taken = accepted(sockets, listening)
     assert users.user_of(taken) == os.geteuid()
     monkeypatch.setattr(peer_user, "_TABLE_BYTES_MAX", 100)
-    if isinstance(users._source, peer_user._Netlink):
+    if kinds(users) == [peer_user._Netlink]:
         assert users.user_of(taken) == os.geteuid()
     else:
         with pytest.raises(UnknownUserError):
@@ -348,19 +352,32 @@ def test_a_client_of_another_machine_is_in_no_table() -> None:
     tables.close()
 
 
-def test_a_source_that_fails_its_check_stays_in_use(
-    sockets: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_netlink", [True, False])
+def test_sources_that_fail_their_check_stay_in_use_until_one_names_a_user(
+    sockets: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_netlink: bool
 ) -> None:
-    """The first one: the check may fail for another reason, such as a loopback interface that is down."""
+    """The check may fail for another reason, such as a loopback interface that is down."""
     with monkeypatch.context() as patched:
-        patched.setattr(PeerUsers, "_knows_ourselves", lambda _: False)
+        patched.setattr(peer_user, "_names_our_user", lambda _: False)
         users = PeerUsers()
     sockets.callback(users.close)
-    assert isinstance(users._source, peer_user._Netlink)
-    assert "does not report which user connects" in caplog.text
+    assert "users that connect to a loopback address may share sessions" in caplog.text
+    if not is_netlink:
+        without_netlink(monkeypatch)
     listening = listener(sockets, "127.0.0.1")
     client(sockets, listening.getsockname())
-    assert users.user_of(accepted(sockets, listening)) == os.geteuid()
+    taken = accepted(sockets, listening)
+    with monkeypatch.context() as patched:
+        patched.setattr(peer_user._Netlink, "user_of", lambda *_: None)
+        patched.setattr(peer_user._Tables, "_lines_of", lambda *_: [])
+        assert users.user_of(taken) is None
+    assert kinds(users) == [peer_user._Netlink, peer_user._Tables]
+    assert users.user_of(taken) == os.geteuid()
+    assert kinds(users) == [peer_user._Netlink if is_netlink else peer_user._Tables]
+    if not is_netlink:  # now it is trusted: a client of this machine that is in no table is refused
+        monkeypatch.setattr(peer_user._Tables, "_lines_of", lambda *_: [])
+        with pytest.raises(UnknownUserError):
+            users.user_of(taken)
 
 
 def test_a_source_that_never_names_a_user_refuses_nobody(sockets: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +390,7 @@ def test_a_source_that_never_names_a_user_refuses_nobody(sockets: ExitStack, mon
     monkeypatch.setattr(peer_user._Tables, "_lines_of", lambda *_: [])
     users = PeerUsers()
     sockets.callback(users.close)
-    assert isinstance(users._source, peer_user._Tables)
+    assert kinds(users) == [peer_user._Tables]
     listening = listener(sockets, "127.0.0.1")
     client(sockets, listening.getsockname())
     assert users.user_of(accepted(sockets, listening)) is None

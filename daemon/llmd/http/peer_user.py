@@ -67,74 +67,81 @@ class PeerUsers:
     """Opens what it asks the kernel with at the start: a client that exhausts the descriptors cannot hide its user."""
 
     def __init__(self) -> None:
-        self._source: _Netlink | _Tables | None = None
+        self._sources: list[_Netlink | _Tables] = []
+        """All that could be opened, until one has named a user; then only this one."""
         self._is_trusted = False
         """Whether the source can report users. If not, a missing user is no reason to refuse the connection."""
-        opened: list[_Netlink | _Tables] = []
         troubles = []
-        for source in (_Netlink, _Tables):
+        for kind in (_Netlink, _Tables):
             try:
-                opened.append(source())
-                self._source = opened[-1]
-                self._is_trusted = self._knows_ourselves()
-                if self._is_trusted:
-                    break
-                troubles.append(source.doubt)
+                source = kind()
+                self._sources.append(source)
+                if _names_our_user(source):
+                    self._trust(source)
+                    return
+                troubles.append(kind.doubt)
             except OSError as error:
                 troubles.append(error.strerror or str(error))
-        else:
-            self._source = opened[0] if opened else None
-            log.warning(
-                "the kernel does not report which user connects (%s): all users of this machine share sessions, unless "
-                "--api-key-file is set",
-                "; ".join(troubles),
-            )
-        for unused in opened:
-            if unused is not self._source:
-                unused.close()
+        log.warning(
+            "the kernel does not report which user connects (%s): users that connect to a loopback address may share "
+            "sessions, unless --api-key-file is set",
+            "; ".join(troubles),
+        )
 
     def close(self) -> None:
-        if self._source is not None:
-            self._source.close()
-            self._source = None
+        for source in self._sources:
+            source.close()
+        self._sources = []
 
     def user_of(self, connection: socket.socket) -> int | None:
         """The user id, or None if the kernel does not know it: the client is on another machine, or in another network
-        namespace. Raises UnknownUserError.
+        namespace. Raises UnknownUserError."""
+        for source in list(self._sources):
+            try:
+                user = _find(source, connection)
+            except UnknownUserError:
+                if self._is_trusted and _is_connected(connection):
+                    raise
+            except OSError:
+                pass
+            else:
+                if user is not None:
+                    self._trust(source)
+                    return user
+        return None
 
-        While the connection lives no other socket can have its client's address and port. So it is looked at once more
-        after the answer: a client that resets its connection could leave its port to another user.
-        """
-        try:
-            return self._find(connection)
-        except UnknownUserError:
-            if self._is_trusted and _is_connected(connection):
-                raise
-            return None
-        except OSError:
-            return None
+    def _trust(self, trusted: _Netlink | _Tables) -> None:
+        """Asks only this source from now on. The check at the start may have failed for another reason, such as a
+        loopback interface that was down."""
+        self._is_trusted = True
+        for source in self._sources:
+            if source is not trusted:
+                source.close()
+        self._sources = [trusted]
 
-    def _find(self, connection: socket.socket) -> int | None:
-        if self._source is None:
-            return None
-        peer = connection.getpeername()
-        user = self._source.user_of(connection.family, peer, connection.getsockname())
-        return user if connection.getpeername() == peer else None
 
-    def _knows_ourselves(self) -> bool:
-        """Whether the kernel names the user of a connection between two sockets of ours. Without its module tcp_diag it
-        gives the same answer for every connection as for one that does not exist. The overflow user, `nobody`, is never
-        named, whatever the kernel knows. A table that is too long is no failure: otherwise a user with many sockets at
-        the start could make all users one owner."""
-        if os.geteuid() == _OVERFLOW_UID:
-            return True
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.settimeout(_CHECK_S_MAX)
-            with socket.create_connection(listener.getsockname(), _CHECK_S_MAX), listener.accept()[0] as accepted:
-                try:
-                    return self._find(accepted) is not None
-                except UnknownUserError as error:
-                    return isinstance(error, TableTooLongError)
+def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
+    """While the connection lives no other socket can have its client's address and port. So it is looked at once more
+    after the answer: a client that resets its connection could leave its port to another user."""
+    peer = connection.getpeername()
+    user = source.user_of(connection.family, peer, connection.getsockname())
+    return user if connection.getpeername() == peer else None
+
+
+def _names_our_user(source: _Netlink | _Tables) -> bool:
+    """Whether the kernel names the user of a connection between two sockets of ours. Without its module tcp_diag it
+    gives the same answer for every connection as for one that does not exist. The overflow user, `nobody`, is never
+    named, whatever the kernel knows. A table that is too long is no failure: otherwise a user with many sockets at the
+    start could make all users one owner."""
+    if os.geteuid() == _OVERFLOW_UID:
+        return True
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(_CHECK_S_MAX)
+        with socket.create_connection(listener.getsockname(), _CHECK_S_MAX), listener.accept()[0] as accepted:
+            try:
+                return _find(source, accepted) is not None
+            except UnknownUserError as error:
+                return isinstance(error, TableTooLongError)
 
 
 def _is_connected(connection: socket.socket) -> bool:
