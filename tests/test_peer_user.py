@@ -21,6 +21,7 @@ from llmd.http import peer_user
 from llmd.http.peer_user import PeerUsers, UnknownUserError
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, chat
+from tests.test_connections import HEALTH, connected, read_answer, told
 from tests.test_process import Start
 
 ALICE, BOB = 54321, 54322
@@ -562,6 +563,24 @@ async def test_a_connection_whose_user_may_be_of_this_machine_is_refused(
         assert refused.headers["Retry-After"] == str(limits.RETRY_AFTER_S)
         assert (await daemon.ask("GET", "/v1/sessions", local=True)).json["data"] == []
     assert (await daemon.ask("GET", "/health")).status == 200
+
+
+async def test_a_refused_connection_closes_no_other(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool is full, and the idle connection in it could make room."""
+
+    def miss(_: PeerUsers, connection: socket.socket) -> int | None:
+        raise UnknownUserError
+
+    monkeypatch.setattr(limits, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(limits, "CONNECTIONS_LOCAL_MAX", 1)
+    monkeypatch.setattr(limits, "CONNECTION_IDLE_SPARED_S", 0.0)
+    daemon = await serve()
+    async with connected(daemon) as (reader, writer):
+        with monkeypatch.context() as patched:
+            patched.setattr(PeerUsers, "user_of", miss)
+            assert (await told(daemon, HEALTH)).error["code"] == "unknown_user"
+        writer.write(HEALTH)
+        assert (await read_answer(reader)).status == 200
 
 
 async def test_sessions_from_before_are_the_own_user_s(serve: Serve) -> None:

@@ -131,14 +131,18 @@ class Connections(web.Server):
         if len(self._open) + len(self._refused) == 0:
             self._start_clocks()
         has_share = peer in ("", _LOOPBACK) or self._peers[peer] < limits.CONNECTIONS_PER_PEER_MAX
-        if not has_share or not pool.ensure_capacity(self._loop.time()):
+        if not has_share:
             return self._reject(_TOO_MANY)
-        connection = Connection(self, loop=self._loop, **self._settings)
+        user = None
         if self._users is not None and pool is self._remote:
             try:
-                connection.user = self._users.user_of(transport.get_extra_info("socket"))
+                user = self._users.user_of(transport.get_extra_info("socket"))
             except UnknownUserError:
                 return self._reject(_UNKNOWN_USER)
+        if not pool.ensure_capacity(self._loop.time()):  # last: this may close the connection of another client
+            return self._reject(_TOO_MANY)
+        connection = Connection(self, loop=self._loop, **self._settings)
+        connection.user = user
         self._open[connection] = (pool, peer)
         pool.n_open += 1
         pool.idle[connection] = None
