@@ -16,7 +16,6 @@ from llmd.dialects.openai import endpoints as endpoint
 from llmd.dialects.openai import reader
 from llmd.engine.answer_parser import Diff
 from llmd.engine.native import lib
-from llmd.engine.text import Prompt
 from llmd.pipeline.answer_record import spelled
 from tests.conftest import Serve
 from tests.fake_parser import FakeParser, parsed_by
@@ -331,15 +330,26 @@ async def test_an_answer_of_nothing_is_not_kept(scripted: Daemon, monkeypatch: p
     assert scripted.state.answers.n_bytes == 0
 
 
-async def test_control_tokens_whose_text_is_told_are_found_again(daemon: Daemon) -> None:
-    """Those that the answer's syntax is made of; others have no text."""
-    engine = daemon.state.engine
-    text = "a<|im_start|>b<|im_end|>"
-    tokens = await engine.tokenize(0, text, add_special=False, parse_special=True)
-    start, end = memoryview(tokens).cast("i")[1], memoryview(tokens).cast("i")[-1]
-    for preserved, expected in (([start], "a<|im_start|>b"), ([start, end], text), ([], "ab")):
-        assert spelled(engine, frozenset(preserved), tokens).decode() == expected
-    assert Prompt(tokens).preserved == b""
+THOUGHTS_BETWEEN_CONTROL_WORDS = """\
+{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.reasoning_content %}<|endoftext|>{{ m.reasoning_content }}<|im_start|>{% endif %}{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+@pytest.mark.parametrize("are_words", [True, False])
+async def test_control_words_of_the_answer_s_form_are_a_part_of_its_text(
+    serve: Serve, tmp_path: Path, are_words: bool
+) -> None:
+    """Other control words, such as the one that ends an answer, have no text there."""
+    file = tmp_path / "template"
+    file.write_text(THOUGHTS_BETWEEN_CONTROL_WORDS)
+    engine = (await serve(chat_template_file=file) if are_words else await serve()).state.engine
+    prompt = await engine.render_chat(0, 0, lambda: b'{"messages":[{"role":"user","content":"hi"}]}')
+    answer = "<|endoftext|>a<|im_start|>b<|im_end|>"
+    tokens = await engine.tokenize(0, answer, add_special=False, parse_special=True)
+    text = spelled(engine, frozenset(memoryview(prompt.preserved).cast("i")), tokens).decode()
+    assert text == ("<|endoftext|>a<|im_start|>b" if are_words else "ab")
 
 
 # --- what goes wrong -------------------------------------------------------------------------------------------------
