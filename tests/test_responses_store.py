@@ -12,7 +12,7 @@ import pytest
 from llmd.answers.database import RESPONSE, Database
 from llmd.core import limits
 from llmd.core.generation_request import PlainMessage, PlainToolCall
-from llmd.dialects.responses import store as store_file
+from llmd.dialects.responses import store as response_store
 from llmd.dialects.responses.store import ResponseStore, StoredResponse
 
 MODEL = "0123456789abcdef" * 2
@@ -128,7 +128,7 @@ def test_owners_come_and_go(n_owners: int) -> None:
 
 def restored(path: Path, n_owners: int = 1, **bounds: int) -> ResponseStore:
     store, database = ResponseStore(**bounds), Database(path, MODEL)
-    store_file.restore(store, database, n_owners)
+    response_store.restore(store, database, n_owners)
     database.close()
     return store
 
@@ -140,7 +140,7 @@ def path(tmp_path: Path) -> Path:
 
 async def kept(path: Path, *responses: StoredResponse, n_owners: int = 1) -> ResponseStore:
     store, database = ResponseStore(), Database(path, MODEL)
-    store_file.follow(store, database)
+    response_store.follow(store, database)
     for one in responses:
         store.keep(one, n_owners)
     await database.flushed()
@@ -166,7 +166,7 @@ async def test_the_last_ones_are_kept_where_there_is_less_room(path: Path) -> No
 
 async def test_what_is_dropped_is_not_there_any_more(path: Path) -> None:
     store, database = ResponseStore(), Database(path, MODEL)
-    store_file.follow(store, database)
+    response_store.follow(store, database)
     for id in "ab":
         store.keep(response(id), 1)
     await database.flushed()

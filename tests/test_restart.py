@@ -17,7 +17,7 @@ import pytest
 
 from llmd.answers import stored
 from llmd.app import OPENING, create_app, runner_of
-from llmd.dialects.responses import store as store_file
+from llmd.dialects.responses import store as response_store
 from llmd.http.access import keys_of
 from tests.conversation import Conversation
 from tests.serving import SETTLE_S, Daemon, Json, chat, config_of, serving
@@ -110,7 +110,7 @@ def rows(directory: Path) -> list[tuple[str, str]]:
         return connection.execute("SELECT kind, name FROM row ORDER BY rowid").fetchall()
 
 
-@pytest.mark.parametrize("of", [stored, store_file])
+@pytest.mark.parametrize("of", [stored, response_store])
 async def test_a_stop_while_answers_are_read_loses_none(
     tmp_path: Path, of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
