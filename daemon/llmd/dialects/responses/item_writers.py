@@ -36,8 +36,6 @@ class ItemWriter(ABC):
     kind: str
     text_event: bytes
     """The kind of the events about its text."""
-    part_event = b""
-    """The kind of the events about the part that has the text; b"": the item has no parts."""
     part_position = b""
 
     def __init__(self, index: int) -> None:
@@ -69,11 +67,8 @@ class ItemWriter(ABC):
         """Members of the event that has the whole text."""
         return b'"text":' + _encode(self.text)
 
-    def _part(self) -> wire.OutputText | wire.SummaryText | wire.ReasoningText:
-        raise NotImplementedError
-
     def _part_events(self, change: bytes) -> list[Event]:
-        return [self._event(self.part_event, change, b'"part":' + _encode(self._part()))] if self.part_event else []
+        return []
 
     def _event(self, kind: bytes, change: bytes, members: bytes) -> Event:
         return b"response.%b.%b" % (kind, change), b"%b,%b" % (self._position, members)
@@ -82,7 +77,20 @@ class ItemWriter(ABC):
         return b"response.output_item." + change, b'%b,"item":%b' % (self._index, _encode(self.output_item(status)))
 
 
-class MessageItemWriter(ItemWriter):
+class PartItemWriter(ItemWriter):
+    """Writes an item whose text is in one part."""
+
+    part_event: bytes
+    """The kind of the events about the part."""
+
+    @abstractmethod
+    def _part(self) -> wire.OutputText | wire.SummaryText | wire.ReasoningText: ...
+
+    def _part_events(self, change: bytes) -> list[Event]:
+        return [self._event(self.part_event, change, b'"part":' + _encode(self._part()))]
+
+
+class MessageItemWriter(PartItemWriter):
     kind, text_event, part_event, part_position = "msg", b"output_text", b"content_part", b',"content_index":0'
 
     def __init__(self, index: int) -> None:
@@ -92,7 +100,7 @@ class MessageItemWriter(ItemWriter):
     def more(self, text: str, logprobs: Sequence[ChosenToken] = ()) -> list[Event]:
         self._logprobs += logprobs
         [(name, members)] = super().more(text)
-        return [(name, members + b',"logprobs":' + _encode(logprobs))]
+        return [(name, members + b',"logprobs":' + (_encode(logprobs) if logprobs else b"[]"))]
 
     def output_item(self, status: wire.ItemStatus) -> wire.OutputMessage:
         return wire.OutputMessage(id=self.id, status=status, content=[self._part()] if status != "in_progress" else [])
@@ -104,7 +112,7 @@ class MessageItemWriter(ItemWriter):
         return wire.OutputText(text=self.text, logprobs=self._logprobs)
 
 
-class ReasoningItemWriter(ItemWriter):
+class ReasoningItemWriter(PartItemWriter):
     """Writes reasoning, as a summary if the request asks for one, else as text."""
 
     kind = "rs"
@@ -150,8 +158,13 @@ class CallItemWriter(ItemWriter):
         return wire.OutputFunctionCall(arguments=self.text, **self._facts(status))
 
     def _facts(self, status: wire.ItemStatus) -> dict[str, Any]:
-        name = self._name.name, self._name.namespace or UNSET
-        return {"id": self.id, "status": status, "call_id": self._call_id, "name": name[0], "namespace": name[1]}
+        return {
+            "id": self.id,
+            "status": status,
+            "call_id": self._call_id,
+            "name": self._name.name,
+            "namespace": self._name.namespace or UNSET,
+        }
 
     def _text(self) -> bytes:
         return b'"name":%b,"arguments":%b' % (_encode(self._name.name), _encode(self.text))
