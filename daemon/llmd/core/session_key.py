@@ -84,13 +84,13 @@ def resolve(
     another meaning for the client, so an invalid id there is ignored. Ids of requests are never used.
     """
     if session_id is not None:
-        return SessionKey(required(session_id, "session_id"), "session_id")
+        return SessionKey(valid_id("session_id", session_id), "session_id")
     folded = _folded(headers)
     for names in HEADERS:
         value = folded.get(names[0])
         if value or (value is not None and names[0] == EXPLICIT_HEADER):
             joined = ":".join([value, *(folded[name] for name in names[1:] if folded.get(name))])
-            return SessionKey(required(joined, _SPELLED.get(names[0], names[0])), names[0])
+            return SessionKey(valid_id(_SPELLED.get(names[0], names[0]), joined), names[0])
     if prompt_cache_key and is_valid(prompt_cache_key):
         return SessionKey(prompt_cache_key, "prompt_cache_key")
     return _of_metadata(metadata or {})
@@ -137,16 +137,17 @@ def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
         parent, source = folded.get(SESSION_HEADER, ""), SESSION_HEADER
     if not parent or key.is_scratch:
         return ""
-    return required(parent, source) if parent != key.id else ""
+    return valid_id(source, parent) if parent != key.id else ""
 
 
-def required(value: str, param: str) -> str:
+def valid_id(param: str, value: str) -> str:
+    """Returns the session id. Raises ApiError naming the client's parameter."""
     if is_valid(value):
         return value
-    raise invalid(value, param)
+    raise invalid_id(param, value)
 
 
-def invalid(value: str, param: str) -> ApiError:
+def invalid_id(param: str, value: str) -> ApiError:
     return ApiError(
         "invalid_session_id",
         f"{param}: {quoted(value)} is not a valid session id: use 1 to {limits.SESSION_ID_CHARS_MAX} printable ASCII "

@@ -145,7 +145,7 @@ class Terminal:
 
     def _go_on_in(self, name: str) -> None:
         if not session_key.is_valid(name):
-            self._context.warn(session_key.invalid(name, "/session").message)
+            self._context.warn(session_key.invalid_id("/session", name).message)
             return
         self._conversation.name = name
         _note(self._session_line())
@@ -156,7 +156,7 @@ def run(context: Context) -> int | None:
     own = options.session is None
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
     if not session_key.is_valid(name):  # before anything is said in vain
-        context.warn(session_key.invalid(name, "--session").message)
+        context.warn(session_key.invalid_id("--session", name).message)
         return EXIT_USAGE
     values = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     settings = {key: value for key, value in values.items() if value is not None}

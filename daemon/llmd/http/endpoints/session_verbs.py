@@ -110,7 +110,7 @@ def exists(name: str, advice: str) -> ApiError:
 
 def name_for(value: str, param: str, old: str | None = None) -> str:
     """Returns the id of a session. Raises ApiError if it is invalid, or the same as `old`."""
-    session_key.required(value, param)
+    session_key.valid_id(param, value)
     if value == old:
         raise ApiError("invalid_value", f"{param}: the session has this id already.", param)
     return value

@@ -90,7 +90,7 @@ def may_see(caller: Caller, owner: int) -> bool:
 def find(request: web.Request) -> Session:
     """Returns the session of the path, if the caller may see it."""
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
-    session_key.required(name, "id")
+    session_key.valid_id("id", name)
     owner = owner_in_query(request)
     views = state.engine.page.sessions_named(name, owner)
     found = sessions_of(state, (view for view in views if may_see(caller, view.owner)))
