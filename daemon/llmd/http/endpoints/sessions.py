@@ -186,13 +186,6 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
     return [_session(state, owner, id, group) for (owner, id), group in ordered]
 
 
-_SUMS = (
-    "tokens", "visible_tokens", "waiting", "requests", "prefilled_tokens_total", "reused_tokens_total",
-    "generated_tokens_total",
-)  # fmt: skip
-"""Fields of a session that are the sums of its branches'."""
-
-
 def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Session:
     """`views`: its branches, the one used last first; none: there is no such session, and it holds nothing."""
     branches = [_branch(state, id, view) for view in views]
@@ -212,7 +205,13 @@ def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Ses
         used_ms=latest.used_ms if latest is not None else 0,
         last=latest.last if latest is not None else None,
         timelines=branches,
-        **{name: sum(getattr(one, name) for one in branches) for name in _SUMS},
+        tokens=sum(one.tokens for one in branches),
+        visible_tokens=sum(one.visible_tokens for one in branches),
+        waiting=sum(one.waiting for one in branches),
+        requests=sum(one.requests for one in branches),
+        prefilled_tokens_total=sum(one.prefilled_tokens_total for one in branches),
+        reused_tokens_total=sum(one.reused_tokens_total for one in branches),
+        generated_tokens_total=sum(one.generated_tokens_total for one in branches),
     )
 
 
