@@ -168,7 +168,7 @@ class Generation:
             self._on_start(self)
 
     def on_consumed(self, event: Consumed) -> None:
-        """Only TellingGeneration asks for it."""
+        """Only DetailedGeneration asks for it."""
 
     def on_text(self, event: Text) -> None:
         if not self._delivering:

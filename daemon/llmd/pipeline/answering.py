@@ -199,7 +199,7 @@ class Answering:
         found: list[Part] = []
         for index, generation in self._open:
             is_over, text = generation.finished is not None, generation.take_text()
-            events = self._token_details[index].generation.take_events() if self._token_details else []
+            events = self._token_details[index].take_events() if self._token_details else []
             parts: list[Part] = [TextPart(index, text)] if text else []
             if self._parsings:
                 parts = await self._parsings[index].fed(text, is_over, generation.is_cut)

@@ -51,7 +51,7 @@ class TokenDetails:
         """`echo`: the prompt's text, if the answer is to begin with it."""
         self._request = request
         self._index = index
-        self.generation = generation
+        self._generation = generation
         self._pieces = pieces
         self._n_chars = 0
         self._n_processed = -1
@@ -61,6 +61,10 @@ class TokenDetails:
             self._opening.append(PromptTokens(index, memoryview(generation.work.prompt.tokens).cast("i").tolist()))
         if echo:
             self._opening.append(TextPart(index, echo))
+
+    def take_events(self) -> list[Text]:
+        """Returns the events of the text that was taken last. Called before anything is awaited."""
+        return self._generation.take_events()
 
     def with_details(self, parts: list[Part], events: list[Text]) -> list[Part]:
         """Returns the parts of a text with their details. `events`: events that came with the text."""
@@ -95,7 +99,7 @@ class TokenDetails:
 
     def _progress(self) -> list[Part]:
         """Reports the progress at the start of the prefill, and after each change."""
-        generation, found = self.generation, list[Part]()
+        generation, found = self._generation, list[Part]()
         started, consumed = generation.started, generation.consumed
         if started is not None and self._n_processed < 0:
             found.append(self._progress_at(started.n_reused, 0.0))
@@ -104,7 +108,7 @@ class TokenDetails:
         return found
 
     def _progress_at(self, n_processed: int, elapsed_ms: float) -> Progress:
-        started = self.generation.started
+        started = self._generation.started
         assert started is not None
         self._n_processed = n_processed
         return Progress(self._index, started.n_prompt, started.n_reused, n_processed, elapsed_ms)
@@ -133,7 +137,7 @@ class TokenDetails:
         return [found[number * n_each : (number + 1) * n_each] for number in range(n_tokens)]
 
     def _running_usage(self, n_generated: int) -> RunningUsage:
-        generation = self.generation
+        generation = self._generation
         started = generation.started
         assert started is not None
         return RunningUsage(
