@@ -36,7 +36,11 @@ CODES: dict[str, Kind] = {
     "invalid_value": Kind(400, INVALID, "A field has a value outside its range."),
     "missing_parameter": Kind(400, INVALID, "A required field is missing."),
     "unsupported_parameter": Kind(400, INVALID, "This parameter is not supported."),
-    "invalid_session_id": Kind(400, INVALID, "A session id is 1 to 128 printable ASCII characters without spaces."),
+    "invalid_session_id": Kind(
+        400,
+        INVALID,
+        f"A session id is 1 to {limits.SESSION_ID_CHARS_MAX} printable ASCII characters without spaces.",
+    ),
     "context_length_exceeded": Kind(400, INVALID, "The prompt does not fit the model's context."),
     "template_failed": Kind(400, INVALID, "The model's chat template could not be rendered for these messages."),
     "previous_response_not_found": Kind(
