@@ -232,14 +232,6 @@ async def test_thoughts_are_counted_apart(daemon: Daemon) -> None:
     assert events_of(streamed(writer_of(daemon), [STARTED, *parts]))[-2]["usage"] == whole
 
 
-async def test_calls_without_an_id_get_one(daemon: Daemon) -> None:
-    parts = [*call(0, "{}"), *call(1, "{}"), end()]
-    whole = json.loads(writer_of(daemon).complete(parts))["content"]
-    streamed_ones = put_together(streamed(writer_of(daemon), parts)).content
-    ids = [block["id"] for block in whole] + [block.model_dump()["id"] for block in streamed_ones]
-    assert len(set(ids)) == 4 and all(re.fullmatch("toolu_[0-9a-f]{24}", id) for id in ids)
-
-
 async def test_a_failure_is_the_last_event(daemon: Daemon) -> None:
     for parts in ([], [STARTED], [STARTED, *said("x")]):
         events = events_of(streamed(writer_of(daemon), [*parts, Failed(0, ApiError("step_failed"))]))

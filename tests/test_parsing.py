@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -176,7 +177,8 @@ async def test_the_model_s_own_ids_are_kept() -> None:
     parsing = Parsing(0, parser, here)
     parts = await parsing.fed("x", True)
     first, more, other = parts
-    assert isinstance(other, ToolCallPiece) and other.name == "g" and other.id
+    assert isinstance(other, ToolCallPiece) and other.name == "g" and other.id is not None
+    assert re.fullmatch("call_[0-9a-f]{24}", other.id)
     assert first == ToolCallPiece(0, 0, "{", "abcdefghi", "f") and more == ToolCallPiece(0, 0, "}")
     assert parsing.message().tool_calls == (PlainToolCall("f", "{}", "abcdefghi"), PlainToolCall("g", "", other.id))
 

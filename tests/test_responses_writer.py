@@ -77,7 +77,7 @@ EVERYTHING: tuple[Part, ...] = (
     ReasoningPart(0, "let me "), ReasoningPart(0, "see"), TextPart(0, 'I "read"'), TextPart(0, " é\n"),
     piece(0, "", "files__read", "call_1"), piece(0, '{"path":'), piece(0, '"a.txt"}'),
     piece(1, '{"input": "one\\nt', "patch", "call_2"), piece(1, 'wo\\u00e9"}'),
-    piece(2, '{"x":1}', "invented"), end(),
+    piece(2, '{"x":1}', "invented", "call_3"), end(),
 )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ async def test_what_the_items_say(daemon: Daemon) -> None:
     assert (patch["type"], patch["name"], patch["call_id"], patch["input"]) == (
         "custom_tool_call", "patch", "call_2", "one\ntwoé",
     )  # fmt: skip
-    assert invented["type"] == "function_call" and invented["call_id"].startswith("call_")
+    assert invented["type"] == "function_call" and invented["call_id"] == "call_3"
     assert "namespace" not in invented and "namespace" not in patch
     told = [deltas(events, item["id"]) for item in response["output"]]
     assert told == ["let me see", 'I "read" é\n', '{"path":"a.txt"}', "one\ntwoé", '{"x":1}']

@@ -30,7 +30,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a tool call; the first one has the name."""
+    """A piece of a tool call; the first one has the id and the name."""
 
     index: int
     call: int

@@ -62,10 +62,6 @@ def block_key(part: ContentPart) -> BlockKey:
     return type(part), part.call if isinstance(part, ToolCallPiece) else 0
 
 
-def call_id(piece: ToolCallPiece) -> str:
-    return piece.id or "toolu_" + secrets.token_hex(12)
-
-
 def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[wire.AnswerBlock]:
     """Returns the blocks of an answer. `is_cut`: a call may be incomplete."""
     content = (part for part in parts if isinstance(part, ContentPart))
@@ -89,7 +85,7 @@ def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> wire.AnswerBloc
         found = msgspec.json.decode(object_of(arguments, is_cut=is_cut) or b"", type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         return wire.TextBlock(text_of(name, arguments))
-    return wire.ToolUseBlock(call_id(first), name, found)
+    return wire.ToolUseBlock(first.id or "", name, found)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -195,7 +191,7 @@ class MessageWriter(Writer):
         if isinstance(part, ReasoningPart):
             return {"type": "thinking", "thinking": "", "signature": ""}
         self._calls = True
-        return {"type": "tool_use", "id": call_id(part), "name": part.name or "", "input": {}}
+        return {"type": "tool_use", "id": part.id or "", "name": part.name or "", "input": {}}
 
     def _closed(self) -> bytes:
         if self._open is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -70,7 +69,7 @@ class _Calls:
         if on_one_line is None:
             return [text_of(piece.name or "", arguments.strip())]
         function = wire.ToolCallFunction(piece.call, piece.name or "", msgspec.Raw(on_one_line))
-        return [wire.ToolCallMade(function, piece.id or "call_" + secrets.token_hex(12))]
+        return [wire.ToolCallMade(function, piece.id or "")]
 
 
 class _OllamaWriter(Writer):

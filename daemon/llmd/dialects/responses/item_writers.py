@@ -197,4 +197,4 @@ class CustomCallWriter(CallItemWriter):
 
 def call_of(index: int, name: ToolName, piece: ToolCallPiece) -> CallItemWriter:
     kind = CustomCallWriter if name.is_custom else CallItemWriter
-    return kind(index, name, piece.id or new_id("call"))
+    return kind(index, name, piece.id or "")
