@@ -68,17 +68,16 @@ common_json tool_schemas::place_for(const std::string &element)
     return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* templates ask for the type */
 }
 
-common_json tool_schemas::placed(const common_json &tool, bool is_whole)
+common_json tool_schemas::placed(const common_json &tool, bool has_form)
 {
     const schema_json document = parameters_of(tool);
     common_json out = tool;
-    if (is_whole && are_whole()) {
+    if (!has_form && is_whole(detail)) {
         const std::string element = detail == tool_schema_detail::WHOLE ? compiled.object(document) : "object";
         objects[tool.at("function").at("name").get<std::string>()] = element_of(element);
         out["function"]["parameters"] = place_for(element);
         return out;
     }
-    const bool is_separate = !are_whole();
     common_json properties = common_json::object(), required = common_json::array();
     separate all;
     all.arguments = compiled.members(document);
@@ -99,7 +98,7 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
             required.push_back(one.name);
         }
     }
-    if (is_separate) { /* the form shows how any other argument is written */
+    if (!is_whole(detail)) { /* the form shows how any other argument is written */
         all.any_name = n_texts > 0 && n_texts == n_others ? ANY_TEXT_NAME : ANY_ARGUMENT_NAME;
         properties[all.any_name] = common_json::parse("{\"type\":\"string\"}");
         separates[tool.at("function").at("name").get<std::string>()] = std::move(all);
@@ -171,7 +170,7 @@ std::string tool_schemas::put(const std::string &grammar, const std::string &beh
     for (size_t at = grammar.find('"'); at != std::string::npos; at = grammar.find('"', std::max(done, at + 1))) {
         const auto found = places.find(std::string_view(grammar).substr(at, n_literal));
         if (found != places.end()) {
-            out.append(grammar, done, at - done).append(found->second).append(are_whole() ? behind : "");
+            out.append(grammar, done, at - done).append(found->second).append(is_whole(detail) ? behind : "");
             done = at + n_literal;
         }
     }

@@ -21,6 +21,12 @@ enum class tool_schema_detail {
     NAMES,   /* which takes any value */
 };
 
+/* Returns whether all arguments of a tool have one place. */
+inline bool is_whole(tool_schema_detail detail)
+{
+    return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
+}
+
 /* What a template asks of the tools that its form of calls is made of. */
 struct tool_template {
     /* It writes each item of a list between marks of its own, so that the form must know which parameters are lists. */
@@ -33,8 +39,8 @@ class tool_schemas {
   public:
     tool_schemas(tool_schema_detail how_much, const tool_template &wanted);
 
-    /* `tool` is of OpenAI's form. is_whole: its arguments may have one place. */
-    common_json placed(const common_json &tool, bool is_whole);
+    /* `tool` is of OpenAI's form. has_form: one of its arguments has a grammar of its own, and so a place. */
+    common_json placed(const common_json &tool, bool has_form);
 
     /* Returns whether the grammar has all places. */
     bool are_mentioned(const std::string &grammar) const;
@@ -66,11 +72,6 @@ class tool_schemas {
     std::optional<std::string> quoted(const automaton &texts);
 
   private:
-    bool are_whole() const
-    {
-        return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
-    }
-
     tool_schema_detail detail;
     tool_template tmpl;
     schema_arguments compiled;

@@ -111,7 +111,7 @@ common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
         const bool has_form = std::any_of(wish.arguments.begin(), wish.arguments.end(),
                                           [&](const chat_argument &one) { return one.tool == name; });
         if (wish.names.empty() || std::find(wish.names.begin(), wish.names.end(), name) != wish.names.end()) {
-            out.push_back(schemas.placed(tool, !has_form));
+            out.push_back(schemas.placed(tool, has_form));
             mark_arguments(wish, name, out[out.size() - 1]);
         }
     }
@@ -453,11 +453,6 @@ std::string without_end(std::string grammar, const std::string &eos)
         grammar.erase(at, option.size());
     }
     return grammar;
-}
-
-bool is_whole(tool_schema_detail detail)
-{
-    return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
 }
 
 /* Returns whether the grammar is larger than the sampler accepts it, as a part of a document. */
