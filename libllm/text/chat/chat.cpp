@@ -55,9 +55,17 @@ struct chat {
 
 namespace {
 
-std::unique_ptr<const chat_program> program_of(const model *m, const char *source)
+/* NULL: the template cannot be compiled; `why` says the reason. */
+std::unique_ptr<const chat_program> program_of(const model *m, const char *source, std::string *why)
 {
-    return chat_program_open(source, text_of(m, m->ops->bos(m)), text_of(m, m->ops->eos(m)));
+    try {
+        return chat_program_open(source, text_of(m, m->ops->bos(m)), text_of(m, m->ops->eos(m)));
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &e) {
+        *why = e.what();
+        return nullptr;
+    }
 }
 
 void compile(chat *c)
@@ -69,19 +77,27 @@ void compile(chat *c)
         c->refusal = "the model has no chat template; give one with --chat-template-file, or use plain completions";
         return;
     }
-    try {
-        c->programs.usual = program_of(c->m, source);
-    } catch (const std::bad_alloc &) {
-        throw;
-    } catch (const std::exception &e) {
-        c->refusal = std::string("the model's chat template cannot be read: ") + e.what();
-        return;
+    std::string why;
+    c->programs.usual = program_of(c->m, source, &why);
+    if (c->programs.usual == nullptr) {
+        c->refusal = "the model's chat template cannot be read: " + why;
+    } else if (with_tools != nullptr) {
+        c->programs.with_tools = program_of(c->m, with_tools, &why); /* NULL: as in llama.cpp, the usual one is used */
     }
+}
+
+/* Returns whether the template accepts what `render` renders. */
+template <typename F> bool is_accepted(const F &render)
+{
     try {
-        c->programs.with_tools = with_tools == nullptr ? nullptr : program_of(c->m, with_tools);
+        render();
+        return true;
     } catch (const std::bad_alloc &) {
         throw;
-    } catch (const std::exception &) { /* as in llama.cpp, the usual template is used then */
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const std::exception &) {
+        return false;
     }
 }
 
@@ -163,22 +179,17 @@ bool is_prefix_of(const std::string &head, const std::string &all)
  * Templates may write earlier turns differently by what comes later, or refuse a conversation that ends there. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
-    try {
-        std::string head = chat_program_render(r, n_messages, false).text;
-        const std::string &eos =
-            r.request->program->tmpl->eos_token(); /* some templates close a conversation that asks for no answer */
-        if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
-            head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
-            head.resize(head.size() - eos.size());
-        }
-        return is_prefix_of(head, all) ? head.size() : 0;
-    } catch (const std::bad_alloc &) {
-        throw;
-    } catch (const chat_limit &) {
-        throw;
-    } catch (const std::exception &) { /* the template's refusal */
+    std::string head;
+    if (!is_accepted([&] { head = chat_program_render(r, n_messages, false).text; })) {
         return 0;
     }
+    const std::string &eos =
+        r.request->program->tmpl->eos_token(); /* some templates close a conversation that asks for no answer */
+    if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
+        head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
+        head.resize(head.size() - eos.size());
+    }
+    return is_prefix_of(head, all) ? head.size() : 0;
 }
 
 void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
@@ -200,27 +211,22 @@ struct marks {
  * question (a sentinel) is rendered: the text before it is the head. */
 int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
-    try {
-        chat_request asking = *r.request;
-        asking.messages = asking.front;
-        const chat_rendering other = {&asking, r.markers, r.now};
-        const chat_text text = chat_program_render(other, asking.messages.size(), false);
-        const size_t at = text.text.find(r.markers->sentinel(0));
-        if (at == std::string::npos || all.rendered.text.compare(0, at, text.text, 0, at) != 0) {
-            return 0;
-        }
-        const int32_t n_tokens = tokens_before(c, all, at);
-        const auto behind = std::upper_bound(all.tokens.cuts.begin(), all.tokens.cuts.end(), at,
-                                             [](size_t byte, const chat_tokens::cut &cut) { return byte < cut.byte; });
-        const bool has_cut = behind != all.tokens.cuts.begin();
-        return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
-    } catch (const std::bad_alloc &) {
-        throw;
-    } catch (const chat_limit &) {
-        throw;
-    } catch (const std::exception &) { /* the template's refusal */
+    chat_request asking = *r.request;
+    asking.messages = asking.front;
+    const chat_rendering other = {&asking, r.markers, r.now};
+    std::string text;
+    if (!is_accepted([&] { text = chat_program_render(other, asking.messages.size(), false).text; })) {
         return 0;
     }
+    const size_t at = text.find(r.markers->sentinel(0));
+    if (at == std::string::npos || all.rendered.text.compare(0, at, text, 0, at) != 0) {
+        return 0;
+    }
+    const int32_t n_tokens = tokens_before(c, all, at);
+    const auto behind = std::upper_bound(all.tokens.cuts.begin(), all.tokens.cuts.end(), at,
+                                         [](size_t byte, const chat_tokens::cut &cut) { return byte < cut.byte; });
+    const bool has_cut = behind != all.tokens.cuts.begin();
+    return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
 }
 
 /* Finds the boundaries. A shorter conversation gives one only if it is a prefix of the whole, in text and in tokens. */
@@ -353,14 +359,8 @@ shown_types types_to_show(const chat *c, const std::string &given, const control
             break;
         }
         request.messages = request.front;
-        try {
-            (void)chat_program_render({&request, &markers, now}, request.messages.size(), true);
+        if (is_accepted([&] { (void)chat_program_render({&request, &markers, now}, request.messages.size(), true); })) {
             return types;
-        } catch (const std::bad_alloc &) {
-            throw;
-        } catch (const chat_limit &) {
-            throw;
-        } catch (const std::exception &) { /* the template's refusal */
         }
     }
     return shown_types::GIVEN;

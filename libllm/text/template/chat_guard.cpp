@@ -53,9 +53,28 @@ statement_ptr hold(const value &v, size_t pos)
  * A node that hands values to an operation evaluates them here, pays for the operation, and then runs llama.cpp's own
  * code on a copy of the node whose operands are held values. */
 
+template <typename T>
+constexpr bool is_container_literal =
+    std::is_same_v<T, jinja::array_literal> || std::is_same_v<T, jinja::tuple_literal> ||
+    std::is_same_v<T, jinja::object_literal>;
+
+/* Chains of lists in lists are bounded where they are made: their destructor cannot be. */
 template <typename T> value run(const T &node, context &ctx)
 {
-    return node.T::execute_impl(ctx);
+    value out = node.T::execute_impl(ctx);
+    if (is_container_literal<T>) {
+        chat_budget::current().weigh(out);
+    }
+    return out;
+}
+
+value written(const statements &body, context &ctx)
+{
+    auto parts = jinja::mk_val<jinja::value_array>();
+    for (const statement_ptr &part : body) {
+        parts->push_back(part->execute(ctx));
+    }
+    return jinja::runtime::gather_string_parts(parts);
 }
 
 std::vector<value> evaluated(const statements &arguments, context &ctx)
@@ -134,11 +153,7 @@ value run(const jinja::filter_expression &node, context &ctx)
 
 value run(const jinja::filter_statement &node, context &ctx)
 {
-    auto written = jinja::mk_val<jinja::value_array>();
-    for (const statement_ptr &part : node.body) {
-        written->push_back(part->execute(ctx));
-    }
-    return filtered(jinja::runtime::gather_string_parts(written), node.filter, node.pos, ctx);
+    return filtered(written(node.body, ctx), node.filter, node.pos, ctx);
 }
 
 value run(const jinja::test_expression &node, context &ctx)
@@ -198,16 +213,7 @@ value run(const jinja::set_statement &node, context &ctx)
     if (member == nullptr || member->computed || !is_stmt<jinja::identifier>(member->property)) {
         return node.jinja::set_statement::execute_impl(ctx);
     }
-    value item;
-    if (node.val) {
-        item = node.val->execute(ctx);
-    } else {
-        auto written = jinja::mk_val<jinja::value_array>();
-        for (const statement_ptr &part : node.body) {
-            written->push_back(part->execute(ctx));
-        }
-        item = jinja::runtime::gather_string_parts(written);
-    }
+    const value item = node.val ? node.val->execute(ctx) : written(node.body, ctx);
     const value target = member->object->execute(ctx);
     if (!is_val<jinja::value_object>(target)) {
         throw std::runtime_error("Cannot assign to member of non-object");
@@ -215,29 +221,6 @@ value run(const jinja::set_statement &node, context &ctx)
     chat_operation_insert(target, item);
     target->insert(jinja::mk_val<jinja::value_string>(cast_stmt<jinja::identifier>(member->property)->val), item);
     return jinja::mk_val<jinja::value_undefined>();
-}
-
-/* Chains of lists in lists are bounded here, where they are made: their destructor cannot be. */
-template <typename T> value run_literal(const T &node, context &ctx)
-{
-    value out = node.T::execute_impl(ctx);
-    chat_budget::current().weigh(out);
-    return out;
-}
-
-value run(const jinja::array_literal &node, context &ctx)
-{
-    return run_literal(node, ctx);
-}
-
-value run(const jinja::tuple_literal &node, context &ctx)
-{
-    return run_literal(node, ctx);
-}
-
-value run(const jinja::object_literal &node, context &ctx)
-{
-    return run_literal(node, ctx);
 }
 
 /* The value of a variable or a member is shared, not copied, unless it is written. */
@@ -309,6 +292,11 @@ void guard(statements &nodes, use how)
     }
 }
 
+template <typename... T> void guard_parts(T &...nodes)
+{
+    (guard(nodes, use::PART), ...);
+}
+
 /* Parameters are names, with or without a default. */
 void guard_parameters(statements &parameters)
 {
@@ -364,8 +352,7 @@ void guard_children(jinja::macro_statement &n)
 void guard_children(jinja::call_statement &n)
 {
     auto *call = cast_stmt<jinja::call_expression>(n.call);
-    guard(call->callee, use::PART);
-    guard(call->args, use::PART);
+    guard_parts(call->callee, call->args);
     guard_parameters(n.caller_args);
     guard(n.body, use::WRITTEN);
 }
@@ -380,9 +367,7 @@ void guard_children(jinja::member_expression &n)
 {
     guard(n.object, use::PART);
     if (auto *slice = cast_stmt<jinja::slice_expression>(n.property)) {
-        guard(slice->start_expr, use::PART);
-        guard(slice->stop_expr, use::PART);
-        guard(slice->step_expr, use::PART);
+        guard_parts(slice->start_expr, slice->stop_expr, slice->step_expr);
     } else if (n.computed) {
         guard(n.property, use::WRITTEN);
     }
@@ -390,14 +375,12 @@ void guard_children(jinja::member_expression &n)
 
 void guard_children(jinja::call_expression &n)
 {
-    guard(n.callee, use::PART);
-    guard(n.args, use::PART);
+    guard_parts(n.callee, n.args);
 }
 
 void guard_children(jinja::binary_expression &n)
 {
-    guard(n.left, use::PART);
-    guard(n.right, use::PART);
+    guard_parts(n.left, n.right);
 }
 
 void guard_children(jinja::filter_expression &n)
@@ -414,8 +397,7 @@ void guard_children(jinja::test_expression &n)
 
 void guard_children(jinja::select_expression &n)
 {
-    guard(n.lhs, use::PART);
-    guard(n.test, use::PART);
+    guard_parts(n.lhs, n.test);
 }
 
 void guard_children(jinja::unary_expression &n)
@@ -430,9 +412,7 @@ void guard_children(jinja::keyword_argument_expression &n)
 
 void guard_children(jinja::ternary_expression &n)
 {
-    guard(n.condition, use::PART);
-    guard(n.true_expr, use::PART);
-    guard(n.false_expr, use::PART);
+    guard_parts(n.condition, n.true_expr, n.false_expr);
 }
 
 void guard_children(jinja::array_literal &n)
