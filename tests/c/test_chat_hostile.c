@@ -238,6 +238,46 @@ static void test_variables_without_end_are_refused(void)
     chat_close(c);
 }
 
+static char *write_object(char *at, int n)
+{
+    *at++ = '{';
+    for (int i = 0; i < n; i++) {
+        at += sprintf(at, "%s\"k%d\":1", i > 0 ? "," : "", i);
+    }
+    return stpcpy(at, "}");
+}
+
+static void check_status(const chat *c, const char *request, int status, const char *error_part)
+{
+    char error[512] = "";
+    llm_prompt p;
+    CHECK_INT(chat_render(c, request, strlen(request), &p, error, sizeof error), status);
+    CHECK(strstr(error, error_part) != NULL);
+    llm_prompt_free(&p);
+}
+
+static void test_objects_of_too_many_members_are_refused(void)
+{
+    static const struct {
+        int n[3], status;
+    } cases[] = {{{4096}, LLM_OK}, {{4097}, LLM_INVALID}, {{2890, 2890}, LLM_OK}, {{2900, 2900}, LLM_INVALID}};
+    static char request[SOURCE_MAX];
+    fake_model m = fake_model_open("{{ messages[0].content }}");
+    chat *c = NULL;
+    CHECK_INT(chat_open(&m.base, &c, NULL, 0), LLM_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *at = stpcpy(
+            request, "{\"messages\":[{\"role\":\"user\",\"content\":\"{\\\"a\"}],\"chat_template_kwargs\":{\"a\":[1");
+        for (const int *n = cases[i].n; *n > 0; n++) {
+            at = write_object(stpcpy(at, ","), *n);
+        }
+        strcpy(at, "]}}");
+        check_status(c, request, cases[i].status,
+                     cases[i].status == LLM_OK ? "" : "too many members; one object may have 4096");
+    }
+    chat_close(c);
+}
+
 /* What stays within the limits is rendered, as deep as they allow. */
 static void test_templates_at_the_limits_work(void)
 {
@@ -429,6 +469,7 @@ int main(void)
     RUN(test_values_of_every_kind_are_sorted_by_their_names);
     RUN(test_sources_that_nest_without_end_are_refused);
     RUN(test_variables_without_end_are_refused);
+    RUN(test_objects_of_too_many_members_are_refused);
     RUN(test_templates_at_the_limits_work);
     RUN(test_random_programs_stay_within_the_bounds);
     return CHECK_RESULT();

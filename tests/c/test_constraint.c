@@ -623,6 +623,17 @@ static void size_is_bounded(void)
         CHECK_INT(constraint_make(sim, request, n, &d, error, sizeof error), LLM_INVALID);
         CHECK(d.text == NULL && error[0] != '\0');
     }
+    /* Names of one object are looked up among all others. */
+    for (int n_members = 4096; n_members <= 4097; n_members++) {
+        size_t n = (size_t)sprintf(request, "{\"kind\":\"json_schema\",\"text\":\"{\\\"examples\\\":[{\\\"a\\\":1");
+        for (int i = 1; i < n_members; i++) {
+            n += (size_t)sprintf(request + n, ",\\\"k%d\\\":1", i);
+        }
+        n += (size_t)sprintf(request + n, "}]}\"}");
+        CHECK_INT(constraint_make(sim, request, n, &d, error, sizeof error), n_members > 4096 ? LLM_INVALID : LLM_OK);
+        CHECK(n_members <= 4096 || strstr(error, "one object may have 4096") != NULL);
+        free(d.text);
+    }
     /* Types around others do not multiply them. */
     size_t n = (size_t)sprintf(request, "{\"kind\":\"json_schema\",\"text\":\"");
     for (int level = 0; level < 40; level++) {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.real_templates.conftest import Open
-from tests.real_templates.driver import Json
+from tests.real_templates.driver import DriverError, Json
 from tests.real_templates.templates import BY_NAME
 from tests.real_templates.test_masks import tool
 from tests.real_templates.test_templates import MESSAGES
@@ -52,3 +54,20 @@ def test_tools_beyond_the_limit_take_any_arguments(opened: Open) -> None:
     assert model.parse(prompt.syntax, said.format(24, 7)).calls[0].values() == {"param_1": 7}
     assert model.walk(prompt.constraint, text=said.format(24, "x")).refused_at is None
     assert model.walk(prompt.constraint, text=said.format(0, "x")).refused_at is not None
+
+
+def past_calls(n: int, n_members: int) -> list[Json]:
+    arguments = json.dumps({f"k{i}": 1 for i in range(n_members)})
+    call = {"id": "call00001", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return [{"role": "assistant", "content": "", "tool_calls": [call]} for _ in range(n)]
+
+
+def test_past_arguments_of_too_many_members_stay_a_text(opened: Open) -> None:
+    """Parsing takes the square of their number: a call with 20,000 members took 2 s, one with 100,000 the 25-fold."""
+    model = opened(BY_NAME["Qwen3-Coder"])
+    text = model.render({"messages": [*MESSAGES, *past_calls(1, 4096)]}).text
+    assert "<parameter=k0>" in text and "<parameter=k4095>" in text
+    text = model.render({"messages": [*MESSAGES, *past_calls(1, 4097)]}).text
+    assert "<parameter=k0>" not in text and '<parameter=arguments>\n{"k0": 1, "k1": 1' in text
+    with pytest.raises(DriverError, match="objects in all arguments of tool calls together have too many members"):
+        model.render({"messages": [*MESSAGES, *past_calls(5, 4096)]})

@@ -58,6 +58,8 @@ JSON_VALUES_IN_ALL_MAX = 327_680
 """The limit for a context of 131,072 tokens. 300,000 integers take 25 ms: a longer list can be sent as text."""
 JSON_CONTAINERS_MAX = 65_536
 JSON_KEYS_MAX = 65_536
+JSON_MEMBERS_MAX = 4096
+"""Members of one object; libllm refuses more (json_members.h), since its objects compare each name with all before."""
 JSON_DEPTH_MAX = 256
 JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
@@ -272,6 +274,8 @@ TABLE = (
     Limit("tools.bytes", TOOLS_BYTES_MAX, "bytes of JSON", "the tools or functions of a request", "invalid_value"),
     Limit("tools.name", TOOL_NAME_CHARS_MAX, "characters", "the name of a tool", "invalid_value"),
     Limit("tools.depth", TOOL_SCHEMA_DEPTH_MAX, "levels", "the parameters of a tool", "invalid_value"),
+    Limit("tools.members", JSON_MEMBERS_MAX, "members", "an object in tools, chat_template_kwargs or a schema",
+          "invalid_value"),
     Limit("responses", RESPONSES_MAX, "responses",
           "stored responses; each owner has a share; llmd removes the least recently used", "response_not_found"),
     Limit("responses.bytes", RESPONSE_BYTES_MAX, "bytes",

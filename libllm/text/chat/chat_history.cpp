@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "text/schema/json_depth.h"
+#include "text/template/json_members.h"
+#include "text/template/chat_budget.h"
 
 std::string chat_text_of(const common_json &content)
 {
@@ -29,9 +31,11 @@ bool chat_has_calls(const common_json &message)
 
 bool chat_read_json(const std::string &text, common_json *out)
 {
-    if (json_is_deeper(text, CHAT_DEPTH_MAX)) {
+    const uint64_t n_comparisons = json_comparisons(text);
+    if (json_is_deeper(text, CHAT_DEPTH_MAX) || n_comparisons > JSON_COMPARISONS_MAX) {
         return false;
     }
+    chat_budget::current().compare(n_comparisons);
     try {
         *out = common_json::parse(text);
         return true;

@@ -9,6 +9,8 @@
 #include "text/constraint/constraint_grammar.h"
 #include "text/grammar/grammar.h"
 #include "text/schema/json_depth.h"
+#include "text/template/json_members.h"
+#include "text/template/chat_budget.h"
 
 namespace {
 
@@ -39,6 +41,12 @@ common_json parse(const std::string &given)
     if (json_is_deeper(given, CHAT_DEPTH_MAX)) {
         throw chat_invalid("the request nests deeper than " + std::to_string(CHAT_DEPTH_MAX) + " levels");
     }
+    const uint64_t n_comparisons = json_comparisons(given);
+    if (n_comparisons > JSON_COMPARISONS_MAX) {
+        throw chat_invalid("the objects of the request have too many members; one object may have " +
+                           std::to_string(JSON_MEMBERS_MAX));
+    }
+    chat_budget::current().compare(n_comparisons);
     common_json request;
     try {
         request = common_json::parse(given);

@@ -6,6 +6,7 @@
 #include "text/grammar/regex_grammar.h"
 #include "text/schema/compile.h"
 #include "text/schema/json_depth.h"
+#include "text/template/json_members.h"
 
 namespace {
 
@@ -21,6 +22,10 @@ schema_json constraint_json(const std::string &text, const char *what)
 {
     if (json_is_deeper(text, DEPTH_MAX)) {
         throw grammar_fault(std::string(what) + ": more than " + std::to_string(DEPTH_MAX) + " levels");
+    }
+    if (json_comparisons(text) > JSON_COMPARISONS_MAX) {
+        throw grammar_fault(std::string(what) + ": its objects have too many members; one object may have " +
+                            std::to_string(JSON_MEMBERS_MAX));
     }
     json all = json::parse(text, nullptr, false);
     if (all.is_discarded()) {

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 
+#include "text/template/json_members.h"
+
 namespace {
 
 /* A request of a few messages takes some hundreds of steps, one of a megabyte some hundred thousands. */
 constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000'000;
 constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
+constexpr uint64_t COMPARISONS_MAX = 4 * JSON_COMPARISONS_MAX; /* of all texts, in all attempts: about a second */
 constexpr uint32_t LINKS_MAX = 20'000;
 constexpr uint32_t DEPTH_MAX = 256; /* of values: requests nest half as deep */
 constexpr uint64_t CPU_SECONDS_MAX = 60;
@@ -87,6 +90,14 @@ void chat_budget::produce(uint64_t n)
         refuse("the chat template makes too much text");
     }
     bytes += n;
+}
+
+void chat_budget::compare(uint64_t n_names)
+{
+    if (exceeded != nullptr || n_names > COMPARISONS_MAX - comparisons) {
+        refuse("the objects in all arguments of tool calls together have too many members");
+    }
+    comparisons += n_names;
 }
 
 void chat_budget::link()

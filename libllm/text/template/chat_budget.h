@@ -3,6 +3,7 @@
  * that runs it (llama.cpp's jinja) has no limits. So every node of a template pays for what it does (chat_guard.h):
  *   steps       about a microsecond each; the thread's processor time is looked at, too
  *   bytes       of all texts and values that one rendering makes, freed or not: that is never less than what is alive
+ *   comparisons of names, where JSON is parsed (json_members.h)
  *   links       lists that are put into lists: their destructors recurse, and nobody can stop a destructor
  *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion ends half-way down
  * Owned by the thread that renders. */
@@ -49,6 +50,7 @@ class chat_budget {
     void enter();                   /* pays for entering one node of the template */
     void spend(uint64_t steps);     /* a step is about a microsecond */
     void produce(uint64_t n_bytes); /* pays for bytes that are made */
+    void compare(uint64_t n_names); /* pays for parsing objects, in which so many names are compared */
     void link();                    /* pays for putting a list or object into another one */
     [[noreturn]] void refuse(const char *why);
 
@@ -67,6 +69,7 @@ class chat_budget {
 
     uint64_t steps = 0, steps_max;
     uint64_t bytes = 0, bytes_max;
+    uint64_t comparisons = 0;
     uint32_t links = 0;
     const char *stack_low;          /* the address down to which this thread's stack may grow */
     const char *exceeded = nullptr; /* see exceeded_by */
