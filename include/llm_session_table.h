@@ -1,6 +1,6 @@
-/* llm_session_table.h: the session table of one engine: who its sessions are, what exactly they have consumed, how the engine
- * is doing. Written by the decode thread only; read by the event loop, by llmctl in another process, and by the next
- * daemon after a crash. Reading takes no lock and disturbs nobody.
+/* llm_session_table.h: the session table of one engine: its open branches, the tokens that each has consumed, and
+ * counters. Written by the decode thread only; read by the event loop, by llmctl in another process, and by the next
+ * daemon after a crash. Reading takes no lock and never delays the writer.
  *
  *   offset 0        llm_session_table_header  fixed facts, written before the segment gets its magic
  *   counters_at     uint64 counters[]        each atomic by itself
@@ -92,15 +92,16 @@ LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
 LLM_API int llm_counter_is_time(int counter); /* the segment holds microseconds, the name says seconds */
 
-/* Of one branch. */
+/* Whether a branch is pinned. */
 typedef enum llm_pin {
     LLM_PIN_NONE = 0,
-    LLM_PIN_ANCHORED = 1, /* it was there when its session was pinned: never forgotten, expired or replaced */
+    LLM_PIN_ANCHORED = 1, /* open when its session was pinned: never forgotten, expired or replaced */
     LLM_PIN_SESSION = 2,  /* opened later: never forgotten or expired, but it may make way for the session's next one */
 } llm_pin;
 
-/* What the decode thread tells of a session while it is open: X(type, member, text). One table feeds the record that it
- * keeps, the segment and what readers get; tests/test_travels.py says where else a new member is to be told. */
+/* What the session table says of an open branch: X(type, member, text). The decode thread's own record, the segment and
+ * llm_branch_view are made from this table; tests/test_travels.py lists the other places where a new member must be
+ * added. */
 #define LLM_BRANCH_RECORD_TABLE(X)                                                                                     \
     X(uint32_t, state, "llm_state")                                                                                    \
     X(uint32_t, reason, "llm_reason of the last start")                                                                \
@@ -119,13 +120,13 @@ typedef enum llm_pin {
 
 #define LLM_BRANCH_RECORD_MEMBER(type, member, text) type member;
 
-/* A consistent copy of one session's record. */
+/* A consistent copy of one branch's record. */
 typedef struct llm_branch_view {
     uint32_t entry;
     uint32_t owner;
-    uint32_t generation; /* of the token array: changes when tokens were truncated or replaced */
+    uint32_t generation; /* changes when tokens were truncated or replaced */
     uint32_t n_tokens;   /* resident */
-    uint64_t id;         /* of this branch, for good: names its files, and tells the next daemon which these are */
+    uint64_t id;         /* never changes: names the branch's files, so that the next daemon finds them */
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_branch_view;
@@ -144,14 +145,15 @@ typedef struct llm_session_table_view {
 
 typedef struct llm_session_table llm_session_table;
 
-/* Opens another engine's segment for reading. It must be the file of `owner` (a user id; -1: of this process's user) and
- * of nobody else's to write, since anybody may put something under any name there. Nothing is mapped: whatever becomes of
- * it, a reader gets an answer. Any process. LLM_NOT_FOUND, LLM_VERSION (another version or not ours), LLM_IO (also: not
- * the owner's alone). Close with llm_session_table_close. */
+/* Opens another engine's segment for reading. The file must belong to `owner` (a user id; -1: this process's user), and
+ * nobody else may be able to write it, since any user can create any name in /dev/shm. The segment is read, not mapped:
+ * a mapped file that is truncated would kill the reader with SIGBUS. Any process. LLM_NOT_FOUND, LLM_VERSION (written
+ * by another version or another program), LLM_IO (also: another user owns it or can write it). Close with
+ * llm_session_table_close. */
 LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
 LLM_API void llm_session_table_close(llm_session_table *table);
 
-/* The engine's own segment, for readers in this process. Not to be closed. Any thread. */
+/* Returns the engine's own segment, for readers in this process, which must not close it. Any thread. */
 LLM_API const llm_session_table *llm_engine_session_table(const llm_engine *engine);
 
 /* Readers: any thread, any process. */

@@ -1,7 +1,7 @@
 /* llm_words.h: libllm's vocabularies: every word with its sentence. Part of llm.h, which includes it.
  *
- * One table per vocabulary: X(NAME, number, word, sentence). The word is what responses, logs, metrics and tests use, the
- * sentence explains it to people; llm_word() and llm_sentence() return them. Numbers are part of the wire format
+ * One table per vocabulary: X(NAME, number, word, sentence). The word is what responses, logs, metrics and tests use,
+ * the sentence explains it to people; llm_word() and llm_sentence() return them. Numbers are part of the wire format
  * and never change meaning.
  */
 #ifndef LLM_WORDS_H
@@ -38,7 +38,7 @@
       "The output format of the request is invalid, too large, or allows no answer.")                                  \
     X(NO_GENERATION, 26, "no_generation", "This model makes embeddings and cannot generate text.")
 
-/* Why a request started with the state it did (the resume decision). */
+/* Why a request started with the state that it did (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                            \
     X(NEW, 0, "new", "The session had no tokens.")                                                                     \
     X(EXACT_PREFIX, 1, "exact_prefix", "The prompt extends the resident tokens: only the suffix is prefilled.")        \
@@ -60,7 +60,7 @@
     X(FAILED, 5, "failed", "The model failed; the status says how.")                                                   \
     X(SHUTDOWN, 6, "shutdown", "The engine stopped before the end.")
 
-/* What a session is doing. branch.h draws the transitions. */
+/* States of a session. branch.h draws the transitions. */
 #define LLM_STATE_TABLE(X)                                                                                             \
     X(EMPTY, 0, "empty", "Open, without tokens.")                                                                      \
     X(PREFILL, 1, "prefill", "Consuming prompt tokens.")                                                               \
@@ -98,7 +98,7 @@
     X(INFILL, 10, "infill", "Merge candidates that begin alike; a likely end of text ends the answer.")                \
     X(ADAPTIVE_P, 11, "adaptive_p", "Choose tokens so that their average probability approaches adaptive_target.")
 
-/* What llm_json_scan found: what is no JSON, then what is more than the limits allow. */
+/* Verdicts of llm_json_scan: first the ways in which bytes are not JSON, then the limits. */
 #define LLM_JSON_TABLE(X)                                                                                              \
     X(OK, 0, "ok", "JSON within the limits.")                                                                          \
     X(END, 1, "truncated", "it ends too early")                                                                        \
@@ -151,7 +151,7 @@ typedef enum llm_vocabulary {
     LLM_JSON_VERDICTS,
 } llm_vocabulary;
 
-/* The word and the sentence of a number; "unknown" and "" outside the vocabulary. Any thread; static strings. */
+/* Return the word and the sentence of a number; "unknown" and "" outside the vocabulary. Any thread; static strings. */
 LLM_API const char *llm_word(llm_vocabulary vocabulary, int number);
 LLM_API const char *llm_sentence(llm_vocabulary vocabulary, int number);
 
