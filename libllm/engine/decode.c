@@ -11,8 +11,9 @@ int decode_open(decode *d)
     d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
     /* A command or a result of the store is taken while fewer than LLM_REQUESTS_MAX notices wait or belong to deferred
-     * commands (decode_has_room). It adds at most one, and opens at most two sessions; each deferred command opens one. Until
-     * the next is taken, whatever is open by then may be forgotten, once, and LOOSE_EXPIRED_MAX sessions that are not open. */
+     * commands (decode_has_room). It adds at most one, and opens at most two sessions; each deferred command opens one.
+     * Until the next is taken, whatever is open by then may be forgotten, once, and LOOSE_EXPIRED_MAX sessions that are
+     * not open. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -63,8 +64,9 @@ static bool deliver_notices(decode *d)
     return d->n_notices == 0;
 }
 
-/* Delivers what it can and frees the requests that are through. True when nothing is left to deliver. That a session was
- * forgotten is told before anything of a later one of its name: a notice that has no room holds all others back. */
+/* Delivers as much as the event ring takes, and frees requests whose events are all delivered. Returns true when
+ * nothing is left. If a notice does not fit, nothing after it is delivered, because FORGOTTEN must come before any
+ * event of a later session of that name. */
 static bool deliver_all(decode *d)
 {
     bool all = deliver_notices(d);
@@ -92,9 +94,10 @@ void decode_deliver(decode *d)
     bool all = deliver_all(d);
     if (!all) {
         session_table_count(d->session_table, LLM_COUNTER_OUTBOX_STALLS, 1);
-        /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it looked
-         * at the flag, or the reader sees the flag and wakes (announce_room). Both exchange it, so that these stand in one
-         * order and the second synchronizes with the first (notifier.c); a store could pass the look at the ring. */
+        /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it
+         * looked at the flag, or the reader sees the flag and wakes (announce_room). Both exchange it, so that these
+         * stand in one order and the second synchronizes with the first (notifier.c); a plain store could become
+         * visible only after the look at the ring. */
         (void)atomic_exchange(&d->events_blocked, true);
         all = deliver_all(d);
     }
@@ -130,7 +133,7 @@ static void publish(decode *d)
     table_publish(d->table);
 }
 
-/* Asked once more after arming the notifier: is there anything to do? */
+/* Whether there is anything to do. The notifier asks once more after it is armed, so that no work arrives unseen. */
 static bool has_work(void *context)
 {
     decode *d = context;
@@ -156,8 +159,8 @@ static uint64_t idle_now(decode *d)
     return idle_clock_now(&d->idle_clock, clock_ms(), clock_elapsed_ms());
 }
 
-/* Idle sessions whose time is over. Looked for when the oldest one's is, and all that was told before is on its way:
- * each of them may be told, too. */
+/* Forgets idle sessions that have expired. It looks only when the oldest one is due, and only while no notice waits,
+ * because each expired session adds a notice. */
 static void expire(decode *d)
 {
     if (d->idle_ms_max == 0 || d->n_notices > 0) {
@@ -196,7 +199,7 @@ static int wait_ms(decode *d)
 
 static void end_all(decode *d)
 {
-    decode_take_commands(d, HUGE_VAL); /* what was pushed before the stop gets its answer, too */
+    decode_take_commands(d, HUGE_VAL); /* commands pushed before the stop get their answers, too */
     for (uint32_t i = 0; i < d->n_requests; i++) {
         decode_end_request(d, d->requests[i], LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
     }
@@ -213,7 +216,7 @@ static void *serve(void *context)
         decode_take_stored(d);
         decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
-        d->n_owners_before = atomic_load(&d->table->n_owners); /* shares follow it */
+        d->n_owners_before = atomic_load(&d->table->n_owners); /* shares depend on it */
         decode_start_waiting(d);
         decode_take_sampled(d);
         const bool stepped = decode_step(d);
@@ -221,7 +224,8 @@ static void *serve(void *context)
         decode_deliver(d);
         publish(d);
         session_table_count(d->session_table, LLM_COUNTER_HEARTBEAT, 1);
-        const bool may_go_on = was_undelivered && !d->is_undelivered; /* what stalled has room in its outbox again */
+        /* the event ring has room again, and so do the outboxes of paused requests */
+        const bool may_go_on = was_undelivered && !d->is_undelivered;
         if (!stepped && !may_go_on && !d->may_assign_slots) {
             notifier_wait(d->command_notifier, has_work, d, wait_ms(d));
         }
@@ -233,7 +237,8 @@ static void *serve(void *context)
 void decode_finish(decode *d)
 {
     decode_take_commands(d, HUGE_VAL);
-    while (d->n_replies_due > 0 && decode_has_room(d)) { /* one result may be what the next command waits for */
+    /* the next command may wait for the result of the previous one */
+    while (d->n_replies_due > 0 && decode_has_room(d)) {
         store_wait(d->table->store);
         decode_take_stored(d);
     }
@@ -242,14 +247,15 @@ void decode_finish(decode *d)
 
 int decode_start(decode *d)
 {
-    /* Signals are the main thread's business. */
+    /* Signals are handled by the main thread. */
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_requested, false);
     table_tell_forgotten(d->table, decode_forgotten, d);
-    atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */
+    /* before the thread exists, as commands may be pushed as soon as this returns */
+    atomic_store(&d->life, DECODE_SERVING);
     const int failed = pthread_create(&d->thread, NULL, serve, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {

@@ -1,13 +1,14 @@
-/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, delivers events. It owns the model's
- * sequences, the entries and all requests from decode_start to decode_stop.
+/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, delivers events. It owns the
+ * model's sequences, the entries and all requests from decode_start to decode_stop.
  *
  *   every loop:  take commands -> start requests -> take sampled tokens -> one step -> deliver events -> (sleep)
  *
  * A step of two calls delivers events and takes commands between them. A call that only prefills is given up for new
  * commands, if the model can (decode_step.c).
  *
- * A step that fails is retried after KV cells were freed, or fails exactly the requests whose sessions it harmed. The thread
- * never waits for the reader: events that the event ring has no room for stay in the outboxes (outbox.h) and in `notices`. */
+ * A step that fails is retried after KV cells were freed, or fails exactly the requests whose sessions it harmed. The
+ * thread never waits for the reader: events that the event ring has no room for stay in the outboxes (outbox.h) and in
+ * `notices`. */
 #ifndef LLM_DECODE_H
 #define LLM_DECODE_H
 
@@ -26,22 +27,22 @@
 #include "boundary/ring.h"
 #include "engine/step.h"
 
-/* An event that belongs to no live request: a refusal, a reply, a forgotten session. */
+/* An event that belongs to no live request: a refusal, a reply, or a forgotten session. */
 typedef struct notice {
     uint8_t bytes[WIRE_EVENT_BYTES_MAX];
     uint32_t n_bytes;
 } notice;
 
-/* A command about a session whose name and pin are being written: it waits until they are. */
+/* A command that waits because the name and pin of its session are being written. */
 typedef struct deferred {
-    wire_command command; /* its names are these: */
+    wire_command command; /* its session names point into this struct */
     char session[LLM_SESSION_NAME_BYTES_MAX];
     char other[LLM_SESSION_NAME_BYTES_MAX];
     struct deferred *next;
 } deferred;
 
-/* Commands that are not yet taken, for the model call in progress to look at. They are counted after they are in the ring:
- * every command counted here can be taken, and may have been already. */
+/* Counts commands that are not yet taken, so that a model call in progress can look at them. A command is counted after
+ * it is in the ring: every counted command can be taken, and may have been already. */
 enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
 
 typedef struct decode_pushed {
@@ -57,7 +58,7 @@ typedef enum decode_life {
 } decode_life;
 
 typedef struct decode {
-    model *model; /* the engine's, as the next two; used by this thread only */
+    model *model; /* the engine's, like the next two; used by this thread only */
     session_table *session_table;
     branch_table *table;
 
@@ -69,15 +70,15 @@ typedef struct decode {
     pthread_t thread;
     _Atomic(decode_life) life;   /* writer: the owner thread */
     _Atomic bool stop_requested; /* writer: the owner thread */
-    _Atomic bool events_blocked; /* set here, taken by the loop thread: events wait for room in the ring */
+    _Atomic bool events_blocked; /* set by this thread, cleared by the loop thread: events wait for room in the ring */
     decode_pushed pushed;        /* writer: the loop thread */
-    uint32_t n_generate_taken;   /* what `pushed` said before commands were last taken */
-    uint32_t n_cancel_taken;     /* as n_generate_taken */
+    uint32_t n_generate_taken;   /* GENERATEs counted in `pushed` when commands were last taken */
+    uint32_t n_cancel_taken;     /* the same of CANCELs */
     uint32_t n_cancelled;        /* CANCELs taken off the ring */
-    bool is_unfinished;          /* the command in hand has more to copy: it stays first in the ring */
-    double lost_us; /* time of the calls that were given up for new requests, since the last that was not */
+    bool is_unfinished;          /* the current command has more to copy and stays first in the ring */
+    double lost_us; /* time lost in calls that were stopped for new requests, since the last completed call */
 
-    request *requests[LLM_REQUESTS_MAX]; /* in order of arrival; an ENDED one stays until it is delivered */
+    request *requests[LLM_REQUESTS_MAX]; /* in order of arrival; an ENDED one stays until its events are delivered */
     uint32_t n_requests;
     branch_claim *scratch_queue; /* first request that waits for any scratch session */
     uint32_t n_scratch_waiting;
@@ -85,25 +86,26 @@ typedef struct decode {
     uint32_t n_notices;
     uint32_t n_notices_max; /* see decode_open */
     uint32_t n_replies_due; /* commands whose reply waits for the store; at most REMOVALS_DUE_MAX */
-    deferred *deferred;     /* those of them that have not begun, in order of arrival; owned */
+    deferred *deferred;     /* those that have not begun, in order of arrival; owned */
     uint32_t n_deferred;    /* at most REPLIES_DUE_MAX */
     bool is_undelivered;    /* events are left that the event ring had no room for */
-    uint64_t n_woken;       /* ring_committed of the events that the consumer was woken for */
+    uint64_t n_woken;       /* ring_committed of the events for which the consumer was woken */
 
     step step;
     sampling_threads *sampling; /* owned: the threads for slow samplers */
-    bool
-        may_assign_slots; /* a request has ended, KV cells were freed, the store has read a state, or a command has changed a
-                      * session: requests without a slot try again */
-    uint64_t fetched_by_us; /* the first wait for the disk ends then; 0: there is none */
+    /* requests without a slot try again, because a request has ended, KV cells were freed, the store has read a
+     * state, or a command has changed a session */
+    bool may_assign_slots;
+    uint64_t fetched_by_us; /* when the first wait for the disk ends; 0: no request waits for the disk */
     uint64_t idle_ms_max;   /* 0: sessions do not expire */
     idle_clock idle_clock;
-    uint32_t n_owners_before; /* when waiting requests were last looked at */
+    uint32_t n_owners_before; /* n_owners when waiting requests were last considered */
     uint64_t expire_at_ms;    /* by idle_clock: when to look for expired sessions next; 0: at once */
     float *logits;            /* n_vocab, owned: a copy that a sampler may modify */
 } decode;
 
-/* Prepares. The caller has filled the members above `thread`, and those that step_open needs. LLM_OK, LLM_NO_MEMORY. */
+/* Prepares the thread. The caller has filled the members above `thread` and those that step_open needs. LLM_OK,
+ * LLM_NO_MEMORY. */
 int decode_open(decode *d);
 void decode_close(decode *d);
 
@@ -113,55 +115,53 @@ void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`
 /* Moves waiting events into the event ring, as far as it has room. Decode thread. */
 void decode_deliver(decode *d);
 
-/* After the thread has ended: answers the commands that it did not take, and delivers events. As long as the event ring is
- * drained between calls, each call makes progress until nothing is left. Owner thread. */
+/* After the thread has ended: answers the commands that it did not take, and delivers events. As long as the event ring
+ * is drained between calls, each call makes progress until nothing is left. Owner thread. */
 void decode_finish(decode *d);
 
 /* Counts a checked command that is in the ring now. Loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: the notices have room for the reply to one more command or result of the store, in addition to the replies
- * to all deferred commands, which one result may start. Without room both wait: commands in the ring, results in the store. */
+/* decode_command.c: the notices have room for the reply to one more command or result of the store, in addition to the
+ * replies to all deferred commands, which one result may start. Without room both wait: commands in the ring, results
+ * in the store. */
 bool decode_has_room(const decode *d);
 
-/* Takes commands off the ring as long as their replies have room; a busy disk does not stop it. Commands that copy states
- * (FORK, SAVE, PARK) take long: after budget_us the rest stay in the ring until the next step is over, so that a burst of
- * them cannot stop decoding sessions. HUGE_VAL: takes all. */
+/* Takes commands off the ring as long as their replies have room; a busy disk does not stop it. Commands that copy
+ * states (FORK, SAVE, PARK) take long: after budget_us the rest stay in the ring until the next step is over, so that a
+ * burst of them cannot stop decoding sessions. HUGE_VAL: takes all. */
 void decode_take_commands(decode *d, double budget_us);
 /* Time that this loop may spend outside the step before a decoding session notices; HUGE_VAL: none decodes. */
 double decode_stall_budget_us(const decode *d);
-request *decode_find(const decode *d, uint64_t id);               /* NULL: it has ended, or there was none */
-void decode_leave_queue(decode *d, request *r);                   /* if it waits in one */
-void decode_forgotten(void *d, uint32_t owner, const char *name); /* branch_table.h */
+request *decode_find(const decode *d, uint64_t id); /* NULL: no such request is live */
+void decode_leave_queue(decode *d, request *r);     /* removes the request from the queue in which it waits, if any */
+void decode_forgotten(void *d, uint32_t owner, const char *name); /* callback of branch_table.h */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_status status);
 
-/* decode_slots.c: waiting requests that can have a slot now begin or continue. */
+/* decode_slots.c: starts or continues waiting requests that can have a slot now. */
 void decode_start_waiting(decode *d);
 
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const branch *b);
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b);
 branch *decode_latest(decode *d, session_name name);           /* the most recently used branch */
-int decode_fork(decode *d, branch *from, session_name name);   /* with all its tokens */
-void decode_session_command(decode *d, const wire_command *c); /* all but GENERATE, CANCEL and PAUSE */
+int decode_fork(decode *d, branch *from, session_name name);   /* a fork with all tokens */
+void decode_session_command(decode *d, const wire_command *c); /* all commands except GENERATE, CANCEL and PAUSE */
 void decode_take_stored(decode *d);                            /* results of the store */
-void decode_save_all(decode *d); /* at an orderly stop; commands that wait for the store are answered, too */
+void decode_save_all(decode *d); /* at an orderly stop; also answers commands that wait for the store */
 
 /* decode_step.c: one step of the model for all requests that can run. Returns false if no request can run. */
 bool decode_step(decode *d);
-void decode_take_sampled(decode *d); /* tokens from the sampling threads */
-bool decode_stops(void *d);          /* step.h: stop */
+void decode_take_sampled(decode *d); /* takes tokens from the sampling threads */
+bool decode_stops(void *d);          /* callback of step.h: stop */
 
-typedef enum decode_among {
-    AMONG_ALL,
-    AMONG_KIND,
-    AMONG_OWNER_AND_KIND
-} decode_among; /* of the asker's kind, or owner */
+/* Which requests are considered: all, those of the asker's kind (named or scratch), or of its owner and kind. */
+typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
-/* Parks the newest session that holds a slot without decoding: its requests have not begun, or its generation is paused as
- * its client does not read. Returns false if no session can be parked, or the policy does not park. */
+/* Parks the newest session that holds a slot without decoding: its requests have not begun, or its generation is paused
+ * as its client does not read. Returns false if no session can be parked, or the policy does not park. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 
 #endif

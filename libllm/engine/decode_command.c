@@ -51,7 +51,7 @@ void decode_reply(decode *d, uint64_t request_id, llm_status status, const branc
 
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b)
 {
-    const bool is_saved = job->verb == STORE_SAVE && status == LLM_OK; /* the session may hold others by now */
+    const bool is_saved = job->verb == STORE_SAVE && status == LLM_OK; /* the session may hold more tokens by now */
     const uint32_t n_tokens = is_saved ? job->file.n_tokens : b != NULL ? branch_n_tokens(b) : 0;
     reply(d, job->request, status, b, n_tokens, status == LLM_IO ? (uint32_t)job->os_error : 0);
 }
@@ -110,7 +110,7 @@ void decode_leave_queue(decode *d, request *r)
     }
 }
 
-/* The session is the request's, or is the next one's to have. */
+/* Whether the request uses the branch, or is the next in its queue. */
 static bool is_first_of(const request *r, const branch *b)
 {
     return b->running != NULL ? b->running == &r->claim : b->waiting == &r->claim;
@@ -119,15 +119,15 @@ static bool is_first_of(const request *r, const branch *b)
 static void end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     if (r->branch != NULL && is_first_of(r, r->branch)) {
-        r->branch->parked.wait_until_us = 0; /* or the next request's wait for the disk would be over already */
+        r->branch->parked.wait_until_us = 0; /* the next request's wait for the disk starts anew */
     }
     decode_leave_queue(d, r);
     request_end(r, outcome, status);
     d->may_assign_slots = true;
 }
 
-/* What was parked under it may leave host memory now, and has to where that is over the budget: behind what waits for the
- * store already. */
+/* Ends a request. A state that was parked under it can leave host memory now, and must if the budget is exceeded;
+ * states that already wait for the store go first. */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     const bool is_parked = r->branch != NULL && !branch_has_slot(r->branch);
@@ -137,7 +137,7 @@ void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status s
     }
 }
 
-/* Whatever is parked of the session is the caller's. */
+/* Ends all requests of a branch. The caller decides what happens to its parked state. */
 void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_status status)
 {
     while (b->waiting != NULL) {
@@ -150,7 +150,7 @@ void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_
 
 /* ---- GENERATE ---- */
 
-/* A session that does not exist yet begins as a fork of its parent, if it has one. */
+/* Opens a session that does not exist yet as a fork of its parent, if the command names one. */
 static int fork_parent(decode *d, const wire_command *c)
 {
     if (c->other.n_bytes == 0 || table_knows(d->table, c->session)) {
@@ -160,7 +160,8 @@ static int fork_parent(decode *d, const wire_command *c)
     return parent != NULL ? decode_fork(d, parent, c->session) : LLM_OK;
 }
 
-/* Whether the session may be made busy, or is: before anything is opened for it. */
+/* Whether the owner may have one more busy branch, or the session has a busy one already. Checked before anything is
+ * opened for the request. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
     bool may = table_may_be_busy(d->table, c->session.owner);
@@ -171,7 +172,7 @@ static bool may_be_busy(const decode *d, const wire_command *c)
     return may;
 }
 
-/* Behind the branch it goes to, or a status that says why not. */
+/* Queues the request behind the branch that it continues. Returns the status that refuses it otherwise. */
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
     branch *b = NULL;
@@ -210,7 +211,8 @@ static llm_status admit_scratch(decode *d, request *r)
     return LLM_OK;
 }
 
-/* Who is not live when this one arrives is never waited for: whoever comes later may stand behind it in a queue. */
+/* Returns the live request that `after` names, or 0. It must have arrived earlier: waiting for a later one could be
+ * waiting for a request that is queued behind this one. */
 static uint64_t first_of(const decode *d, const wire_command *c)
 {
     const request *first = c->after != 0 ? decode_find(d, c->after) : NULL;
@@ -261,9 +263,9 @@ static void cancel(decode *d, uint64_t id)
     }
 }
 
-/* Ends the generations whose CANCEL is still in the ring, behind commands that there was no time for. A CANCEL that was taken is
- * left out: its request has ended, and another one may have the id by now. If the request itself is in the ring, or more CANCELs
- * are than `pushed` keeps, it ends when its CANCEL is taken. */
+/* Ends the generations whose CANCEL is still in the ring, behind commands that there was no time for. CANCELs already
+ * taken are skipped, as another request may have the same id by now. If the GENERATE itself is still in the ring, or
+ * there are more CANCELs than `pushed` remembers, the request ends when its CANCEL is taken. */
 static void cancel_ahead(decode *d)
 {
     const int32_t n_more =
@@ -279,11 +281,11 @@ static void pause_request(decode *d, const wire_command *c)
     request *r = decode_find(d, c->request);
     if (r != NULL) {
         r->claim.is_paused = c->is_on;
-        d->may_assign_slots = true; /* it need not be waited for, may make way, or wants a slot again */
+        d->may_assign_slots = true; /* a paused request can be parked; a resumed one wants a slot again */
     }
 }
 
-/* Commands that may wait for the disk. Those that end generations are refused last. */
+/* Limits on commands that wait for the disk. RESET and CLOSE, which end generations, have the higher one. */
 enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4, REMOVALS_DUE_MAX = STORE_JOBS_MAX };
 
 static void apply_to_session(decode *d, const wire_command *c)
@@ -294,7 +296,7 @@ static void apply_to_session(decode *d, const wire_command *c)
         return;
     }
     decode_session_command(d, c);
-    d->may_assign_slots = true; /* it may have freed a slot, or cells */
+    d->may_assign_slots = true; /* the command may have freed a slot or cells */
 }
 
 static void apply(decode *d, const wire_command *c)

@@ -28,7 +28,8 @@ static void end_requests(decode *d, branch *b)
     decode_end_session_requests(d, b, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Every branch of a name goes but `kept` (NULL: that one, too), whatever it is doing, and its files without an entry. */
+/* Closes every branch of a name except `kept` (NULL: all), even busy ones, and removes the name's files without an
+ * entry. */
 static void close_all(decode *d, session_name name, const branch *kept)
 {
     branch *after = NULL;
@@ -44,8 +45,8 @@ static void close_all(decode *d, session_name name, const branch *kept)
     d->may_assign_slots = true;
 }
 
-/* What a session holds makes way, but not the session: `kept` alone is left of it, empty, and has its pin. The caller says
- * what becomes of the file. */
+/* Empties a session: only `kept` is left of it, empty, and it keeps the session's pin. The caller decides about the
+ * file. */
 static void empty_all(decode *d, session_name name, branch *kept)
 {
     if (table_is_pinned(d->table, name)) {
@@ -55,7 +56,8 @@ static void empty_all(decode *d, session_name name, branch *kept)
     branch_reset(kept);
 }
 
-/* An empty session of that name: the one there is, emptied, or a new one. LLM_CAPACITY: nothing has changed. */
+/* Makes an empty session of that name: empties the existing one, or opens a new one. LLM_CAPACITY: nothing has
+ * changed. */
 static int make_way(decode *d, session_name name, branch **out)
 {
     branch *b = decode_latest(d, name);
@@ -67,7 +69,7 @@ static int make_way(decode *d, session_name name, branch **out)
     return status;
 }
 
-/* is_due: the store's result is the reply. */
+/* Replies now, unless the result of a store job is the reply (is_due). */
 static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int status, const branch *b)
 {
     if (is_due) {
@@ -77,13 +79,13 @@ static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int 
     }
 }
 
-/* The answer comes when the files are gone. */
+/* Replies when the files are removed. */
 static void end_removal(decode *d, const wire_command *c, const branch *kept)
 {
     reply_unless_due(d, c, table_removing_end(d->table, c->session, c->request), LLM_OK, kept);
 }
 
-/* The branch used last stays; or a new one has the name and pin of what waits on the disk for an entry. */
+/* Keeps the branch used last. If the session has no entry and waits on disk, a new branch gets its name and pin. */
 static void reset_session(decode *d, const wire_command *c)
 {
     branch *kept = latest_of(d, c);
@@ -114,8 +116,8 @@ static void close_session(decode *d, const wire_command *c)
 
 /* ---- fork ---- */
 
-/* `to` is open and empty. With two slots the model copies; else, or where it has no cells for that, what is saved of `from`
- * is copied. */
+/* Fills `to`, which is open and empty. If both branches have slots, the model copies; otherwise, or if the model has no
+ * cells for that, the state of `from` is saved and loaded. */
 static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
     const bool has_state = from->slot != BRANCH_NO_SLOT && from->record.state != LLM_STATE_TORN;
@@ -128,7 +130,7 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
         return;
     }
     if (to->slot != BRANCH_NO_SLOT) {
-        (void)table_park(d->table, to); /* empty: cannot fail */
+        (void)table_park(d->table, to); /* `to` is empty: cannot fail */
     }
     table_copy(d->table, from, to, n, true);
     if (n < branch_n_tokens(to) && table_take_slot(d->table, to) == SLOT_READY) {
@@ -139,12 +141,13 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
     }
 }
 
-/* Opens it, or empties the one that has the name, whose files go with the removal that has begun, if one has. */
+/* Opens the fork's session. If the name exists, that session is emptied, and its files are removed with the removal in
+ * progress. */
 static int open_fork(decode *d, branch *from, session_name name, branch **out)
 {
     assert(!session_name_equal(branch_session_name(from), name));
     const bool was_held = from->is_held;
-    from->is_held = true; /* not to be forgotten */
+    from->is_held = true; /* must not be forgotten to make room for its fork */
     const int status = make_way(d, name, out);
     from->is_held = was_held;
     if (status == LLM_OK) {
@@ -156,10 +159,11 @@ static int open_fork(decode *d, branch *from, session_name name, branch **out)
 
 static void become_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
-    table_used(d->table, from); /* so that it is not the one to be parked */
+    table_used(d->table, from); /* the most recently used branch is parked last */
     to->record.n_last_prompt = 0;
     const bool was_held = from->is_held;
-    from->is_held = was_held || d->table->options.policy == LLM_POLICY_EVICT; /* as in open_fork; it may be parked */
+    /* as in open_fork; parking it does no harm */
+    from->is_held = was_held || d->table->options.policy == LLM_POLICY_EVICT;
     fill_fork(d, from, to, at);
     from->is_held = was_held;
     branch_ended(to, branch_n_tokens(to));
@@ -186,7 +190,8 @@ static llm_status may_fork(decode *d, const wire_command *c, const branch *from)
     return !c->is_on && table_knows(d->table, c->other) ? LLM_EXISTS : LLM_OK;
 }
 
-/* What it replaces is gone when the answer comes: its files go before anything is written of the fork. */
+/* Replies when the files of the replaced session are removed; they are removed before any file of the fork is
+ * written. */
 static void fork_session(decode *d, const wire_command *c)
 {
     branch *from = latest_of(d, c);
@@ -207,7 +212,8 @@ static void fork_session(decode *d, const wire_command *c)
 
 /* ---- park, pin, rename ---- */
 
-/* Parks one branch at a time: while others have a slot, the command stays in the ring, and the next copy may wait for a step. */
+/* Parks one branch at a time: if others still have a slot, the command stays in the ring, so that decoding sessions get
+ * a step between two copies. */
 static void park(decode *d, const wire_command *c)
 {
     branch *b = NULL;
@@ -227,8 +233,8 @@ static void park(decode *d, const wire_command *c)
     decode_reply(d, c->request, status, latest_of(d, c));
 }
 
-/* The answer comes when what was changed is written; if it cannot be, it is undone, so that the answer, the memory and
- * the disk agree. */
+/* Replies when the change is written. If it cannot be written, it is undone, so that the reply, the memory and the disk
+ * agree. */
 static void end_change(decode *d, const wire_command *c, store_job *job)
 {
     llm_status status = LLM_OK;
@@ -286,7 +292,8 @@ static void save(decode *d, const wire_command *c)
     reply_unless_due(d, c, status == LLM_OK, status, b);
 }
 
-/* The session is replaced when the store has read what was saved: what cannot be read replaces nothing. */
+/* Starts to read the saved session. The session is replaced only when it has been read, so that a damaged file replaces
+ * nothing. */
 static void load(decode *d, const wire_command *c)
 {
     const int status = table_load(d->table, c->session, c->other, c->request);
@@ -299,8 +306,8 @@ static void unsave(decode *d, const wire_command *c)
     reply_unless_due(d, c, status == LLM_OK, status, NULL);
 }
 
-/* *is_due: the answer comes when the file of a pinned session holds what was loaded, and those of what it replaces are
- * gone. */
+/* *is_due: the reply waits until the file of a pinned session has the loaded tokens, and the files of the replaced
+ * session are removed. */
 static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
 {
     const session_name name = session_name_from(job->owner, job->name);
@@ -319,12 +326,12 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
     }
     *is_due = table_removing_end(d->table, name, job->request);
     if (status == LLM_OK) {
-        table_become_warm(d->table, b, job); /* its state is written behind that, if it is */
+        table_become_warm(d->table, b, job); /* written after the removal, if it is written at all */
     }
     return (llm_status)status;
 }
 
-/* All sessions have been written: what came to be now would be answered, and lost. */
+/* Whether the orderly stop has written all sessions: a session made after it would be confirmed and lost. */
 static bool is_saved(const decode *d)
 {
     return atomic_load(&d->life) == DECODE_JOINED;
@@ -422,7 +429,7 @@ static void carry_out_deferred(decode *d)
 
 void decode_take_stored(decode *d)
 {
-    /* A session that was parked under its request may have its state in memory again. */
+    /* A request whose branch lost its slot may have its state in memory again. */
     while (table_take_stored(d->table, decode_has_room(d), stored, d)) {
         d->may_assign_slots = true;
         carry_out_deferred(d);
@@ -436,7 +443,7 @@ static void take_stored(void *context)
 
 void decode_save_all(decode *d)
 {
-    while (d->deferred != NULL && decode_has_room(d)) { /* each waits for something that is in the store */
+    while (d->deferred != NULL && decode_has_room(d)) { /* each waits for a job in the store */
         store_wait(d->table->store);
         decode_take_stored(d);
     }

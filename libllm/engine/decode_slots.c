@@ -1,10 +1,10 @@
-/* decode_slots.c: who waits for a slot gets one, in turn, and begins or goes on. */
+/* decode_slots.c: gives slots to waiting requests in turn, and starts or continues them. */
 #include <string.h>
 
 #include "engine/decode.h"
 #include "sessions/resuming.h"
 
-/* A generation that was parked where it is, and could go on. */
+/* Whether a generation has begun, has no slot, and would continue with one. */
 static bool has_lost_slot(const request *r)
 {
     return r->phase == REQUEST_RUNNING && !r->claim.is_paused && !branch_has_slot(r->branch);
@@ -28,17 +28,18 @@ static void begin(decode *d, request *r, branch *b)
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);
-        d->may_assign_slots = true; /* without a step: who comes after it may begin, or, if it ended, have its slot */
+        /* no step follows: a request that waits for this prompt may begin, or take the slot if this one has ended */
+        d->may_assign_slots = true;
     }
 }
 
 /* ---- turns ---- */
 
-/* Cells that come free are often enough for one that begins and too few for one that goes on: so many may begin before it.
- * Then whoever has not begun waits for it. */
+/* Freed cells are often enough for a new request and too few for one that lost its slot, which could then wait for
+ * ever. So only this many requests may begin before it; then all new requests wait. */
 enum { OVERTAKEN_MAX = 8 };
 
-/* Who asks for a slot, and how many of that kind its owner's generations have. */
+/* A request that needs a slot, and the number of slots of that kind that its owner's generations have. */
 typedef struct turn {
     request *r;
     bool is_tried;
@@ -46,7 +47,7 @@ typedef struct turn {
     uint32_t n_with_slot;
 } turn;
 
-/* Of that owner and kind. `read`: only those that are. */
+/* Counts slots of that owner and kind; with `read`, only those of generations whose client reads. */
 static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool read)
 {
     uint32_t n = 0;
@@ -57,7 +58,8 @@ static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool re
     return n;
 }
 
-/* The one whose prompt it shares has not consumed it yet, but will: it does not wait for a slot that this one may have. */
+/* Whether the request waits for the prompt that it shares with an earlier one (`after`). It does not wait if that one
+ * itself waits for a slot and this one holds one: each would wait for the other. */
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? decode_find(d, r->after) : NULL;
@@ -66,7 +68,8 @@ static bool is_too_early(const decode *d, const request *r)
     return first != NULL && !first->is_decoding && !would_wait;
 }
 
-/* The KV cache has room for it and its next token beside those that go on, of the first n in order of arrival. */
+/* Whether the KV cache has room for the request and its next token, next to the first n requests (in order of arrival)
+ * that are moving. */
 static bool fits_with_requests(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;
@@ -108,8 +111,8 @@ static bool do_newcomers_wait(const decode *d)
     return false;
 }
 
-/* What may go on once it has a slot: it waits for any scratch session, is the first that waits for its own, or was parked
- * under its request (decode_step.c) and is read. */
+/* Whether the request could go on with a slot: it waits for any scratch branch, is first in the queue of its branch, or
+ * has lost its slot (decode_step.c) and its client reads. */
 static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch)
 {
     switch (r->phase) {
@@ -147,8 +150,8 @@ static uint32_t collect_turns(decode *d, turn *out)
     return n;
 }
 
-/* The next to be asked: of the owner with the fewest slots, within its share of them, who has waited longest. NULL: no
- * more. */
+/* Returns the request to try next: among owners below their share of slots, the owner with the fewest slots, and of its
+ * requests the one that has waited longest. NULL: no more. */
 static request *next_turn(const decode *d, turn *turns, uint32_t n)
 {
     turn *best = NULL;
@@ -183,7 +186,7 @@ static bool does_any_move(const decode *d, const request *asker, decode_among am
     return false;
 }
 
-/* Who may have what it lacks: a slot of its owner's share, one of its kind, or cells. */
+/* Returns which requests hold what `r` lacks: a slot of its owner's share, a slot of its kind, or cells. */
 static decode_among holders_of(const decode *d, const request *r)
 {
     return is_at_share(d, r, false)                   ? AMONG_OWNER_AND_KIND
@@ -191,8 +194,10 @@ static decode_among holders_of(const decode *d, const request *r)
                                                       : AMONG_KIND;
 }
 
-/* One that does not move is parked where that can be of use: for who has begun; for others if nobody moves who will give up
- * what they lack, or all would wait for each other. Whatever the copy takes, the others have a step before the next. */
+/* Parks a request that holds a slot without moving, if that helps `r`. For a request that has begun, it helps if the
+ * freed cells are enough. For a new request, it helps only if no request that holds what `r` lacks is moving: otherwise
+ * that one will free it, and without this rule all could wait for each other. Only one is parked before the next step,
+ * so that decoding sessions wait for one copy at most. */
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;
@@ -208,13 +213,13 @@ static bool make_way(decode *d, const request *r)
 static void go_on(decode *d, request *r)
 {
     r->n_overtaken = 0;
-    d->may_assign_slots = true;                      /* whoever has waited for it may begin */
-    if (r->branch->record.state == LLM_STATE_TORN) { /* before it could spoil a step of others */
+    d->may_assign_slots = true;                      /* newcomers that waited for it may begin */
+    if (r->branch->record.state == LLM_STATE_TORN) { /* fail now: a step with it would fail others, too */
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
     }
 }
 
-/* It has a slot, and what it can begin with is on its way from the disk. */
+/* Whether the request, which has a slot, waits for a state that is being read from disk for its prompt. */
 static bool is_fetching(decode *d, request *r, const branch *b)
 {
     if (!r->has_fetched && !r->is_cold) {
@@ -229,7 +234,8 @@ static bool is_fetching(decode *d, request *r, const branch *b)
     return r->fetching != 0;
 }
 
-/* Begins, goes on, waits, or ends: what nothing in progress can ever give a slot is not left to wait. */
+/* Asks for a slot, and starts, continues, delays or ends the request. It ends if nothing in progress can ever free a
+ * slot. */
 static void ask_for_slot(decode *d, request *r)
 {
     branch *b = r->branch;
@@ -239,7 +245,8 @@ static void ask_for_slot(decode *d, request *r)
     const bool begins = r->phase == REQUEST_WAITING;
     slot_result found = b != NULL ? table_take_slot(d->table, b) : SLOT_LATER;
     if (found != SLOT_READY && b != NULL && !branch_is_named(b) && begins && b->parked.state != NULL) {
-        branch_reset(b); /* a slot without cells is sooner had, and nobody counts on what it held */
+        /* a new branch gets a slot sooner than one that needs cells, and clients do not rely on scratch state */
+        branch_reset(b);
         found = table_take_slot(d->table, b);
     }
     if (found == SLOT_READY && begins && is_fetching(d, r, b)) {
@@ -254,7 +261,7 @@ static void ask_for_slot(decode *d, request *r)
         }
         break;
     case SLOT_LATER:
-        /* Once more at once: who was counted on may have its slot by now. */
+        /* Try once more at once: the branch that was to make way may have got its slot by now. */
         d->may_assign_slots = d->may_assign_slots || (begins && !r->waits_for_slot);
         r->waits_for_slot = begins;
         break;
@@ -263,7 +270,8 @@ static void ask_for_slot(decode *d, request *r)
     }
 }
 
-/* Of those that still have no slot. One whose owner has its share may be kept by others of it. */
+/* Frees a slot for the first request that still has none, at most one per loop. Even an owner at its share counts: its
+ * slot may be held by another request of its own. */
 static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
 {
     bool is_made = false;
@@ -289,7 +297,7 @@ double decode_stall_budget_us(const decode *d)
     return schedule_stall_budget_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
 }
 
-/* False: some had no turn yet. */
+/* Returns false if some requests had no turn yet. */
 static bool start_waiting(decode *d)
 {
     turn turns[LLM_REQUESTS_MAX];
@@ -306,7 +314,8 @@ static bool start_waiting(decode *d)
         if (r->phase != REQUEST_ENDED && r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT) {
             count_slot(turns, n, r);
         }
-        if ((double)(clock_us() - began_us) > stall_budget_us) { /* by copying states: the others after a step */
+        /* copying states took the time; the others follow after a step */
+        if ((double)(clock_us() - began_us) > stall_budget_us) {
             d->may_assign_slots = true;
             return false;
         }
@@ -328,7 +337,7 @@ static uint64_t gives_up_at(const request *r, uint64_t now_us)
     return earlier(fetch_us, state_us > now_us ? state_us : 0);
 }
 
-/* When the first wait for the disk ends; 0: there is none. */
+/* Returns when the first wait for the disk ends; 0: no request waits for it. */
 static uint64_t first_to_give_up(const decode *d)
 {
     const uint64_t now_us = clock_us();

@@ -1,10 +1,11 @@
-/* decode_step.c: one step for all requests that can run, and what its outcome means for them: a token each, more room in
- * the model's memory, or the end of those that were harmed. */
+/* decode_step.c: one step for all requests that can run, and its consequences: each gets a token, KV cells are freed,
+ * or the requests whose state was harmed end. */
 #include <assert.h>
 
 #include "engine/decode.h"
 
-/* Of a step's time, as others have it, so much is waited for who would miss the next one: most tokens are picked in less. */
+/* How long a step is delayed for tokens that sampling threads are still picking: a sixteenth of a decode step, at most
+ * 2 ms. Most tokens are picked in less, and a request whose token comes later misses a whole step. */
 enum { STALL_BUDGET_SHARE = 16, STALL_BUDGET_US_MAX = 2000 };
 
 static uint32_t stall_budget_us(const decode *d)
@@ -28,7 +29,7 @@ static void collect_requests(decode *d)
     }
 }
 
-/* Who has lost its slot goes on when it has one again. */
+/* A request without a slot keeps its result until it has one again. */
 void decode_take_sampled(decode *d)
 {
     bool is_any = false;
@@ -62,7 +63,7 @@ static void sample(decode *d)
     }
 }
 
-/* Who has ended may be freed by it, and is in the step no longer. */
+/* Delivers events. Requests that have ended leave the step first, because delivery may free them. */
 static void tell(decode *d)
 {
     step_drop_ended(&d->step);
@@ -76,7 +77,8 @@ static void sample_and_learn(decode *d)
     step_learn(&d->step, clock_us() - began_us);
 }
 
-/* Who holds a slot without moving: it waits for a session that nobody runs in, or is not read. */
+/* Whether the request holds a slot without moving: its client does not read, or it waits although its branch is not
+ * running. */
 static bool is_unmoving(const request *r)
 {
     return request_has_slot(r) ? r->claim.is_paused
@@ -105,8 +107,8 @@ bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
     return false;
 }
 
-/* The KV cache is full and nobody can go who does not move: with others running, the newest generation is parked where it
- * is and goes on when cells are free again. The oldest one always stays, so that there is progress. */
+/* The KV cache is full, and no idle or unmoving branch is left to park: parks the newest generation, which continues
+ * when cells are free. The oldest one always stays: if generations evicted each other in turn, none would finish. */
 static bool preempt_newest(decode *d)
 {
     request *newest = NULL;
@@ -142,19 +144,19 @@ static request *hungriest(const step *t)
     return t->requests[worst];
 }
 
-/* Its cells are free, and its tokens stay: they are read again when it is used. */
+/* Frees the cells of a branch. The tokens of a named branch stay and are prefilled again when it is used. */
 static void give_cells_back(decode *d, branch *b)
 {
     if (branch_is_named(b)) {
         branch_invalidate(b);
-        (void)table_park(d->table, b); /* of a torn one there is no state to be saved: it cannot fail */
+        (void)table_park(d->table, b); /* an invalid branch has no state to save: cannot fail */
     } else {
         table_reset_branch(d->table, b);
     }
 }
 
-/* The KV cache is full: who is idle makes way, or who does not move, or else the newest generation waits, or else the
- * hungriest request fails and gives its cells back, so that the others go on. */
+/* Frees KV cells for the request that needs most: parks an idle branch, else an unmoving one, else the newest
+ * generation. If none can be parked, that request fails and gives its cells back, so that the others go on. */
 static void make_room(decode *d)
 {
     request *r = hungriest(&d->step);
@@ -165,7 +167,7 @@ static void make_room(decode *d)
     }
 }
 
-/* Whoever runs in a session that the failed call has torn. */
+/* Ends requests whose branch became invalid in the failed call. */
 static void end_torn(decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -176,8 +178,9 @@ static void end_torn(decode *d)
     }
 }
 
-/* The first token behind a prompt does not wait for the copy of what the prompt has made, where nobody else is answered. Others
- * would wait for it longer then: the step that ends a prompt is mostly a short one, and the next one need not be. */
+/* Samples, and takes the checkpoints that are due. If nobody else decodes, the first token after a prompt is delivered
+ * before its checkpoint is copied. If others decode, the copy comes first: the step that ends a prompt is usually
+ * short, so that the copy delays the others less now than in the next gap. */
 static void sample_and_checkpoint(decode *d, bool is_answering)
 {
     if (is_answering) {
@@ -195,7 +198,7 @@ static double elapsed_us(const decode *d)
     return (double)(clock_us() - d->step.call_began_us);
 }
 
-/* is_answering: some of the step decode. */
+/* is_answering: some requests of the step decode. */
 static void call(decode *d, unsigned parts, bool is_answering)
 {
     for (;;) {
@@ -213,9 +216,10 @@ static void call(decode *d, unsigned parts, bool is_answering)
     }
 }
 
-/* ---- a call that is given up ---- */
+/* ---- a call that is stopped ---- */
 
-/* Since commands were last taken; when more have come than are kept, it is not known of any. */
+/* Whether a CANCEL for the request arrived since commands were last taken. False if more arrived than are
+ * remembered. */
 static bool is_cancelled(const decode *d, uint64_t id)
 {
     const uint32_t n = atomic_load(&d->pushed.n_cancel);
@@ -236,7 +240,7 @@ static double share_needed(const decode *d)
     return (double)n_needed / d->step.batch.n;
 }
 
-/* What a request with a slot waits for may have come from the disk. */
+/* Whether a state that a request with a slot waits for may have been read. */
 static bool may_go_on_fetched(const decode *d)
 {
     return d->fetched_by_us != 0 && store_has_result(d->table->store, decode_has_room(d));
@@ -253,7 +257,7 @@ static schedule_call call_in_hand(const decode *d)
     };
 }
 
-/* Asked by the model, while it is at a call that only prefills. */
+/* Called by the model during a call that only prefills. */
 bool decode_stops(void *context)
 {
     const decode *d = context;
@@ -263,7 +267,8 @@ bool decode_stops(void *context)
 
 /* ---- one step ---- */
 
-/* What the decode call has made need not wait for the prefill call, and a cancel counts for it. */
+/* Delivers the tokens of the decode call before the prefill call begins, and takes commands, so that a CANCEL applies
+ * to it. */
 static void tell_between(decode *d)
 {
     tell(d);
@@ -279,7 +284,7 @@ bool decode_step(decode *d)
     step_plan(&d->step);
     const bool decodes = step_has(&d->step, STEP_DECODE), prefills = step_has(&d->step, STEP_PREFILL);
     if (prefills) {
-        decode_deliver(d); /* prompts take long: that they have begun is told before */
+        decode_deliver(d); /* prompts take long: STARTED is delivered before them */
     }
     if (d->model->info.mixed_calls) {
         call(d, STEP_ALL, decodes);

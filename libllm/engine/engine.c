@@ -12,18 +12,19 @@
 
 enum {
     N_BATCH_DEFAULT = 512,
-    N_BATCH_MIN = 32, /* beside one token for every session */
+    N_BATCH_MIN = 32, /* in addition to one token for every session */
     GAP_MS_DEFAULT = 100,
     EVENT_RING_BYTES = 1 << 20,
     COMMAND_RING_BYTES = 1 << 20,
-    COMMAND_BYTES_OTHER = 65536, /* of a GENERATE beside its prompt: stops, biases, name */
+    COMMAND_BYTES_OTHER = 65536, /* limit on a GENERATE's other entries: stops, biases, name */
     ARRAY32_BYTES = 5,
     N_PARKED_DEFAULT = 64,
     BRANCHES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
     DEAD_SEGMENTS_MAX = 4,
-    IN_FLIGHT_BYTES_MIN = 1 << 28, /* on their way to the disk or from it: where little may be parked, beside that */
-    MEMORY_SHARE = 10,             /* one in so many free bytes for checkpoints, as many for parked sessions */
+    /* least limit on states on their way to or from disk, even if parked_bytes_max is small */
+    IN_FLIGHT_BYTES_MIN = 1 << 28,
+    MEMORY_SHARE = 10, /* a tenth of free memory for checkpoints, another tenth for parked sessions */
 };
 
 static int fail(char *error, size_t error_bytes, int status, const char *format, ...)
@@ -95,7 +96,7 @@ static void identity_hex(const model_info *info, char out[33])
     }
 }
 
-/* Of the memory that is free now, for the machine or for this service. */
+/* Returns that share of the memory that is free now, for the machine or within the cgroup of this service. */
 static uint64_t memory_share(void)
 {
     const long n_pages = sysconf(_SC_AVPHYS_PAGES);
@@ -125,7 +126,7 @@ static branch_table_options options_of(const llm_engine_options *o)
     };
 }
 
-/* One directory for each model: what its sessions hold is of no use to another. */
+/* Opens the store. Each model has a directory of its own, as no other model can use its sessions. */
 static int open_store(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
     if (o->state_dir == NULL || o->state_dir[0] == '\0') {
@@ -148,7 +149,7 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
     return status;
 }
 
-/* The segment that a daemon which died left, or NULL. Another model's stays for that one. */
+/* Opens the segment of a dead daemon of this model; NULL: there is none. Segments of other models stay for those. */
 static llm_session_table *dead_session_table(const char *name, const char *fingerprint)
 {
     llm_session_table *dead = NULL;
@@ -164,7 +165,7 @@ static llm_session_table *dead_session_table(const char *name, const char *finge
     return dead;
 }
 
-/* What daemons that died left. */
+/* Segments of dead daemons of this model, newest first. */
 typedef struct dead_segments {
     char *names; /* owned */
     uint32_t n;
@@ -214,7 +215,8 @@ static int open_session_table(llm_engine *e, const char *table_name, uint32_t n_
     return status;
 }
 
-/* The memory may have no room for an entry for each session that was found: then as many as are asked for have to do. */
+/* Opens the session table with an entry for each adopted session. If shared memory is too small for that, it has only
+ * the entries that the options request. */
 static int open_session_table_for(llm_engine *e, const llm_engine_options *o, branch_table_options *sizes,
                                   const char *fingerprint, char *error, size_t error_bytes)
 {
@@ -248,8 +250,9 @@ static int open_table(llm_engine *e, const llm_engine_options *o, const adoption
     return table_open(&e->table, &e->shared, &sizes, e->store);
 }
 
-/* A segment is there under its name when it knows all that the one before it knew, and only then that one goes: whenever
- * a start is killed, one of them is whole. Of several dead ones the newest has taken over the others. */
+/* Adopts what dead daemons left. The new segment gets its name only when it holds all that the old one held, and only
+ * then the old one is removed: whenever a start is killed, one of the two is complete. Of several dead segments only
+ * the newest is adopted, as it already had adopted the others. */
 static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
     char fingerprint[33];
@@ -264,7 +267,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
     if (status == LLM_OK) {
         adoption_open(found, &e->table);
         table_settle(&e->table);
-        table_publish(&e->table); /* readers come before the decode thread's first loop */
+        table_publish(&e->table); /* readers may come before the decode thread's first loop */
         status = session_table_publish(e->session_table);
     }
     end_dead(&dead, status == LLM_OK);
@@ -317,7 +320,7 @@ static int open_decode(llm_engine *e, const llm_engine_options *o)
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes)
 {
     *out = NULL;
-    (void)fail(error, error_bytes, LLM_OK, "%s", ""); /* nothing yet */
+    (void)fail(error, error_bytes, LLM_OK, "%s", ""); /* no error so far */
     int status = check_options(options, error, error_bytes);
     if (status != LLM_OK) {
         return status;
@@ -379,7 +382,7 @@ void llm_engine_close(llm_engine *e)
     llm_engine_stop(e);
     decode_close(&e->decode);
     table_settle(&e->table);
-    if (table_is_unsaved(&e->table)) { /* what the disk refused, the next start has from the segment */
+    if (table_is_unsaved(&e->table)) { /* the next start adopts from the segment what the disk refused */
         session_table_leave(e->session_table);
     }
     store_close(e->store);
@@ -462,14 +465,15 @@ int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
     if (n_bytes > ring_record_max(engine->commands) - sizeof(wire_command)) {
         return LLM_INVALID;
     }
-    /* A record is the command, and the message that it points into: both are read where they lie, once. */
+    /* Pushes one record: the command struct, followed by the message that it points into. Both are read in place, and
+     * parsed once. */
     wire_command *command = ring_reserve(engine->commands, sizeof *command + n_bytes);
     if (command == NULL) {
         return LLM_FULL;
     }
     memcpy(command + 1, message, n_bytes);
     if (wire_command_read(command + 1, n_bytes, command, &engine->refused) != LLM_OK) {
-        return LLM_INVALID; /* nothing is committed */
+        return LLM_INVALID; /* nothing was committed to the ring */
     }
     ring_commit(engine->commands, sizeof *command + n_bytes);
     decode_was_pushed(&engine->decode, command);
@@ -487,7 +491,7 @@ int llm_events_fd(const llm_engine *engine)
     return notifier_fd(engine->event_notifier);
 }
 
-/* Moves records behind those already in `out`; returns how many. `at` advances. */
+/* Moves records to `out` after those already there; returns how many. Advances `at`. */
 static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, size_t *at)
 {
     uint32_t count = 0;
@@ -502,7 +506,7 @@ static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, si
     return count;
 }
 
-/* Tells the decode thread, if it waits for it, that the event ring has room again (decode_deliver). */
+/* Wakes the decode thread if it waits for room in the event ring (decode_deliver). */
 static void announce_room(llm_engine *engine)
 {
     if (atomic_exchange(&engine->decode.events_blocked, false)) {
@@ -524,9 +528,9 @@ int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
     }
     notifier_arm(engine->event_notifier);
     count += move_events(engine, bytes, n_bytes, &at);
-    announce_room(engine); /* after the last room is made: a wait announced before that is not seen again */
+    announce_room(engine); /* after the last room is made, as a wait announced earlier is not noticed again */
     if (!ring_is_empty(engine->events)) {
-        notifier_wake(engine->event_notifier); /* the rest did not fit: stay readable */
+        notifier_wake(engine->event_notifier); /* some events did not fit: the descriptor stays readable */
     }
     if (count == 0) {
         return 0;

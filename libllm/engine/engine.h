@@ -1,5 +1,5 @@
-/* engine.h: the engine's insides, for the files that implement llm.h (engine*.c). Owned by the thread that opened it;
- * what the decode thread owns while serving is said in decode.h. */
+/* engine.h: the members of the engine, for the files that implement llm.h (engine*.c). Owned by the thread that opened
+ * it; decode.h says what the decode thread owns while it runs. */
 #ifndef LLM_ENGINE_H
 #define LLM_ENGINE_H
 
@@ -29,7 +29,7 @@ struct llm_engine {
     notifier *command_notifier;
     notifier *event_notifier;
     decode decode;
-    wire_refusal refused; /* of the last command; the loop thread's */
+    wire_refusal refused; /* of the last command; owned by the loop thread */
 };
 
 #endif

@@ -19,7 +19,7 @@ static int texts_check(const model_info *info, const int32_t *tokens, const uint
     return LLM_OK;
 }
 
-/* To length 1; a vector of zeros stays one. False: it holds what is no number. */
+/* Scales a vector to length 1; a vector of zeros stays as it is. False: it has values that are not numbers. */
 static bool normalize(float *vector, uint32_t n)
 {
     double sum = 0;

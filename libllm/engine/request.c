@@ -51,7 +51,7 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
     return sampler_open(m, &options, &r->sampler);
 }
 
-/* Of more boundaries than count the last ones. */
+/* Uses the last LLM_BOUNDARIES_MAX boundaries. */
 static void open_cuts(request *r, const model *m, const wire_command *command)
 {
     uint32_t boundaries[LLM_BOUNDARIES_MAX];
@@ -157,7 +157,7 @@ static void release(request *r, const stop_result *released)
     r->n_released = released->n_released;
 }
 
-/* How many of the session's tokens the client has seen whole. */
+/* Returns how many of the session's tokens the client has seen completely. */
 static uint32_t count_visible(const request *r)
 {
     uint32_t n = r->n_generated;
@@ -167,7 +167,8 @@ static uint32_t count_visible(const request *r)
     return r->claim.prompt.n_tokens + n;
 }
 
-/* After a stop string: the session should hold what the client saw. What cannot be cut out stays, and is known. */
+/* After a stop string, removes tokens that the client did not see. If the memory cannot be truncated there, they stay,
+ * and n_visible tells the client. */
 static void truncate_invisible(request *r, uint32_t n_visible)
 {
     if (n_visible < branch_n_tokens(r->branch)) {
@@ -232,7 +233,7 @@ void request_end(request *r, llm_outcome outcome, llm_status status)
     }
 }
 
-/* The generation came to its natural end: text held back for a stop string that never came leaves now. */
+/* Ends the generation by itself: text held back because it could begin a stop string is released. */
 static void finish_flushed(request *r, llm_outcome outcome)
 {
     stop_result released;
@@ -256,7 +257,8 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Of the first ones, with the last token. */
+/* Returns how many stop strings, from the first on, are ignored for the last token: all before min_tokens, and those
+ * that apply only to the answer while the model reasons. */
 static uint32_t n_unheeded_stops(const request *r)
 {
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {
@@ -265,7 +267,7 @@ static uint32_t n_unheeded_stops(const request *r)
     return sampler_is_before_answer(r->sampler) ? r->n_answer_stops : 0;
 }
 
-/* Feeds the token's text through the stop filter. True if that ended the request. */
+/* Passes the token's text to the stop filter. Returns true if that ended the request. */
 static bool release_piece(request *r, const model *m, int32_t token)
 {
     char piece[STOP_FEED_BYTES_MAX];
@@ -316,7 +318,7 @@ static void go_on_with(request *r, const model *m, int status, int32_t token)
     }
 }
 
-/* False: memory is short. */
+/* Returns false if memory is short. */
 static bool begin_sampling(request *r, sampling_threads *threads, const float *logits)
 {
     if (r->job == NULL) {

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Regular expressions recurse: see trigger.cpp. */
+/* Stack size: regular expressions recurse (see trigger.cpp). */
 enum { THREADS_MAX = 4, STACK_BYTES = 8 << 20, NICENESS = 5 };
 
 typedef enum job_phase { JOB_NONE, JOB_QUEUED, JOB_DONE, JOB_ABANDONED } job_phase;
@@ -18,10 +18,10 @@ struct sampling_job {
     sampling_threads *pool;
     sampler *sampler; /* owned */
     float *logits;    /* owned: n_vocab */
-    job_phase phase;  /* under the pool's mutex, as all below */
+    job_phase phase;  /* guarded by the pool's mutex, like all members below */
     int status;
     int32_t token;
-    sampling_job *next; /* in the queue */
+    sampling_job *next; /* next job in the queue */
 };
 
 struct sampling_threads {
@@ -29,11 +29,11 @@ struct sampling_threads {
     notifier *consumer;
     _Atomic bool has_result; /* set by the threads, cleared by the decode thread */
     pthread_mutex_t mutex;
-    pthread_cond_t queued;  /* something is, or the end is near */
-    pthread_cond_t settled; /* nothing is queued or worked on */
+    pthread_cond_t queued;  /* signaled when a job is queued, or the threads must end */
+    pthread_cond_t settled; /* signaled when no job is queued or in work */
     sampling_job *first;
     sampling_job **last;
-    uint32_t n_pending; /* queued or worked on */
+    uint32_t n_pending; /* jobs queued or in work */
     bool is_ending;
     uint32_t n_threads;
     pthread_t threads[THREADS_MAX];
@@ -87,7 +87,7 @@ static void job_free(sampling_job *j)
     free(j);
 }
 
-/* Waits for one. NULL: the end. */
+/* Waits for a job. NULL: the thread must end. */
 static sampling_job *next_job(sampling_threads *p)
 {
     pthread_mutex_lock(&p->mutex);
@@ -103,7 +103,7 @@ static sampling_job *next_job(sampling_threads *p)
     return j;
 }
 
-/* Back to who waits for it, if there still is somebody. */
+/* Hands the result to the request, or frees the job if the request has abandoned it. */
 static void finish(sampling_job *j, int status, int32_t token)
 {
     sampling_threads *p = j->pool;
@@ -130,7 +130,8 @@ static void finish(sampling_job *j, int status, int32_t token)
 static void *serve(void *context)
 {
     sampling_threads *p = context;
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* of this thread: what decodes goes first */
+    /* priority of this thread: the decode thread goes first */
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS);
     sampling_job *j;
     while ((j = next_job(p)) != NULL) {
         int32_t token = -1;
@@ -140,7 +141,8 @@ static void *serve(void *context)
     return NULL;
 }
 
-/* As many as half the processors: the model has use for them, too. They inherit the decode thread's blocked signals. */
+/* Starts threads, at most half as many as there are processors, as the model needs processors, too. They inherit the
+ * decode thread's blocked signals. */
 static void make_threads(sampling_threads *p)
 {
     const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -171,7 +173,8 @@ sampling_job *sampling_job_open(sampling_threads *p, sampler *s)
     return j;
 }
 
-/* True: it is gone. False: a thread works on it, and will see that nobody waits any more. */
+/* Returns true if the job was removed from the queue. False: a thread works on it, and will see that it was
+ * abandoned. */
 static bool let_go(sampling_threads *p, sampling_job *j)
 {
     if (j->phase != JOB_QUEUED) {

@@ -32,14 +32,15 @@ void step_close(step *t)
     t->outputs = NULL;
 }
 
-/* ---- what each consumes ---- */
+/* ---- the plan ---- */
 
 void step_begin(step *t)
 {
     t->n_requests = 0;
 }
 
-/* In the order of their slots: where sequences have cells of their own, neighbours go through attention together. */
+/* Keeps requests in the order of their slots, so that sequences with adjacent streams of the KV cache go through
+ * attention together. */
 void step_add(step *t, request *r)
 {
     assert(t->n_requests < LLM_SEQUENCES_MAX);
@@ -51,13 +52,13 @@ void step_add(step *t, request *r)
     t->requests[at] = r;
 }
 
-/* Prompt tokens still to consume before the next checkpoint; 0 when the request decodes. */
+/* Returns the prompt tokens up to the next checkpoint; 0: the request decodes. */
 static uint32_t prefill_left(const request *r)
 {
     return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - branch_n_tokens(r->branch);
 }
 
-/* By how many tokens the checkpoint of a decoding request will be late after one more token; 0: none is due. */
+/* Returns by how many tokens the checkpoint of a decoding request will be late after one more token; 0: none is due. */
 static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
 {
     const branch *b = r->branch;
@@ -68,7 +69,8 @@ static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
                : 0;
 }
 
-/* At most one checkpoint of those that decode a step: those that began together come to theirs together. */
+/* Chooses at most one decoding request per step for a checkpoint: requests that began together reach theirs together,
+ * and the copies would add up in one gap. */
 static void choose_checkpoint(step *t)
 {
     uint32_t most = 0;
@@ -148,7 +150,7 @@ static void build_batch(step *t, unsigned parts)
     }
 }
 
-/* For the log, should the call end the process. */
+/* Writes the sessions of the current call, for the log if the call ends the process. */
 static void name_sessions(const void *work, char *out, size_t n_bytes)
 {
     const step *t = work;
@@ -164,7 +166,7 @@ static void name_sessions(const void *work, char *out, size_t n_bytes)
     }
 }
 
-/* Of the batch: of each prompt token how many are before it. */
+/* Returns the mean number of tokens before the prompt tokens of the batch. */
 static double depth_called(const step *t)
 {
     double sum = 0;
@@ -178,7 +180,8 @@ static double depth_called(const step *t)
     return n > 0 ? sum / n : 0;
 }
 
-/* Returns the bytes of the copies that the model makes before a call that can be stopped (model.h), and frees after it. */
+/* Returns the bytes of the copies that the model makes before a call that can be stopped (model.h), and frees after
+ * it. */
 static size_t undo_bytes(const step *t)
 {
     size_t n_bytes = 0;
@@ -200,7 +203,7 @@ static model_result call_model(step *t)
     }
     session_table_gauge(t->session_table, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
-    /* beside streams it is short, and to be able to give it up may cost a copy */
+    /* a call next to decoding requests is short anyway, and making it stoppable may cost a copy */
     bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
     ledger *account = t->table->shared.ledger;
     const size_t n_undo_bytes = may_stop ? undo_bytes(t) : 0;
@@ -250,8 +253,8 @@ static void add_due(step *t, const request *r, checkpoint_due reached)
     t->due[t->n_due++] = (step_due){.branch = r->branch, .n_tokens = branch_n_tokens(r->branch), .reached = reached};
 }
 
-/* Whether a checkpoint of the prompt is due here. The logits after the last token, not yet modified by a sampler, are kept
- * for it. */
+/* Returns the checkpoint of the prompt that is due here. The logits after the last token, not yet modified by a
+ * sampler, are kept for it. */
 static checkpoint_due reach_point(request *r, const float *logits)
 {
     const checkpoint_due reached = checkpoint_points_reached(&r->points, branch_n_tokens(r->branch));

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An event holds the outbox's text and these, and goes whole through the smallest event ring, whose records are a little
- * under half of it: half a TEXT's worth may wait, and what one stop string that never came lets go beside it. */
+/* An event holds the outbox's text and these details, and must fit the smallest event ring, whose records are a little
+ * under half of it. So half the text's limit may wait here, plus the text that is released at once when a stop string
+ * was not completed. */
 enum { WAITING_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 2, EVENT_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 4 * 3 };
 
 void token_details_open(token_details *t, const model *m, const wire_command *command)
@@ -53,7 +54,7 @@ static size_t n_likeliest(const token_details *t)
     return t->n_likeliest > 0 ? (size_t)t->n_likeliest : 0;
 }
 
-/* What a token takes in an event. */
+/* Returns the bytes of a token in an event. */
 static size_t token_bytes(int32_t n_likeliest_of_each)
 {
     const size_t plain = sizeof(int32_t) + sizeof(uint32_t);
@@ -71,7 +72,7 @@ static bool enlarge(void **array, size_t n_bytes)
     return true;
 }
 
-/* Room for one more. What was enlarged before memory ran out stays so. */
+/* Makes room for one more token. Arrays that grew before memory ran out stay enlarged. */
 static bool has_room(token_details *t)
 {
     if (t->n < t->capacity) {
@@ -112,7 +113,7 @@ static bool begins_character(char byte)
     return ((uint8_t)byte & 0xc0) != 0x80;
 }
 
-/* Whole characters in the first n bytes of the text. */
+/* Returns the number of whole characters in the first n bytes of the text. */
 static uint32_t count_characters(const char *text, uint32_t n_text, uint32_t n)
 {
     uint32_t count = 0;
@@ -128,7 +129,8 @@ void token_details_released(token_details *t, const stop_result *released, uint6
         return;
     }
     for (; t->n_released < t->n && t->raw_ends[t->n_released] <= released->n_released; t->n_released++) {
-        /* where invalid bytes were replaced, the text is longer than what it stands for: what ends with it is exact */
+        /* a replaced invalid byte makes the text longer than the raw bytes: only a token at the text's end has an exact
+         * end */
         const uint64_t end = t->raw_ends[t->n_released];
         uint32_t n = end > before ? (uint32_t)(end - before) : 0;
         n = end == released->n_released || n > released->n_text ? released->n_text : n;
@@ -177,7 +179,8 @@ void token_details_delivered(token_details *t, const wire_tokens *next)
     if (n_rest > 0) {
         memmove(t->tokens, t->tokens + n, n_rest * sizeof *t->tokens);
         memmove(t->raw_ends, t->raw_ends + n, n_rest * sizeof *t->raw_ends);
-        memset(t->ends, 0, t->n_released * sizeof *t->ends); /* of those that did not fit: the text has gone */
+        /* tokens that did not fit the event: their text is already delivered */
+        memset(t->ends, 0, t->n_released * sizeof *t->ends);
     }
     if (n_rest > 0 && wants_logprobs(t)) {
         memmove(t->logprobs, t->logprobs + n, n_rest * sizeof *t->logprobs);

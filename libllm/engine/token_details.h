@@ -1,9 +1,10 @@
-/* token_details.h: the tokens of one answer on their way to a client that wants to hear of them (LLM_GENERATE_RETURN_TOKENS,
- * n_logprobs), beside the text of the outbox. For all others nothing is kept. Owned by the decode thread.
+/* token_details.h: the tokens of one answer on their way to a client that requested them (LLM_GENERATE_RETURN_TOKENS,
+ * n_logprobs), in addition to the outbox's text. Other requests keep no details. Owned by the decode thread.
  *
- *   sampled --token_details_sampled--> held --its text leaves: token_details_released--> in the outbox --token_details_delivered--> (gone)
+ *   sampled --token_details_sampled--> held
+ *           --its text is released: token_details_released--> in the outbox --token_details_delivered--> (gone)
  *
- * What is held when the answer ends was cut off with a stop string, or nobody waits for it. */
+ * Tokens still held when the answer ends were cut off with a stop string, or the client has left. */
 #ifndef LLM_TOKEN_DETAILS_H
 #define LLM_TOKEN_DETAILS_H
 
@@ -16,16 +17,16 @@
 
 typedef struct token_details {
     bool is_enabled;
-    int32_t n_likeliest; /* for each token; -1: no log probabilities */
+    int32_t n_likeliest; /* per token; -1: no log probabilities */
     uint32_t n_vocab;
-    float *raw;          /* owned: the model's logits before the sampler changed them; NULL: none yet */
-    uint32_t n_chars;    /* of the outbox's text */
+    float *raw;          /* owned: the model's logits before the sampler changed them; NULL: none so far */
+    uint32_t n_chars;    /* characters of the outbox's text */
     uint32_t n;          /* tokens kept */
-    uint32_t n_released; /* the first so many: their text is in the outbox */
-    uint32_t capacity;   /* of these, owned: */
+    uint32_t n_released; /* of these, tokens whose text is in the outbox */
+    uint32_t capacity;   /* capacity of the arrays, owned: */
     int32_t *tokens;
-    uint64_t *raw_ends; /* stop.h's offsets */
-    uint32_t *ends;     /* characters of the outbox's text; of the first n_left */
+    uint64_t *raw_ends; /* offsets as in stop.h */
+    uint32_t *ends;     /* characters of the outbox's text, for the first n_released tokens */
     float *logprobs;
     token_logprob *likeliest; /* capacity * n_likeliest */
 } token_details;
@@ -33,19 +34,19 @@ typedef struct token_details {
 void token_details_open(token_details *t, const model *m, const wire_command *command);
 void token_details_close(token_details *t);
 
-/* Before a token is sampled. False: memory is short. */
+/* Called before a token is sampled. Returns false if memory is short. */
 bool token_details_logits(token_details *t, const float *logits);
-/* It was sampled, and its text ends there. False: memory is short. */
+/* Called when a token was sampled, whose text ends at raw_end. Returns false if memory is short. */
 bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end);
-/* This text, the raw bytes from `before` on, goes to the outbox. */
+/* Called when this text, the raw bytes from `before` on, goes to the outbox. */
 void token_details_released(token_details *t, const stop_result *released, uint64_t before);
 
-/* Too much of it waits to be delivered. */
+/* Whether too many details wait for delivery. */
 bool token_details_is_full(const token_details *t);
-/* What goes into the next TEXT, as far as one may grow: NULL if tokens are not wanted, else `out`. */
+/* Returns the details of the next TEXT, as many as fit one event: NULL if tokens are not requested, else `out`. */
 const wire_tokens *token_details_next(const token_details *t, wire_tokens *out);
-size_t token_details_bytes(const wire_tokens *next); /* NULL: 0 */
-/* They are delivered, with all text of the outbox. */
+size_t token_details_bytes(const wire_tokens *next); /* 0 for NULL */
+/* They are delivered with all text of the outbox. */
 void token_details_delivered(token_details *t, const wire_tokens *next);
 
 #endif
