@@ -69,15 +69,15 @@ static bool deliver_notices(decode *d)
  * event of a later session of that name. */
 static bool deliver_all(decode *d)
 {
-    bool all = deliver_notices(d);
-    if (!all) {
+    bool is_all_delivered = deliver_notices(d);
+    if (!is_all_delivered) {
         return false;
     }
     uint32_t kept = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
         const bool delivered = outbox_deliver(&r->out, d->events);
-        all = all && delivered;
+        is_all_delivered = is_all_delivered && delivered;
         if (delivered && r->phase == REQUEST_ENDED) {
             session_table_count(d->session_table, (llm_counter)(LLM_COUNTER_FINISHED_END + r->out.finished.outcome), 1);
             request_close(r);
@@ -86,22 +86,22 @@ static bool deliver_all(decode *d)
         }
     }
     d->n_requests = kept;
-    return all;
+    return is_all_delivered;
 }
 
 void decode_deliver(decode *d)
 {
-    bool all = deliver_all(d);
-    if (!all) {
+    bool is_all_delivered = deliver_all(d);
+    if (!is_all_delivered) {
         session_table_count(d->session_table, LLM_COUNTER_OUTBOX_STALLS, 1);
         /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it
          * looked at the flag, or the reader sees the flag and wakes (announce_room). Both exchange it, so that these
          * stand in one order and the second synchronizes with the first (notifier.c); a plain store could become
          * visible only after the look at the ring. */
         (void)atomic_exchange(&d->events_blocked, true);
-        all = deliver_all(d);
+        is_all_delivered = deliver_all(d);
     }
-    d->is_undelivered = !all;
+    d->is_undelivered = !is_all_delivered;
     if (ring_committed(d->events) != d->n_woken) {
         d->n_woken = ring_committed(d->events);
         notifier_wake(d->event_notifier);

@@ -58,7 +58,7 @@ static void empty_all(decode *d, session_name name, branch *kept)
 
 /* Makes an empty session of that name: empties the existing one, or opens a new one. LLM_CAPACITY: nothing has
  * changed. */
-static int make_way(decode *d, session_name name, branch **out)
+static int open_empty(decode *d, session_name name, branch **out)
 {
     branch *b = decode_latest(d, name);
     const int status = b != NULL ? LLM_OK : table_open_named(d->table, name, &b);
@@ -148,7 +148,7 @@ static int open_fork(decode *d, branch *from, session_name name, branch **out)
     assert(!session_name_equal(branch_session_name(from), name));
     const bool was_held = from->is_held;
     from->is_held = true; /* must not be forgotten to make room for its fork */
-    const int status = make_way(d, name, out);
+    const int status = open_empty(d, name, out);
     from->is_held = was_held;
     if (status == LLM_OK) {
         (*out)->record.is_pinned = LLM_PIN_NONE;
@@ -319,7 +319,7 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
         return LLM_VERSION;
     }
     table_removing_begin(d->table);
-    const int status = make_way(d, name, &b);
+    const int status = open_empty(d, name, &b);
     if (status == LLM_OK) {
         table_become(d->table, b, job);
         table_reset_file(d->table, b);

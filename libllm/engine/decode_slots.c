@@ -243,16 +243,16 @@ static void ask_for_slot(decode *d, request *r)
         b = table_scratch(d->table, r->owner, &r->claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
-    slot_result found = b != NULL ? table_take_slot(d->table, b) : SLOT_LATER;
-    if (found != SLOT_READY && b != NULL && !branch_is_named(b) && begins && b->parked.state != NULL) {
+    slot_result result = b != NULL ? table_take_slot(d->table, b) : SLOT_LATER;
+    if (result != SLOT_READY && b != NULL && !branch_is_named(b) && begins && b->parked.state != NULL) {
         /* a new branch gets a slot sooner than one that needs cells, and clients do not rely on scratch state */
         branch_reset(b);
-        found = table_take_slot(d->table, b);
+        result = table_take_slot(d->table, b);
     }
-    if (found == SLOT_READY && begins && is_fetching(d, r, b)) {
-        found = SLOT_LATER;
+    if (result == SLOT_READY && begins && is_fetching(d, r, b)) {
+        result = SLOT_LATER;
     }
-    switch (found) {
+    switch (result) {
     case SLOT_READY:
         if (begins) {
             begin(d, r, b);
@@ -330,7 +330,7 @@ static uint64_t earlier(uint64_t a_us, uint64_t b_us)
 }
 
 /* Returns when the request stops waiting for the disk, later than now_us; 0: it does not wait for the disk. */
-static uint64_t gives_up_at(const request *r, uint64_t now_us)
+static uint64_t wait_end_us(const request *r, uint64_t now_us)
 {
     const uint64_t fetch_us = r->phase == REQUEST_WAITING && r->fetching != 0 ? r->fetched_by_us : 0;
     const uint64_t state_us = r->branch != NULL ? r->branch->parked.wait_until_us : 0;
@@ -338,13 +338,13 @@ static uint64_t gives_up_at(const request *r, uint64_t now_us)
 }
 
 /* Returns when the first wait for the disk ends; 0: no request waits for it. */
-static uint64_t first_to_give_up(const decode *d)
+static uint64_t first_wait_end_us(const decode *d)
 {
     const uint64_t now_us = clock_us();
     const uint64_t spill_us = table_spill_waits_until_us(d->table);
     uint64_t first_us = spill_us > now_us ? spill_us : 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        first_us = earlier(first_us, gives_up_at(d->requests[i], now_us));
+        first_us = earlier(first_us, wait_end_us(d->requests[i], now_us));
     }
     return first_us;
 }
@@ -357,5 +357,5 @@ void decode_start_waiting(decode *d)
         table_spill_on(d->table);
         d->may_assign_slots = d->may_assign_slots || (waited && !table_spill_waits(d->table));
     }
-    d->fetched_by_us = first_to_give_up(d);
+    d->fetched_by_us = first_wait_end_us(d);
 }

@@ -6,12 +6,12 @@
 
 /* How long a step is delayed for tokens that sampling threads are still picking: a sixteenth of a decode step, at most
  * 2 ms. Most tokens are picked in less, and a request whose token comes later misses a whole step. */
-enum { STALL_BUDGET_SHARE = 16, STALL_BUDGET_US_MAX = 2000 };
+enum { SAMPLING_WAIT_SHARE = 16, SAMPLING_WAIT_US_MAX = 2000 };
 
-static uint32_t stall_budget_us(const decode *d)
+static uint32_t sampling_wait_us(const decode *d)
 {
-    const double us = d->step.pace.decode_us / STALL_BUDGET_SHARE;
-    return us < STALL_BUDGET_US_MAX ? (uint32_t)us : STALL_BUDGET_US_MAX;
+    const double us = d->step.pace.decode_us / SAMPLING_WAIT_SHARE;
+    return us < SAMPLING_WAIT_US_MAX ? (uint32_t)us : SAMPLING_WAIT_US_MAX;
 }
 
 static bool can_run(const request *r)
@@ -39,7 +39,7 @@ void decode_take_sampled(decode *d)
     if (!is_any && !sampling_has_result(d->sampling)) {
         return;
     }
-    sampling_settle(d->sampling, stall_budget_us(d));
+    sampling_settle(d->sampling, sampling_wait_us(d));
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
         if (request_has_slot(r) && r->is_sampling && request_take_sampled(r, d->model)) {
@@ -64,7 +64,7 @@ static void sample(decode *d)
 }
 
 /* Delivers events. Requests that have ended leave the step first, because delivery may free them. */
-static void tell(decode *d)
+static void deliver_step(decode *d)
 {
     step_drop_ended(&d->step);
     decode_deliver(d);
@@ -126,17 +126,17 @@ static bool preempt_newest(decode *d)
     return true;
 }
 
-static bool is_hungrier(const step *t, uint32_t a, uint32_t b)
+static bool takes_more(const step *t, uint32_t a, uint32_t b)
 {
     return t->take[a] != t->take[b] ? t->take[a] > t->take[b] : t->requests[a]->queued_us > t->requests[b]->queued_us;
 }
 
 /* The request with the most tokens in the current call; of equals the newest. */
-static request *hungriest(const step *t)
+static request *largest_in_call(const step *t)
 {
     uint32_t worst = t->n_requests;
     for (uint32_t i = 0; i < t->n_requests; i++) {
-        if (t->is_called[i] && (worst == t->n_requests || is_hungrier(t, i, worst))) {
+        if (t->is_called[i] && (worst == t->n_requests || takes_more(t, i, worst))) {
             worst = i;
         }
     }
@@ -159,7 +159,7 @@ static void give_cells_back(decode *d, branch *b)
  * generation. If none can be parked, that request fails and gives its cells back, so that the others go on. */
 static void make_room(decode *d)
 {
-    request *r = hungriest(&d->step);
+    request *r = largest_in_call(&d->step);
     branch *b = r->branch;
     if (!table_free_cells(d->table, b) && !decode_park_unmoving(d, r, AMONG_ALL) && !preempt_newest(d)) {
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
@@ -168,7 +168,7 @@ static void make_room(decode *d)
 }
 
 /* Ends requests whose branch became invalid in the failed call. */
-static void end_torn(decode *d)
+static void end_invalid(decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
@@ -188,7 +188,7 @@ static void sample_and_checkpoint(decode *d, bool is_answering)
     }
     sample_and_learn(d);
     if (d->step.n_due > 0) {
-        tell(d);
+        deliver_step(d);
         step_checkpoint(&d->step);
     }
 }
@@ -211,7 +211,7 @@ static void call(decode *d, unsigned parts, bool is_answering)
         case MODEL_STOPPED: d->lost_us += elapsed_us(d); return;
         case MODEL_INVALID:
         case MODEL_FAILED_BATCH:
-        case MODEL_FAILED_ALL: end_torn(d); return;
+        case MODEL_FAILED_ALL: end_invalid(d); return;
         }
     }
 }
@@ -269,9 +269,9 @@ bool decode_stops(void *context)
 
 /* Delivers the tokens of the decode call before the prefill call begins, and takes commands, so that a CANCEL applies
  * to it. */
-static void tell_between(decode *d)
+static void deliver_between_calls(decode *d)
 {
-    tell(d);
+    deliver_step(d);
     decode_take_commands(d, decode_stall_budget_us(d));
 }
 
@@ -294,7 +294,7 @@ bool decode_step(decode *d)
         call(d, STEP_DECODE, true);
     }
     if (decodes && prefills) {
-        tell_between(d);
+        deliver_between_calls(d);
     }
     if (prefills) {
         call(d, STEP_PREFILL, decodes);

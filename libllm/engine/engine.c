@@ -100,12 +100,12 @@ static void identity_hex(const model_info *info, char out[33])
 static uint64_t memory_share(void)
 {
     const long n_pages = sysconf(_SC_AVPHYS_PAGES);
-    const long session_table_bytes = sysconf(_SC_PAGESIZE);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
     const uint64_t allowed = cgroup_memory_free(CGROUP_MOUNT, CGROUP_SELF);
-    if (n_pages <= 0 || session_table_bytes <= 0) {
+    if (n_pages <= 0 || page_bytes <= 0) {
         return (uint64_t)1 << 28;
     }
-    const uint64_t free_bytes = (uint64_t)n_pages * (uint64_t)session_table_bytes;
+    const uint64_t free_bytes = (uint64_t)n_pages * (uint64_t)page_bytes;
     return (allowed < free_bytes ? allowed : free_bytes) / MEMORY_SHARE;
 }
 

@@ -52,7 +52,7 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
 }
 
 /* Uses the last LLM_BOUNDARIES_MAX boundaries. */
-static void open_cuts(request *r, const model *m, const wire_command *command)
+static void open_checkpoint_points(request *r, const model *m, const wire_command *command)
 {
     uint32_t boundaries[LLM_BOUNDARIES_MAX];
     const size_t n = command->n_boundaries < LLM_BOUNDARIES_MAX ? command->n_boundaries : LLM_BOUNDARIES_MAX;
@@ -82,7 +82,7 @@ static int fill(request *r, const model *m, const wire_command *command)
     r->min_tokens = command->min_tokens;
     r->n_answer_stops = command->n_answer_stops < command->stops.n ? command->n_answer_stops : command->stops.n;
 
-    open_cuts(r, m, command);
+    open_checkpoint_points(r, m, command);
     int status = copy_prompt(r, m, command);
     if (status == LLM_OK) {
         status = stop_open(&r->stop, command->stops.n, command->stops.at, command->stops.n_bytes);
@@ -106,7 +106,7 @@ int request_open(const model *m, const wire_command *command, request **out)
     r->id = command->request;
     r->owner = command->session.owner;
     r->is_cold = (command->flags & LLM_GENERATE_COLD) != 0;
-    r->tells_consumed = (command->flags & LLM_GENERATE_RETURN_CONSUMED) != 0;
+    r->reports_consumed = (command->flags & LLM_GENERATE_RETURN_CONSUMED) != 0;
     r->next_token = -1;
     r->queued_us = clock_us();
     const int status = fill(r, m, command);
@@ -291,12 +291,12 @@ static bool release_piece(request *r, const model *m, int32_t token)
 
 void request_consumed(request *r)
 {
-    if (r->tells_consumed && !r->is_decoding) {
+    if (r->reports_consumed && !r->is_decoding) {
         outbox_consumed(&r->out, branch_n_tokens(r->branch), between_us(r->started_us, clock_us()));
     }
 }
 
-static void go_on_with(request *r, const model *m, int status, int32_t token)
+static void continue_with(request *r, const model *m, int status, int32_t token)
 {
     if (status != LLM_OK) {
         request_end(r, LLM_OUTCOME_FAILED, (llm_status)status);
@@ -345,7 +345,7 @@ void request_sample(request *r, const model *m, sampling_threads *threads, float
     } else if (!sampler_is_slow(r->sampler)) {
         int32_t token = -1;
         const int status = sampler_next(r->sampler, logits, &token);
-        go_on_with(r, m, status, token);
+        continue_with(r, m, status, token);
     } else if (!begin_sampling(r, threads, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
     }
@@ -359,6 +359,6 @@ bool request_take_sampled(request *r, const model *m)
         return false;
     }
     r->is_sampling = false;
-    go_on_with(r, m, status, token);
+    continue_with(r, m, status, token);
     return true;
 }

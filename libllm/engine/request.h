@@ -28,9 +28,9 @@ typedef struct request {
     uint64_t id;
     uint32_t owner;
     request_phase phase;
-    bool is_cold;        /* LLM_GENERATE_COLD */
-    bool tells_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
-    uint64_t after;      /* wait until this live request has consumed its prompt; 0: none */
+    bool is_cold;          /* LLM_GENERATE_COLD */
+    bool reports_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
+    uint64_t after;        /* wait until this live request has consumed its prompt; 0: none */
     bool waits_for_slot; /* could not get a slot, because one may become free later or because it waits for the disk */
     bool has_fetched;    /* whether states on disk were considered for the prompt, which is done once */
     uint64_t fetching;   /* number of the read that it waits for (resuming.h); 0: none */

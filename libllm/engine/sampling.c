@@ -146,13 +146,13 @@ static void *serve(void *context)
 static void make_threads(sampling_threads *p)
 {
     const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t n_wanted = n_processors < 4                 ? 1
-                              : n_processors / 2 > THREADS_MAX ? THREADS_MAX
-                                                               : (uint32_t)n_processors / 2;
+    const uint32_t n_threads_max = n_processors < 4                 ? 1
+                                   : n_processors / 2 > THREADS_MAX ? THREADS_MAX
+                                                                    : (uint32_t)n_processors / 2;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    while (p->n_threads < n_wanted && pthread_create(&p->threads[p->n_threads], &attributes, serve, p) == 0) {
+    while (p->n_threads < n_threads_max && pthread_create(&p->threads[p->n_threads], &attributes, serve, p) == 0) {
         pthread_setname_np(p->threads[p->n_threads++], "llm-sampling");
     }
     pthread_attr_destroy(&attributes);

@@ -279,16 +279,16 @@ static void consume(step *t)
     }
 }
 
-static bool is_as_it_was(const step_due *due)
+static bool is_unchanged(const step_due *due)
 {
     const branch *b = due->branch;
     return branch_has_slot(b) && b->record.state != LLM_STATE_TORN && branch_n_tokens(b) == due->n_tokens;
 }
 
-static void take(const step_due *due)
+static void take_checkpoint(const step_due *due)
 {
     branch *b = due->branch;
-    if (is_as_it_was(due)) {
+    if (is_unchanged(due)) {
         branch_checkpoint(b, b->logits_at == due->n_tokens ? b->logits : NULL, due->reached == CHECKPOINT_HEAD);
     }
 }
@@ -297,7 +297,7 @@ void step_checkpoint(step *t)
 {
     for (uint32_t i = 0; i < t->n_due; i++) {
         const uint64_t began_us = clock_us();
-        take(&t->due[i]);
+        take_checkpoint(&t->due[i]);
         if (t->due[i].reached == CHECKPOINT_NONE) {
             schedule_learn_checkpoint(&t->pace, (double)(clock_us() - began_us));
         }
@@ -305,7 +305,7 @@ void step_checkpoint(step *t)
     t->n_due = 0;
 }
 
-static void tear_harmed(step *t, model_result result)
+static void invalidate_harmed(step *t, model_result result)
 {
     session_table_count(t->session_table, LLM_COUNTER_STEPS_FAILED, 1);
     for (uint32_t i = 0; i < t->n_requests; i++) {
@@ -356,7 +356,7 @@ model_result step_call(step *t, unsigned parts)
     case MODEL_STOPPED: break;
     case MODEL_INVALID:
     case MODEL_FAILED_BATCH:
-    case MODEL_FAILED_ALL: tear_harmed(t, result); break;
+    case MODEL_FAILED_ALL: invalidate_harmed(t, result); break;
     }
     return result;
 }
