@@ -151,7 +151,7 @@ async def test_another_memory_layout_keeps_tokens_and_pins(tmp_path: Path, caplo
         await again(talk, daemon)
         assert talk.report["session_reset_reason"] == "torn"
     assert "1 session was saved under another memory layout" in caplog.text
-    assert "its tokens are kept and read again on its next use" in caplog.text
+    assert "its tokens are kept and prefilled at its next use" in caplog.text
 
 
 async def test_each_model_has_a_directory_that_names_it(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptu
             assert (await daemon.ask("DELETE", "/v1/sessions/lamp")).json["deleted"] is is_there
         assert (await daemon.ask("DELETE", "/v1/sessions/desk")).status == 200
         await daemon.chat(session_id="sofa")
-    assert "found no place" not in caplog.text
+    assert "got no entry" not in caplog.text
     async with serving(config(tmp_path)) as daemon:
         assert [one["id"] for one in (await daemon.ask("GET", "/v1/sessions")).json["data"]] == ["sofa"]
 
@@ -186,7 +186,7 @@ async def test_what_is_too_long_for_the_context_waits(tmp_path: Path, caplog: py
     async with serving(config(tmp_path, ctx_size=32)) as daemon:
         listed = (await daemon.ask("GET", "/v1/sessions")).json
         assert listed["data"] == [] and listed["places"]["dormant"] == 1
-    assert 'session "desk" found no place (it has more tokens than --ctx-size holds)' in caplog.text
+    assert 'session "desk" got no entry (it has more tokens than --ctx-size holds)' in caplog.text
     async with serving(config(tmp_path)) as daemon:
         await again(talk, daemon)
         assert talk.report["session_reset_reason"] == "restored"

@@ -1,16 +1,18 @@
-/* adoption.h. Gathered first, so that the sessions are opened in the order of their last use, whichever way they were found. */
+/* See adoption.h. Files and segment are gathered before anything is opened, so that branches of both are opened in the
+ * order of their last use. */
 #include "sessions/adoption.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAITING_NAMED_MAX = 4 }; /* a line in the log for so many that found no entry, one for the rest */
+/* this many sessions without an entry get a line of their own in the log, the rest one line together */
+enum { WAITING_NAMED_MAX = 4 };
 
 typedef struct candidate {
-    branch_file file;  /* what its file says, and the segment where that knows it, too; owns the tokens */
-    state_facts state; /* beside its file; is_there: of this memory layout */
-    bool has_file;     /* else only the segment knows it */
-    bool is_changed;   /* it is not what its file says */
+    branch_file file;  /* contents of the branch file, updated from the segment; owns the tokens */
+    state_facts state; /* facts of the state file; is_there: it exists and has this memory layout */
+    bool has_file;     /* false: only the segment knows the branch */
+    bool is_changed;   /* `file` differs from the branch file on disk */
 } candidate;
 
 struct adoption {
@@ -21,7 +23,7 @@ struct adoption {
     uint32_t n_other_geometry;
 };
 
-/* Takes the tokens. */
+/* Takes ownership of c->file.tokens. NULL: memory is short. */
 static candidate *add(adoption *a, const candidate *c)
 {
     if (a->n == a->capacity) {
@@ -63,8 +65,9 @@ static candidate *find(const adoption *a, uint64_t id)
     return NULL;
 }
 
-/* The branch as it was when its daemon was killed, which its file, if it has one, is older than. But of tokens that only
- * begin the file's, because they were being read once more, the file has more. False: memory is short. */
+/* Updates a candidate from the segment, which is newer than the branch file. Exception: if the segment's tokens only
+ * begin those of the file, the branch was being prefilled again when its daemon was killed, and the file's tokens are
+ * kept. Returns false if memory is short. */
 static bool learn(candidate *c, const llm_branch_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
     branch_file *f = &c->file;
@@ -102,7 +105,7 @@ static void look_at_entry(adoption *a, const llm_session_table *dead, uint32_t e
         c = add(a, &(candidate){.file = {.id = view.id, .owner = view.owner}});
     }
     if (c != NULL && !learn(c, &view, tokens, (uint32_t)n) && !c->has_file) {
-        a->n--; /* it is the last one */
+        a->n--; /* it was added last */
     }
 }
 
@@ -119,7 +122,8 @@ static void look_at_session_table(adoption *a, const llm_session_table *dead)
 
 /* ---- gathering ---- */
 
-/* Who gets an entry first: what fits the context, the pinned, the newest. */
+/* Candidates get entries in this order: only those that fit the context, pinned ones first, then the most recently
+ * used. */
 static bool fits(const adoption *a, const candidate *c)
 {
     return c->file.n_tokens <= a->info->n_ctx;
@@ -197,7 +201,7 @@ static int by_use(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The state in its file is one of its first tokens. */
+/* Whether the state file belongs to the branch: its tokens are the branch's first k. */
 static bool has_state(const candidate *c)
 {
     return c->state.is_there && state_matches(c->state.k, c->state.hash, c->file.tokens, c->file.n_tokens);
@@ -209,7 +213,7 @@ static void open_one(branch_table *table, const candidate *c)
     branch *b = table_open_known(table, f->owner, f->name, f->id);
     session_table_append(table->shared.session_table, b->entry, f->tokens, f->n_tokens);
     b->has_file = c->has_file;
-    branch_set_file_bytes(b, (size_t)c->state.n_bytes); /* of use or not */
+    branch_set_file_bytes(b, (size_t)c->state.n_bytes); /* counted even if the state cannot be used */
     if (has_state(c)) {
         branch_set_parked(b, &(parked){.where = PARKED_ON_DISK,
                                        .k = c->state.k,
@@ -220,16 +224,18 @@ static void open_one(branch_table *table, const candidate *c)
         b->record.n_visible = f->n_tokens;
     }
     b->record.state = LLM_STATE_PARKED;
-    b->record.opened_ms = f->opened_ms != 0 ? f->opened_ms : b->record.opened_ms; /* older files do not say */
+    /* files of older versions have no stamp */
+    b->record.opened_ms = f->opened_ms != 0 ? f->opened_ms : b->record.opened_ms;
     b->record.used_ms = f->used_ms;
     b->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     branch_publish(b);
-    if (c->is_changed && (c->has_file || c->file.is_pinned)) { /* else the next orderly stop writes it */
+    if (c->is_changed && (c->has_file || c->file.is_pinned)) { /* other changes are written by the next orderly stop */
         (void)table_write_file(table, b);
     }
 }
 
-/* What the segment alone knew, or knew more of, gets a file to wait in. Takes the tokens. */
+/* Writes a branch file for a branch that stays without an entry, if the segment knows more than the file. Takes
+ * ownership of the tokens. */
 static void write_waiting(branch_table *table, candidate *c)
 {
     store_job *job = table->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
@@ -246,8 +252,7 @@ static void write_waiting(branch_table *table, candidate *c)
 
 static void leave_waiting(adoption *a, branch_table *table, candidate *c, uint32_t *n)
 {
-    const char *why =
-        fits(a, c) ? "there are as many sessions as there can be" : "it has more tokens than --ctx-size holds";
+    const char *why = fits(a, c) ? "the limit on sessions is reached" : "it has more tokens than --ctx-size holds";
     if (c->is_changed) {
         write_waiting(table, c);
     }
@@ -260,10 +265,10 @@ static void leave_waiting(adoption *a, branch_table *table, candidate *c, uint32
                     .used_ms = c->file.used_ms,
                     .n_file_bytes = (size_t)c->state.n_bytes};
     memcpy(f.name, c->file.name, sizeof f.name);
-    (void)table_add_loose(table, &f); /* else it is known again with the next start */
+    (void)table_add_loose(table, &f); /* if this fails, the next start finds the file again */
     if ((*n)++ < WAITING_NAMED_MAX) {
-        store_complain(table->store, "session \"%s\"%s found no place (%s): it stays on the disk for a later start",
-                       f.name, f.is_pinned ? ", pinned," : "", why);
+        store_complain(table->store, "session \"%s\"%s got no entry (%s): it stays on disk for a later start", f.name,
+                       f.is_pinned ? ", pinned," : "", why);
     }
 }
 
@@ -272,7 +277,7 @@ static void complain_of_layout(const adoption *a, branch_table *table)
     const char *of_them = a->n_other_geometry == 1 ? "its" : "their";
     store_complain(table->store,
                    "%u session%s saved under another memory layout (--max-sessions, --scratch-sessions, --ctx-size, "
-                   "--kv-memory, free memory, or another llama.cpp): %s tokens are kept and read again on %s next use",
+                   "--kv-memory, free memory, or another llama.cpp): %s tokens are kept and prefilled at %s next use",
                    a->n_other_geometry, a->n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
 }
 
@@ -283,7 +288,7 @@ void adoption_open(adoption *a, branch_table *table)
     uint32_t n_waiting = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         candidate c = a->candidates[i];
-        if (n_open < n_max && fits(a, &c)) { /* the chosen ones gather at the front */
+        if (n_open < n_max && fits(a, &c)) { /* moves the chosen ones to the front */
             a->candidates[i] = a->candidates[n_open];
             a->candidates[n_open++] = c;
         }
@@ -298,7 +303,7 @@ void adoption_open(adoption *a, branch_table *table)
         leave_waiting(a, table, &a->candidates[i], &n_waiting);
     }
     if (n_waiting > WAITING_NAMED_MAX) {
-        store_complain(table->store, "and %u more sessions found no place", n_waiting - WAITING_NAMED_MAX);
+        store_complain(table->store, "and %u more sessions got no entry", n_waiting - WAITING_NAMED_MAX);
     }
     if (a->n_other_geometry > 0) {
         complain_of_layout(a, table);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WHOLE_SHARE_MAX = 4 }; /* a whole state may take this fraction of the checkpoint budget, no more */
+enum { WHOLE_SHARE_MAX = 4 }; /* a whole state can take this fraction of the checkpoint budget at most */
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -83,7 +83,7 @@ static void set_state(branch *b, llm_state state)
     set_state_unused(b, state);
 }
 
-/* The resident tokens become the first n; what was known about the rest is forgotten. */
+/* Truncates the tokens to the first n, and everything that refers to later ones. */
 static void truncate_tokens(branch *b, uint32_t n)
 {
     session_table_truncate(session_table_of(b), b->entry, n);
@@ -142,7 +142,7 @@ static void unpin(branch *b)
     }
 }
 
-/* Empties the branch's state and its tokens; heals a torn branch. */
+/* Removes the branch's state and tokens; an invalid branch becomes valid. */
 static void clear(branch *b)
 {
     if (branch_has_slot(b)) {
@@ -255,7 +255,7 @@ bool branch_truncate(branch *b, uint32_t n_tokens)
     return true;
 }
 
-/* The model's sequence now holds the prompt's first k tokens, however it came to that. */
+/* Updates the tokens after the model's sequence was brought to the prompt's first k tokens. */
 static void adopt_tokens(branch *b, const int32_t *prompt, uint32_t k)
 {
     const uint32_t same = resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt, k);
@@ -275,7 +275,8 @@ static model_result load_parked(branch *b, uint16_t to, const parked *from)
     return result;
 }
 
-/* Between cells of their own a copy is a save and a load: its bytes are in the account like all others. */
+/* Copies the donor's sequence. If sequences have cells of their own, the copy is a save and a load, whose bytes are
+ * accounted for like all others. */
 static bool copy_slot(model *m, branch *b, const branch *donor)
 {
     if (m->info.shares_cells) {
@@ -359,7 +360,7 @@ void branch_consumed(branch *b, const int32_t *tokens, uint32_t n)
     session_table_append(session_table_of(b), b->entry, tokens, n);
     if (b->record.state == LLM_STATE_PREFILL) {
         b->record.n_prefilled_total += n;
-        branch_publish(b); /* a long prompt is watched while it is read */
+        branch_publish(b); /* readers watch the progress of a long prompt */
     }
     assert_invariant(b);
 }
@@ -389,7 +390,7 @@ void branch_invalidate(branch *b)
     set_state(b, LLM_STATE_TORN);
 }
 
-/* ---- what is kept ---- */
+/* ---- checkpoints ---- */
 
 void branch_keep_logits(branch *b, const float *logits)
 {
@@ -428,7 +429,8 @@ static checkpoint *save_checkpoint(branch *b, const float *logits, bool whole)
     return c;
 }
 
-/* Replaces `lesser`, a checkpoint of the same tokens. Returns the one that is in the store then: if saving fails, `lesser`. */
+/* Replaces `lesser`, a checkpoint of the same tokens with less (no logits, or not whole). Returns the checkpoint that
+ * is in the store afterwards: `lesser` if saving fails. */
 static checkpoint *save_more(branch *b, const float *logits, bool whole, checkpoint *lesser)
 {
     checkpoint_store *store = b->shared->checkpoints;
@@ -448,13 +450,13 @@ bool branch_takes_checkpoints(const branch *b)
 
 void branch_checkpoint(branch *b, const float *logits, bool prefix)
 {
-    const bool whole = prefix; /* it shall outlive the branches that hold its attention */
+    const bool whole = prefix; /* a shared prefix must outlive the branches that hold its attention */
     if (!whole && !branch_takes_checkpoints(b)) {
         return;
     }
     checkpoint_store *store = b->shared->checkpoints;
     checkpoint *c = checkpoint_find(store, b->owner, branch_tokens(b), branch_n_tokens(b));
-    b->checkpoint_at = branch_n_tokens(b); /* should it fail, the next one is not due at once */
+    b->checkpoint_at = branch_n_tokens(b); /* set also for a failure, so that the next checkpoint is not due at once */
     if (c != NULL && c->n_pins == 0 && ((whole && !c->is_whole) || (logits != NULL && c->logits == NULL))) {
         c = save_more(b, logits, whole, c);
     } else if (c == NULL) {
@@ -475,7 +477,7 @@ void branch_checkpoint(branch *b, const float *logits, bool prefix)
 
 /* ---- slots ---- */
 
-/* Of a branch with a slot that has one. NULL: memory is short. */
+/* Saves the state of a branch that has a slot and is not empty. NULL: memory is short. */
 static blob *save_state(const branch *b, ledger_use use)
 {
     model *m = model_of(b);
@@ -584,7 +586,7 @@ model_result branch_take_slot(branch *b, uint16_t free_slot)
     if (is_loaded && b->parked.k < n_tokens) {
         truncate_tokens(b, b->parked.k);
     }
-    const bool is_lost = n_tokens > 0 && !is_loaded; /* the tokens are known, their state is gone */
+    const bool is_lost = n_tokens > 0 && !is_loaded; /* only the tokens are left */
     branch_forget_parked(b);
     if (is_lost) {
         set_state(b, LLM_STATE_TORN);

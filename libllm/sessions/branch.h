@@ -16,14 +16,16 @@
  *                                                |
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * A branch has an entry in the session table as long as it is open, and a slot (a sequence of the model) while its state is
- * in the model's memory. PREFILL and DECODE may lose the slot for a while, when the memory is short (decode_step.c).
+ * A branch has an entry in the session table as long as it is open, and a slot (a sequence of the model) while its
+ * state is in the model's memory. PREFILL and DECODE may lose the slot for a while, when the memory is short
+ * (decode_step.c).
  *
  * Invariant of a branch with a slot that is not torn:   resident tokens == position == what the model's memory holds.
- * Of one without a slot: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a slot
- * it keeps these; what is behind them is consumed again.
- * The resident tokens lie in the session table: branch.c writes those of a branch with a slot, and of its copy; those that another
- * one without a slot begins with come from table_saved.c (read), table_fork.c (copied) and adoption.c (an earlier daemon's). */
+ * Of one without a slot: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a
+ * slot it keeps these; what is behind them is consumed again.
+ * The resident tokens lie in the session table: branch.c writes those of a branch with a slot, and of its copy; those
+ * that another one without a slot begins with come from table_saved.c (read), table_fork.c (copied) and adoption.c (an
+ * earlier daemon's). */
 #ifndef LLM_BRANCH_H
 #define LLM_BRANCH_H
 
@@ -41,59 +43,62 @@
 
 enum { BRANCH_NO_SLOT = -1 };
 
-/* What a generation begins with. */
+/* The prompt with which a generation begins. */
 typedef struct branch_prompt {
     const int32_t *tokens;
     uint32_t n_tokens;
-    uint32_t n_head; /* branch_choice.h */
+    uint32_t n_head; /* see branch_choice.h */
 } branch_prompt;
 
-/* A generation that holds a branch or waits for it, as far as the branch need know it. */
+/* The members of a generation that a branch needs to know while the generation uses it or waits for it. */
 typedef struct branch_claim {
     branch_prompt prompt;
-    struct branch_claim *next; /* behind it in the same queue */
-    bool is_paused;            /* its reader does not keep up: it wants no slot until it does */
-    bool is_early;             /* another is to read the prompt that they share: nor this one, until it has */
+    struct branch_claim *next; /* next in the same queue */
+    bool is_paused;            /* its client reads too slowly: it needs no slot until that changes */
+    /* it waits until an earlier request has consumed the prompt that both share, and needs no slot until then */
+    bool is_early;
 } branch_claim;
 
-/* Where the state of a branch without a slot lies. */
+/* Where the state of a branch without a slot is. */
 typedef enum parked_where {
-    PARKED_NOWHERE, /* only its tokens are known: refilled on its next request */
+    PARKED_NOWHERE, /* only the tokens are known: the next request prefills them */
     PARKED_IN_MEMORY,
-    PARKED_WRITING, /* in memory, and on its way to the disk */
+    PARKED_WRITING, /* in memory, and being written to its file */
     PARKED_ON_DISK,
-    PARKED_READING, /* on its way back to memory */
+    PARKED_READING, /* being read from its file */
 } parked_where;
 
 typedef struct parked {
     parked_where where;
-    blob *state;            /* IN_MEMORY: held as parked, WRITING: as in flight; MODEL_STATE_FULL */
-    uint32_t k;             /* tokens that the state covers */
-    size_t n_bytes;         /* of the state, wherever it lies */
-    bool is_on_disk;        /* its file holds this state */
-    size_t n_disk_bytes;    /* is_on_disk: what reading it takes, checkpoints included */
-    state_ends ends;        /* is_on_disk: of what is read then */
-    uint32_t n_lend_tokens; /* READING for others: so many of its tokens; 0: it is for itself */
-    bool is_lent;           /* IN_MEMORY for those others; then it lies on the disk again */
-    uint64_t reading;       /* READING: which one, for what was asked for before a reset comes later */
-    uint64_t wait_until_us; /* ON_DISK, READING: so long a request waits for it; 0: none does */
+    blob *state;     /* NULL unless in memory: held as parked (IN_MEMORY) or as in flight (WRITING); MODEL_STATE_FULL */
+    uint32_t k;      /* tokens that the state covers */
+    size_t n_bytes;  /* size of the state, wherever it is */
+    bool is_on_disk; /* its file holds this state */
+    size_t n_disk_bytes; /* is_on_disk: bytes to read, checkpoints included */
+    state_ends ends;     /* is_on_disk: token counts of the state and the checkpoints in the file */
+    /* READING for other branches: number of tokens that they share; 0: it is read for the branch itself */
+    uint32_t n_lend_tokens;
+    bool is_lent;           /* IN_MEMORY for other branches; afterwards it is on disk again */
+    uint64_t reading;       /* READING: number of the read, so that a result requested before a reset is recognized */
+    uint64_t wait_until_us; /* ON_DISK, READING: end of the wait of its request; 0: no request waits */
 } parked;
 
-/* Of all open branches, kept up by branch.c: the decode loop reports them, and entries are many. */
+/* Totals of all open branches, updated by branch.c: the decode loop reports them often, and there are too many entries
+ * to add up. */
 typedef struct branch_totals {
     uint32_t n_open;
     uint32_t n_named;
-    size_t parked_bytes; /* of parked states, wherever they lie */
+    size_t parked_bytes; /* of parked states, in memory and on disk */
     size_t file_bytes;   /* of state files */
 } branch_totals;
 
-/* What all branches of an engine share. */
+/* Shared by all branches of an engine. */
 typedef struct branch_shared {
     model *model;
     session_table *session_table;
     checkpoint_store *checkpoints;
     ledger *ledger;
-    copy_cost_pace *pace; /* of reading tokens and of copying states */
+    copy_cost_pace *pace; /* measured speed of prefilling and of copying states */
     branch_totals *totals;
 } branch_shared;
 
@@ -102,28 +107,30 @@ typedef struct branch {
     uint32_t entry; /* its record in the session table */
     int32_t slot;   /* the model's sequence, or BRANCH_NO_SLOT */
     bool is_open;
-    bool is_held; /* while it is copied: never idle */
+    bool is_held; /* being copied: counts as busy */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
-    uint64_t id;                               /* of this branch, for good: names its files */
-    bool has_file;                             /* its branch file is in the store, or on its way */
-    size_t n_file_bytes;                       /* of its state file; it may be older than what the branch holds */
-    bool is_changing;                          /* a command waits until its name and pin are on the disk */
-    uint64_t used;                             /* order of last use: larger is more recent */
+    uint64_t id;                               /* of this branch, never changed: names its files */
+    bool has_file;                             /* the branch file exists, or its write is queued */
+    size_t n_file_bytes;                       /* bytes of its state file, which may be older than the state */
+    bool is_changing;                          /* a command waits until its name and pin are written */
+    uint64_t used;                             /* order of the last use: larger is more recent */
     session_table_record record;
     parked parked;
-    bool was_parked;        /* got its slot with a parked state and was not used since */
-    float *logits;          /* owned (ledger_bytes_new): n_vocab, after the first logits_at resident tokens */
+    bool was_parked;        /* its slot was filled from a parked state and not used since */
+    float *logits;          /* owned (ledger_bytes_new): n_vocab logits after the first logits_at resident tokens */
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
-    checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
-    uint32_t n_kept; /* tokens kept from a truncation of another branch; 0: not a kept branch, or continued since */
+    checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which it began, or NULL */
+    /* tokens that a truncation of another branch discarded and this copy keeps; 0: it is no such copy, or was continued
+     * since */
+    uint32_t n_kept;
 
-    branch_claim *running; /* the generation that holds the branch, or NULL */
+    branch_claim *running; /* the generation that uses the branch, or NULL */
     branch_claim *waiting; /* first in the queue behind it */
 } branch;
 
-/* Valid until the branch is renamed or closed. */
+/* Returns the name; valid until the branch is renamed or closed. */
 static inline session_name branch_session_name(const branch *b)
 {
     return session_name_from(b->owner, b->name);
@@ -135,23 +142,24 @@ void branch_rename(branch *b, session_name name);
 void branch_close(branch *b);
 void branch_reset(branch *b); /* keeps its slot, if it has one */
 
-/* All are of the model's vocabulary. */
+/* Whether all tokens are in the model's vocabulary. */
 bool branch_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n);
 
 uint32_t branch_n_tokens(const branch *b);
 const int32_t *branch_tokens(const branch *b);
-resume_source branch_source(const branch *b); /* with a slot and not torn */
-bool branch_is_named(const branch *b);        /* else it is scratch */
+resume_source branch_source(const branch *b); /* the branch must have a slot and be valid */
+bool branch_is_named(const branch *b);        /* false: scratch */
 bool branch_has_slot(const branch *b);
-bool branch_is_idle(const branch *b); /* no generation holds it or waits for it */
+bool branch_is_idle(const branch *b); /* no generation uses it or waits for it */
 
-/* ---- a generation: begin, consume..., decoding, consume..., ended ---- */
+/* ---- a generation calls begin, consumed..., decoding, consumed..., ended ---- */
 
-/* Brings the branch to the first plan->n_keep tokens of the prompt. `donor` is plan->donor's branch, `from` is
- * plan->checkpoint's; NULL where the plan names none. False: the model refused; the branch is empty. */
+/* Brings the branch to the first plan->n_keep tokens of the prompt. `donor` is the branch of plan->donor, `from` the
+ * checkpoint of plan->checkpoint; NULL if the plan has none. Returns false if the model refused; then the branch is
+ * empty. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from);
 
-/* PREFILL begins; plan as applied. */
+/* Enters PREFILL. `plan` is what branch_apply has done. */
 void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n); /* after a model step succeeded */
@@ -159,56 +167,57 @@ void branch_decoding(branch *b);                                    /* the whole
 void branch_ended(branch *b, uint32_t n_visible);                   /* the generation is over; state is valid */
 void branch_invalidate(branch *b);                                  /* a step failed */
 
-/* Cuts the newest tokens off if the memory allows it exactly; false leaves everything as it is, or torn. */
+/* Truncates the branch if the memory can do it exactly. Returns false otherwise; the branch is unchanged then, or
+ * invalid if the model failed. */
 bool branch_truncate(branch *b, uint32_t n_tokens);
 
-/* Keeps the state (where a truncation could not bring it back) and, if given, the logits after the last resident token. The
- * `prefix` of many branches is kept whole and pinned by this one. */
+/* Saves a checkpoint (if a truncation could not restore the state) with the logits after the last resident token, if
+ * given. With `prefix`, the checkpoint is whole and this branch pins it, because many branches begin with it. */
 void branch_checkpoint(branch *b, const float *logits, bool prefix);
-bool branch_takes_checkpoints(const branch *b); /* a truncation cannot bring everything back */
+bool branch_takes_checkpoints(const branch *b); /* true: the model cannot be truncated to every earlier position */
 void branch_keep_logits(branch *b, const float *logits);
 void branch_forget_logits(branch *b);
 
 /* ---- slots ---- */
 
-/* The parked state is forgotten, wherever it lies; its file stays. */
+/* Drops the parked state, wherever it is; the file stays. */
 void branch_forget_parked(branch *b);
 
-/* Sets `parked`; what it held before is the caller's. */
+/* Sets `parked`; the caller has taken care of the former state. */
 void branch_set_parked(branch *b, const parked *to);
-void branch_hold_parked(branch *b, blob *state, uint32_t k); /* in memory: of its first k tokens */
+void branch_hold_parked(branch *b, blob *state, uint32_t k); /* parks the state of the first k tokens in memory */
 void branch_set_file_bytes(branch *b, size_t n_bytes);
 
-/* The state of the branch's first *k tokens, wherever in memory it is, held for this use: that of a branch with a slot is saved.
- * NULL: it is only on the disk, there is none, or memory is short. */
+/* Returns the state of the branch's first *k tokens, held for this use: the parked one, or for a branch with a slot a
+ * saved one. NULL: it is only on disk, there is none, or memory is short. */
 blob *branch_hold_state(const branch *b, ledger_use use, uint32_t *k);
 
-/* The state of a branch with a slot, once more. */
+/* A copy of the state of a branch with a slot: */
 typedef struct branch_copy {
-    int32_t slot; /* the sequence that holds it, or BRANCH_NO_SLOT: */
+    int32_t slot; /* the sequence that holds the copy, or BRANCH_NO_SLOT: */
     blob *state;  /* held as parked */
 } branch_copy;
 
-/* Made before anything makes way for it: in a free slot where the model's memory shares cells, else (BRANCH_NO_SLOT) as a
- * saved state. False: memory is short. */
+/* Makes the copy before anything is given up for it: in a free slot if the model's memory shares cells, else
+ * (BRANCH_NO_SLOT) as a saved state. Returns false if memory is short. */
 bool branch_copy_of(const branch *from, int32_t free_slot, branch_copy *out);
 
-/* `to`, open and empty, holds what `from` holds. Takes the copy. */
+/* Makes `to`, which is open and empty, a copy of `from`. Takes ownership of the copy. */
 void branch_become_copy(branch *to, const branch *from, const branch_copy *copy);
 
-/* About how many bytes the state of so many tokens has. */
+/* Returns the approximate bytes of the state of n tokens. */
 size_t branch_state_bytes(const branch *b, uint32_t n_tokens);
 
-/* Saves the state and gives the slot up. False (memory is short): nothing changed. A torn or empty branch saves
- * nothing and always succeeds. */
+/* Saves the state and gives the slot up. Returns false if memory is short; nothing changed then. An invalid or empty
+ * branch saves nothing and always succeeds. */
 bool branch_park(branch *b);
 
-/* Takes a free slot and loads the parked state, if there is one in memory; tokens that it does not cover are dropped.
- * MODEL_OK; MODEL_NO_CELLS: nothing changed; MODEL_INVALID: there was no state for its tokens, or it was refused; the
- * branch has a slot and is torn. */
+/* Takes a free slot and loads the parked state, if there is one in memory; tokens beyond that state are dropped.
+ * MODEL_OK; MODEL_NO_CELLS: nothing changed; MODEL_INVALID: there was no state for its tokens, or the model refused it;
+ * the branch has a slot and is invalid. */
 model_result branch_take_slot(branch *b, uint16_t slot);
 
-void branch_publish(branch *b); /* what changed in `record` */
+void branch_publish(branch *b); /* publishes changes of `record` */
 
 uint64_t clock_us(void);         /* CLOCK_MONOTONIC */
 uint64_t clock_ms(void);         /* CLOCK_REALTIME */

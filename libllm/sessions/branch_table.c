@@ -101,16 +101,16 @@ static branch *closed_entry(branch_table *table)
     return NULL;
 }
 
-/* What runs short, and who may be given up for it. */
+/* A resource that has run out, and which branches can be given up for it. */
 typedef struct shortage {
-    const branch *asker; /* NULL: a branch not yet opened */
-    uint32_t owner;      /* the asker's */
-    uint32_t limit;      /* of what all hold together */
-    bool named;          /* whose kind */
-    bool has_slot;       /* slots or their cells are short, not entries */
-    bool in_tokens;      /* cells are */
-    bool pinned;         /* pinned ones may go, too */
-    bool is_lost;        /* who goes is forgotten, not parked */
+    const branch *asker; /* the branch that needs it; NULL: one that is not open yet */
+    uint32_t owner;      /* owner of that branch */
+    uint32_t limit;      /* the amount that exists in all */
+    bool named;          /* only branches of this kind count */
+    bool has_slot;       /* the resource is slots or cells, not entries */
+    bool in_tokens;      /* the resource is cells */
+    bool pinned;         /* pinned branches can be chosen */
+    bool is_lost;        /* the chosen branch is forgotten, not parked */
 } shortage;
 
 static const uint64_t LAST = (uint64_t)1 << 63;
@@ -126,8 +126,8 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     if (!b->is_open || branch_is_named(b) != of->named || (of->has_slot && !branch_has_slot(b))) {
         return (share_holding){.amount = 0};
     }
-    /* Branches that were left, then the oldest first; for an entry, those whose going leaves everything else as it is before any
-     * other. */
+    /* Kept copies go first, then the least recently used. For an entry, branches go first whose end makes no second branch
+     * leave: under park named ones without a slot, otherwise those with a slot, which the new branch then takes. */
     const bool is_last_resort =
         b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
@@ -139,7 +139,7 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     };
 }
 
-/* The idle branch that makes way, or NULL. */
+/* Returns the idle branch that makes way, or NULL. */
 static branch *victim(branch_table *table, const shortage *of)
 {
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -156,7 +156,7 @@ uint32_t table_names_max(const branch_table *table)
     return table->options.n_named + table->options.n_parked_max;
 }
 
-/* The named branch that the policy gives up for a new one of this owner, or NULL. */
+/* Returns the named branch that the policy gives up for a new one of this owner, or NULL. */
 static branch *dispensable(branch_table *table, uint32_t owner)
 {
     if (table->options.policy == LLM_POLICY_REFUSE) {
@@ -198,8 +198,8 @@ static branch *open_entry(branch_table *table, session_name name, uint64_t id)
     return b;
 }
 
-/* Where the policy takes nothing from anybody, room is left for the others before it is gone. n_less: of the owner's, those
- * that go before. */
+/* Whether the owner may open another branch. Policy refuse never takes an entry back, so an owner that takes more than
+ * its share would lock the others out. n_less: branches of this owner that close before. */
 static bool is_within_share(const branch_table *table, uint32_t owner, uint32_t n_less)
 {
     uint32_t n = 0;
@@ -261,8 +261,8 @@ branch *table_replace(branch_table *table, branch *old, const branch *like)
     return open_new(table, session_name_from(owner, name));
 }
 
-/* For a further branch of a session that has some. Under park it is opened as any branch is: the least recently used one
- * makes way for it, which may be another branch's. Otherwise only where it costs nobody an entry. */
+/* Whether a session that has branches may open another one. With park always: the least recently used branch makes way,
+ * as for any new branch. With the other policies only if an entry is free. */
 static bool has_room_for_another(const branch_table *table, uint32_t owner)
 {
     return table->options.policy == LLM_POLICY_PARK ||
@@ -279,7 +279,7 @@ uint32_t table_n_history(const branch *b)
 static uint32_t n_common_of(const branch *b, const branch_prompt *prompt)
 {
     const branch_claim *c = b->running != NULL ? b->running : b->waiting;
-    const bool grows = c != NULL && c->prompt.n_tokens > branch_n_tokens(b); /* it will hold at least this */
+    const bool grows = c != NULL && c->prompt.n_tokens > branch_n_tokens(b); /* it will hold at least the prompt */
     return grows ? resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens)
                  : resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt->tokens, prompt->n_tokens);
 }
@@ -317,7 +317,7 @@ int table_admit(branch_table *table, session_name name, const branch_prompt *pro
     }
     const bool frees_entry = choice.verb == BRANCH_REPLACE;
     if (!table_may_be_busy(table, name.owner) || !is_within_share(table, name.owner, frees_entry)) {
-        return LLM_CAPACITY; /* before anything gives way to it */
+        return LLM_CAPACITY; /* checked before anything is given up */
     }
     if (frees_entry) {
         *out = table_replace(table, branches[choice.index], branches[choice.index]);
@@ -327,7 +327,7 @@ int table_admit(branch_table *table, session_name name, const branch_prompt *pro
     return table_open_named(table, name, out);
 }
 
-/* The idle scratch branch that this prompt continues. */
+/* Returns the idle scratch branch that this prompt continues, or NULL. */
 static branch *continued_scratch(branch_table *table, uint32_t owner, const branch_prompt *prompt)
 {
     branch *best = NULL;
@@ -346,14 +346,15 @@ static branch *continued_scratch(branch_table *table, uint32_t owner, const bran
     return best;
 }
 
-/* What they share need not be copied, and where they part is seen. Where the head is not known, a few tokens say nothing. */
+/* Whether the branch and the prompt share more than a head: then the branch is truncated and reused instead of closed.
+ * If the head is unknown, a short common prefix proves nothing. */
 static bool shares_more_than_head(const branch *b, uint32_t owner, const branch_prompt *prompt)
 {
     const uint32_t n_head = prompt->n_head > CHECKPOINT_HEAD_TOKENS_MIN ? prompt->n_head : CHECKPOINT_HEAD_TOKENS_MIN;
     return b->owner == owner && b->record.state != LLM_STATE_TORN && table_candidate_of(b, prompt).n_common > n_head;
 }
 
-/* Such as one that was opened for a prompt that still waits. */
+/* Returns an idle, empty scratch branch of the owner, for example one opened for a prompt that still waits; or NULL. */
 static branch *empty_scratch(branch_table *table, uint32_t owner)
 {
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -377,7 +378,8 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
             return NULL;
         }
         if (!shares_more_than_head(b, owner, prompt)) {
-            table_close_branch(table, b); /* nothing of one owner may even be timed by another */
+            /* closed and not reused, as the time that a cache hit saves would reveal another owner's tokens */
+            table_close_branch(table, b);
             b = NULL;
         }
     }
@@ -480,8 +482,8 @@ bool table_park(branch_table *table, branch *b)
     return true;
 }
 
-/* An idle branch gives its slot up, if the policy has a way. For one that can wait no state is dropped because the store is
- * busy. */
+/* Makes an idle branch give its slot up, if the policy allows it. With can_wait, it keeps the slot while another state
+ * waits for the store, as parking it would drop a state. */
 static bool vacate(branch_table *table, branch *b, bool can_wait)
 {
     if (!branch_is_named(b)) {
@@ -503,7 +505,7 @@ static bool free_cells(branch_table *table, const branch *b, bool can_wait)
     const bool parks = table->options.policy == LLM_POLICY_PARK;
     shortage of = {
         .asker = b, .owner = b->owner, .limit = table->shared.model->info.n_cells, .has_slot = true, .in_tokens = true};
-    branch *idle = victim(table, &of); /* scratch branches first: nobody counts on them */
+    branch *idle = victim(table, &of); /* scratch branches go first: clients do not rely on them */
     if (idle == NULL) {
         of.named = true;
         of.pinned = parks;

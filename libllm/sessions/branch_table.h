@@ -1,5 +1,5 @@
-/* branch_table.h: all branches of an engine, open or not, in three parts. Each part has its interface, and its members, which only its own files
- * touch (tests/test_structure.py):
+/* branch_table.h: all branches of an engine, open or not, in three parts. Each part has its interface, and its members,
+ * which only its own files touch (tests/test_structure.py):
  *
  *   slots.h    who has an entry and who a slot         branch_table.c, table_keep, _expected, _fork, _publish
  *   shelf.h    states in memory and on the disk        table_parked, _disk, _files, _saved, _stored, _stop
@@ -23,20 +23,21 @@
 
 typedef struct branch_table_options {
     llm_policy policy;
-    uint32_t n_named;          /* slots */
-    uint32_t n_scratch;        /* slots */
-    uint32_t n_parked_max;     /* sessions beyond the named slots that may be opened; 0 unless the policy is park */
-    uint32_t n_parked_entries; /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
-    uint32_t branches_max;     /* of one name */
-    uint32_t n_owners;         /* at the start */
-    size_t parked_bytes_max;   /* of parked states in memory, with those on their way to the store or from it, for which
-                                     at least 256 MiB, or one state, may be added (engine.c, ledger.h) */
-    size_t parked_disk_bytes_max; /* of state files; 0: one byte in TABLE_DISK_SHARE of what is free, and of theirs */
+    uint32_t n_named;          /* slots for named branches */
+    uint32_t n_scratch;        /* slots for scratch branches */
+    uint32_t n_parked_max;     /* named branches that can be open beyond n_named; 0 unless the policy is park */
+    uint32_t n_parked_entries; /* n_parked_max, or more if an earlier daemon left more sessions (adoption.h) */
+    uint32_t branches_max;     /* branches of one session */
+    uint32_t n_owners;         /* initial value */
+    /* states in memory: parked, or on their way to or from the store; for the latter at least 256 MiB or one state are
+     * allowed (engine.c, ledger.h) */
+    size_t parked_bytes_max;
+    size_t parked_disk_bytes_max; /* state files; 0: 1/TABLE_DISK_SHARE of the free disk space and of their own */
 } branch_table_options;
 
 enum {
     TABLE_DISK_SHARE = 2,
-    TABLE_MOVING_SHARE = 4 /* of parked_bytes_max, one byte in so many is for states on their way */
+    TABLE_MOVING_SHARE = 4 /* 1/4 of parked_bytes_max is for states on their way to or from the store */
 };
 enum { REFUSED_REMOVALS_MAX = 1024, BRANCHES_COMPARED_MAX = 64 };
 
@@ -46,10 +47,10 @@ struct branch_table {
     store *store; /* NULL: no disk */
     copy_cost_pace pace;
     branch_totals totals;
-    _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
-    share_holding *holdings;   /* n_entries: of one choice */
-    uint32_t n_entries;        /* n_named + n_scratch + n_parked_places */
-    branch *branches;          /* n_entries: open or not; all parts go through them */
+    _Atomic uint32_t n_owners; /* owners that share the table; writer: any thread */
+    share_holding *holdings;   /* n_entries; input of share.h, filled for each decision */
+    uint32_t n_entries;        /* n_named + n_scratch + n_parked_entries */
+    branch *branches;          /* n_entries, open or not */
     table_slots slots;
     table_shelf shelf;
     table_naming naming;

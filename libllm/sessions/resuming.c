@@ -5,7 +5,7 @@
 
 enum { CHECKPOINTS_LOOKED_AT = 64, DONORS_MAX = LLM_SEQUENCES_MAX + LLM_PARKED_MAX };
 
-/* What a prompt may resume from, beside the branch itself. */
+/* The sources from which a prompt can resume, other than the branch itself. */
 typedef struct resuming_sources {
     uint32_t n_donors;
     const branch *donor_branches[DONORS_MAX];
@@ -15,7 +15,8 @@ typedef struct resuming_sources {
     resume_checkpoint checkpoints[CHECKPOINTS_LOOKED_AT];
 } resuming_sources;
 
-/* A copy that shares no cells takes memory while it is made, of which states on their way may leave too little. */
+/* Whether the donor can be copied now. A copy that shares no cells goes through host memory, of which states in flight
+ * may leave too little. */
 static bool may_copy(const branch *donor)
 {
     const branch_shared *g = donor->shared;
@@ -42,15 +43,15 @@ static resume_source parked_source(const model *m, const branch *donor)
     };
 }
 
-/* A copy that shares no cells is made through a saved state, and that of a sliding window keeps the window only: it can
- * be taken whole, or with a checkpoint, but not truncated. */
+/* Describes a donor. If sequences share no cells, its copy goes through a saved state. The saved state of a sliding
+ * window has only the window, so that the copy can be taken as a whole or with a checkpoint, but not truncated. */
 static resume_source donor_source(const model *m, const branch *donor)
 {
     if (donor->slot == BRANCH_NO_SLOT) {
         return parked_source(m, donor);
     }
     resume_source source = branch_source(donor);
-    if (!m->info.shares_cells) { /* saved, and loaded */
+    if (!m->info.shares_cells) { /* saved, then loaded */
         source.n_cost = copy_cost_tokens(donor->shared->pace, 2 * branch_state_bytes(donor, source.n_tokens));
     }
     const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
@@ -71,8 +72,8 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
     }
 }
 
-/* How many of the prompt's first tokens the branch or a donor holds: checkpoints that need more are of no use, and would
- * crowd out those that stand alone. */
+/* Returns the number of the prompt's first tokens whose attention the branch or a donor holds. Checkpoints beyond that
+ * are unusable, and would crowd out usable ones. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
     const bool is_trusted = b->record.state != LLM_STATE_TORN;
@@ -84,7 +85,7 @@ static void gather(branch_table *table, const branch *b, const int32_t *prompt, 
                    resuming_sources *out)
 {
     out->n_donors = 0;
-    gather_donors(table, b, true, out); /* cheaper to copy: they win where both hold as much */
+    gather_donors(table, b, true, out); /* cheaper to copy: first, so that they win if both hold as much */
     gather_donors(table, b, false, out);
     out->n_checkpoints =
         checkpoint_match(table->shared.checkpoints, b->owner, prompt, n_prompt, attention_of(b, prompt, n_prompt, out),
@@ -122,7 +123,7 @@ static bool apply(branch *b, const resume_plan *plan, const int32_t *prompt, con
     return branch_apply(b, plan, prompt, donor, from);
 }
 
-/* ---- what lies on the disk ---- */
+/* ---- states on disk ---- */
 
 static bool is_afar(const branch *other, const branch *b)
 {
@@ -131,14 +132,15 @@ static bool is_afar(const branch *other, const branch *b)
            (where == PARKED_ON_DISK || where == PARKED_READING);
 }
 
-/* Tokens that its state covers. */
+/* Returns the number of tokens that its state covers. */
 static uint32_t n_known_of(const branch *other)
 {
     const uint32_t k = other->parked.k, n_tokens = branch_n_tokens(other);
     return k < n_tokens ? k : n_tokens;
 }
 
-/* How many of the prompt's first tokens could be had from there, one being left to be read. */
+/* Returns how many of the prompt's first tokens the state on disk can provide. One token is always left to prefill, as
+ * its logits are needed. */
 static uint32_t n_shared_on_disk(const branch *other, const branch_prompt *prompt)
 {
     const parked *at = &other->parked;
@@ -149,13 +151,13 @@ static uint32_t n_shared_on_disk(const branch *other, const branch_prompt *promp
 }
 
 typedef struct state_on_disk {
-    branch *from; /* NULL: nothing there is worth it */
-    uint32_t n;   /* tokens of the prompt that it brings */
-    double us;    /* so much is gained by it */
+    branch *from; /* NULL: reading no state saves time */
+    uint32_t n;   /* tokens of the prompt that it provides */
+    double us;    /* microseconds saved */
 } state_on_disk;
 
-/* What is gained by it with n tokens. Where nobody has asked for it yet, memory has to have room for it, and it comes
- * behind all that is on its way. */
+/* Returns the microseconds saved by reading the state for n tokens. If its read has not begun, there must be memory for
+ * it, and it comes after everything in flight. */
 static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_at_hand)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
@@ -167,7 +169,7 @@ static double gain_us(const branch_table *table, const branch *other, uint32_t n
     return copy_cost_fetch_saves_us(&table->pace, n_bytes, n_bytes_before, n - n_at_hand);
 }
 
-/* The fewest tokens, up to n_most, with which `other` gains more than `us`; 0: no number does. */
+/* Returns the smallest number of tokens, up to n_most, with which `other` saves more than `us`; 0: no number does. */
 static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32_t n_most, uint32_t n_at_hand,
                           double us)
 {
@@ -186,8 +188,9 @@ static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32
     return enough;
 }
 
-/* Many branches on the disk may begin with the same head. A whole prefix is compared only where the token that decides is the
- * prompt's: of branches that share as much, only where the state is smaller than those before. */
+/* Returns the state on disk that saves most. Hundreds of branches may begin with the same head, and comparing all their
+ * tokens with the prompt would delay every step. So a branch is compared in full only if its token at position n_least,
+ * which decides whether it can beat the best one so far, equals the prompt's. */
 static state_on_disk best_on_disk(branch_table *table, const branch *b, const branch_prompt *prompt, uint32_t n_at_hand)
 {
     state_on_disk best = {.from = NULL};
@@ -210,7 +213,8 @@ static state_on_disk best_on_disk(branch_table *table, const branch *b, const br
     return best;
 }
 
-/* Most prompts go on with what their branch holds: then nobody else's tokens are looked at. */
+/* Returns how many tokens the branch provides without a copy. Most prompts continue their branch, and then the tokens
+ * of other branches need not be compared. */
 static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 {
     if (b->record.state == LLM_STATE_TORN) {
@@ -221,7 +225,7 @@ static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
     return n == own.n_tokens || n >= own.truncate_floor ? n : 0;
 }
 
-/* Begun now or before. False: too much is on its way. */
+/* Begins the read, unless it has begun before. Returns false if too many bytes are in flight. */
 static bool begin_reading(branch_table *table, const state_on_disk *best)
 {
     parked *at = &best->from->parked;
@@ -252,15 +256,16 @@ fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *
                    .wait_us_max = copy_cost_wait_us_max(&table->pace, best.n - n_at_hand)};
 }
 
-/* ---- beginning ---- */
+/* ---- resuming ---- */
 
-/* The plan when the model refused one: the branch starts over. In doubt, refill. */
+/* Returns the plan after the model refused one: the branch starts empty. In doubt, everything is prefilled. */
 static resume_plan refill(int32_t diverged_at)
 {
     return (resume_plan){.reason = LLM_REASON_TORN, .diverged_at = diverged_at, .donor = -1, .checkpoint = -1};
 }
 
-/* Decides and acts. A refusal is mostly a want of cells: idle branches make way, and what they held can still be a source. */
+/* Decides and acts. The model mostly refuses for want of cells: then an idle branch is parked and everything is decided
+ * anew, because its parked state is still a source. */
 static resume_plan settle(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
                           resuming_sources *sources)
 {
@@ -312,7 +317,7 @@ bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t
         .n_checkpoints = sources.n_checkpoints,
         .may_keep_all = true,
     });
-    /* By the model's copy it may cost more than reading anew; the caller has another way. */
+    /* the copy may cost more than prefilling; the caller copies a saved state instead */
     const bool is_nothing = plan.n_keep == 0 && wanted > 0 && from != to;
     return !is_nothing && apply(to, &plan, tokens, &sources);
 }

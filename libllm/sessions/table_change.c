@@ -1,4 +1,4 @@
-/* table_change.c: names and pins: a command that changes them waits until they are on the disk. */
+/* table_change.c: changes of names and pins: a command that makes them waits until they are on disk. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ void table_rename(branch_table *table, session_name name, session_name to)
 
 /* ---- end ---- */
 
-/* What must last is written: what has a file already, and what is pinned. */
+/* Adds what must be written: branches that already have a file, and pinned ones. */
 static bool describe_changed(branch_table *table, store_job *job, bool *any)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -119,7 +119,7 @@ void table_change_settled(branch_table *table, const store_job *job)
 
 /* ---- undo ---- */
 
-/* Its state has a file, or is getting one, which is nothing without the session's. */
+/* Whether the branch has a state file, or is getting one, which is useless without its branch file. */
 static bool has_state_file(const branch *b)
 {
     return b->parked.where == PARKED_WRITING || b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING;
@@ -136,7 +136,7 @@ static void undo(branch_table *table, const store_change *c)
     }
     b->record.is_pinned = c->was.is_pinned;
     branch_publish(b);
-    if (c->was.has_file || c->verb != CHANGE_NONE) { /* it may have been written after all */
+    if (c->was.has_file || c->verb != CHANGE_NONE) { /* the failed job may have written it */
         store_job *undo_job =
             table_change_of(table, b, c->was.has_file || has_state_file(b) ? CHANGE_WRITE : CHANGE_REMOVE);
         if (undo_job != NULL) {
@@ -150,7 +150,7 @@ void table_change_undo(branch_table *table, const store_job *job)
     for (uint32_t i = 0; i < job->n_changes; i++) {
         undo(table, &job->changes[i]);
     }
-    if (job->is_label) { /* branches that came meanwhile */
+    if (job->is_label) { /* pins of branches that were opened meanwhile */
         table_pin_follow(table, job->owner, job->changes[0].was.name);
         table_pin_follow(table, job->owner, job->name);
     }

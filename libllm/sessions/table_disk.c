@@ -1,4 +1,4 @@
-/* table_disk.c: what the state files of branches may take on the disk. The branch files, which are small, always stay. */
+/* table_disk.c: the limit on state files. Branch files, which are small, always stay. */
 #include "sessions/branch_table.h"
 
 size_t table_disk_bytes(const branch_table *table)
@@ -16,7 +16,7 @@ bool table_remove_state(branch_table *table, branch *b)
     job->changes[0].file.id = b->id;
     store_push(table->store, job);
     branch_set_file_bytes(b, 0);
-    if (b->parked.where == PARKED_ON_DISK) { /* its tokens stay known */
+    if (b->parked.where == PARKED_ON_DISK) { /* the tokens stay known */
         branch_forget_parked(b);
         session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
     }
@@ -24,7 +24,7 @@ bool table_remove_state(branch_table *table, branch *b)
     return true;
 }
 
-/* A file that is being written or read stays, and one that a request waits for. */
+/* Whether the state file can be removed: it is not being written or read, and no request waits for it. */
 static bool may_lose_state(const branch *b)
 {
     const parked *at = &b->parked;
@@ -32,10 +32,11 @@ static bool may_lose_state(const branch *b)
     return !is_needed && !at->is_lent && at->where != PARKED_WRITING && at->where != PARKED_READING;
 }
 
-/* Least valuable first: files that their branches do not need, then the least recently used. `b` wants n_bytes. */
+/* Values the files for share.h, with one of n_bytes for `b`. Files that their branches do not need go first, then those
+ * of the least recently used branches. */
 static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
 {
-    const uint64_t needed = (uint64_t)1 << 63; /* table_order is below */
+    const uint64_t needed = (uint64_t)1 << 63; /* above every table_order */
     for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *other = &table->branches[i];
         const size_t n = other == b ? n_bytes : other->is_open ? other->n_file_bytes : 0;
@@ -49,7 +50,8 @@ static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
     share_add_up(table->holdings, table->n_entries);
 }
 
-/* Marks files in p->holdings that have n_over bytes together. False: they would not be enough, or `b` is one of them. */
+/* Marks files in table->holdings that have n_over bytes together. Returns false if all are not enough, or `b` would be
+ * one of them. */
 static bool choose_victims(branch_table *table, const branch *b, size_t n_bytes, size_t n_over)
 {
     const share_claim claim = table_bytes_claim(table, table->options.parked_disk_bytes_max);
@@ -74,15 +76,16 @@ static bool remove_victims(branch_table *table)
     return are_removed;
 }
 
-/* The bytes that are too many with n_bytes for `b`. */
+/* Returns by how many bytes the limit is exceeded with n_bytes for `b`. */
 static size_t bytes_over(const branch_table *table, const branch *b, size_t n_bytes)
 {
     const size_t n = table_disk_bytes(table) - (b != NULL ? b->n_file_bytes : 0) + n_bytes;
     return n > table->options.parked_disk_bytes_max ? n - table->options.parked_disk_bytes_max : 0;
 }
 
-/* Victims go before the state is written, so that the limit always holds: if it is all the space that the disk has, nothing could
- * be written otherwise. If the write fails, they are lost in vain, but only once: the next try finds the room that they left. */
+/* Removes files before the state is written, so that the limit holds at every moment: if the limit is the whole disk,
+ * nothing could be written otherwise. If that write then fails, the files are lost in vain, but only once, because the
+ * next try finds the space free. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes)
 {
     if (n_bytes > table->options.parked_disk_bytes_max) {
@@ -103,5 +106,5 @@ void table_limit_disk(branch_table *table)
         *n_max = (size_t)((store_free_bytes(table->store) + table_disk_bytes(table)) / TABLE_DISK_SHARE);
     }
     (void)choose_victims(table, NULL, 0, bytes_over(table, NULL, 0));
-    (void)remove_victims(table); /* as far as that goes: files of branches without an entry stay */
+    (void)remove_victims(table); /* files of branches without an entry stay, even beyond the limit */
 }

@@ -1,4 +1,4 @@
-/* table_expected.c: what a branch that wants a slot can expect: one now, one later, or none. */
+/* table_expected.c: whether a branch that needs a slot can get one now, later, or never. */
 #include "sessions/branch_table.h"
 
 bool table_has_in_flight(const branch_table *table)
@@ -28,8 +28,8 @@ static bool would_vacate(const branch_table *table, const branch *b)
                                  (table->options.policy == LLM_POLICY_EVICT && !b->record.is_pinned));
 }
 
-/* The least memory of the model that other branches in slots take, if they would not leave: they may share cells, and an
- * invalid one may have none. */
+/* Returns the least memory that other branches in slots keep: they may share cells, so that only the largest counts,
+ * and an invalid one may have none. */
 static uint64_t least_bytes_of_others(const branch_table *table, const branch *b)
 {
     const model *m = table->shared.model;
@@ -72,7 +72,7 @@ bool table_has_free_slot(const branch_table *table, const branch *b)
     return n_free_slots(table, b) > 0;
 }
 
-/* Of its share of the slots of that kind, what an owner has left. */
+/* The slots of one kind that an owner may still take within its share. */
 typedef struct slots_left {
     uint32_t owner;
     uint32_t n;
@@ -95,7 +95,7 @@ static bool needs_slot(const branch *b)
     return b->running != NULL ? !b->running->is_paused : b->waiting != NULL && !b->waiting->is_early;
 }
 
-/* It asks for a slot of the same kind as this one, and its state is at hand, or on its way. */
+/* Whether the other branch asks for a slot of the same kind, and its state is in memory or being read. */
 static bool is_coming(const branch *other, const branch *b)
 {
     return other != b && other->is_open && !branch_has_slot(other) && needs_slot(other) &&
@@ -103,10 +103,10 @@ static bool is_coming(const branch *other, const branch *b)
            (other->parked.where == PARKED_READING || other->parked.state != NULL);
 }
 
-/* Those that are coming, of each owner no more than may have slots. */
+/* Counts branches that are about to take a slot, of each owner at most as many as it may have. */
 static uint32_t count_coming(const branch_table *table, const branch *b)
 {
-    slots_left owners[LLM_REQUESTS_MAX]; /* each that is coming has a request */
+    slots_left owners[LLM_REQUESTS_MAX]; /* enough: each such branch has a request */
     uint32_t n_owners = 0, n_coming = 0;
     for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *other = &table->branches[i];

@@ -1,4 +1,5 @@
-/* table_files.c: what of a session is written to its files, and that they go. */
+/* table_files.c: which tokens, states and checkpoints of a branch are written to its files, and how files are
+ * removed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ bool table_describe(const branch *b, branch_file *out)
     return true;
 }
 
-enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of them may lie just behind others */
+enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of them may be close to others and are skipped */
 
 static void add_part(branch_table *table, state_file *out, const state_part *part)
 {
@@ -50,9 +51,10 @@ static void add_checkpoint(branch_table *table, state_file *out, const checkpoin
     }
 }
 
-/* The longest first. The end of the last prompt may be asked again: where there are logits. It is written whatever room the
- * state leaves: it is in memory as a checkpoint anyway. Just behind another one a checkpoint saves few tokens and takes as many
- * bytes: of the others only those are written that are farther from the one before, or stand alone. */
+/* Chooses the checkpoints to be written, from the longest. The latest one with logits, at the end of the last prompt,
+ * is always written, because the same prompt may be sent again (regenerate); it is in memory as a checkpoint anyway. A
+ * checkpoint close to the one before saves few tokens for as many bytes, so the others are written only if they are
+ * CHECKPOINT_NEAR_TOKENS apart, or whole. */
 static void add_checkpoints(branch_table *table, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;

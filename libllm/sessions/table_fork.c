@@ -3,7 +3,8 @@
 
 #include "sessions/branch_table.h"
 
-/* The state on the disk gets a second name, which is there before anybody can ask for it: the store keeps the order. */
+/* Gives the state file a second name for `to`. The store works in order, so that the name exists before `to` can be
+ * read. */
 static void share_file(branch_table *table, const branch *from, branch *to)
 {
     store_job *job = table_may_write(table, 0) ? store_job_new(STORE_WRITE, 0) : NULL;
@@ -17,7 +18,7 @@ static void share_file(branch_table *table, const branch *from, branch *to)
     memcpy(job->name, to->name, sizeof job->name);
     branch_set_parked(to, &from->parked);
     to->parked.where = PARKED_ON_DISK;
-    branch_set_file_bytes(to, from->n_file_bytes); /* either may outlive the other */
+    branch_set_file_bytes(to, from->n_file_bytes); /* either branch can outlive the other */
     store_push(table->store, job);
 }
 

@@ -1,4 +1,5 @@
-/* table_keep.c: what a truncation would discard stays as another branch, if reading it again takes longer than the copy. */
+/* table_keep.c: keeps tokens that a truncation would discard as another branch, if prefilling them takes longer than
+ * the copy. */
 #include <string.h>
 
 #include "policy/branch_choice.h"
@@ -14,7 +15,7 @@ static int32_t free_slot(const branch_table *table)
     return BRANCH_NO_SLOT;
 }
 
-/* The tokens that are to be kept; 0: the truncation may discard what it will. */
+/* Returns the number of tokens to keep; 0: the truncation may discard them. */
 static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, const branch_prompt *prompt)
 {
     const uint32_t n = branch_n_tokens(b);
@@ -31,7 +32,8 @@ static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, con
     return n_bytes <= table->options.parked_bytes_max && copy_cost_pays_off(&divergence) ? n - divergence.n_common : 0;
 }
 
-/* Where n_lost tokens beside s may stay. False: nowhere. *replaced: the branch that goes for it; NULL: none has to. */
+/* Looks for an entry for n_lost tokens of `b`. Returns false if there is none. *replaced: the branch that makes way;
+ * NULL: none needs to. */
 static bool find_entry(branch_table *table, branch *b, uint32_t n_lost, branch **replaced)
 {
     branch_candidate candidates[BRANCHES_COMPARED_MAX];
@@ -67,7 +69,7 @@ bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prom
     }
     kept->n_kept = n_lost;
     table->slots.stall_budget_us -= copy_cost_us(&table->pace, kept->parked.n_bytes);
-    table_used(table, b); /* the kept branch is the older one of the two */
+    table_used(table, b); /* so that the kept branch counts as the older one */
     session_table_count(table->shared.session_table, LLM_COUNTER_BRANCHES_KEPT, 1);
     table_spill(table);
     return true;

@@ -1,4 +1,4 @@
-/* table_parked.c: parked states on their way to the disk, there, and on their way back. */
+/* table_parked.c: writes parked states to disk, and reads them back. */
 #include <string.h>
 
 #include "sessions/branch_table.h"
@@ -9,7 +9,7 @@ static void become_on_disk(branch *b, size_t n_disk_bytes, state_ends ends)
 {
     const parked old = b->parked;
     branch_forget_parked(b);
-    branch_forget_logits(b); /* what lies on the disk takes no memory */
+    branch_forget_logits(b); /* a branch on disk takes no memory */
     branch_set_parked(b, &(parked){.where = PARKED_ON_DISK,
                                    .k = old.k,
                                    .n_bytes = old.n_bytes,
@@ -25,15 +25,15 @@ bool table_is_refused(const branch_table *table)
 
 typedef enum spilling {
     SPILLED,
-    SPILL_LATER, /* the store has too much in hand now, and will come to an end with it */
+    SPILL_LATER, /* the store is busy, and will finish */
     SPILL_NEVER,
 } spilling;
 
-/* The state goes to the store with its checkpoints; until it is written the branch may still load it from where it
- * lies. */
+/* Starts to write the state and its checkpoints. Until the write is over, the branch can still be loaded from
+ * memory. */
 static spilling spill(branch_table *table, branch *b)
 {
-    if (!branch_is_named(b)) { /* of whoever did not name a session, nothing outlasts the process */
+    if (!branch_is_named(b)) { /* scratch branches do not outlive the process */
         return SPILL_NEVER;
     }
     if (b->parked.is_on_disk) {
@@ -60,7 +60,7 @@ static spilling spill(branch_table *table, branch *b)
     return SPILLED;
 }
 
-/* Its tokens stay known: the next request refills it. */
+/* Drops the state. The tokens stay known, and the next request prefills them. */
 static void drop_state(branch_table *table, branch *b)
 {
     branch_forget_parked(b);
@@ -68,19 +68,21 @@ static void drop_state(branch_table *table, branch *b)
     session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
-/* A disk that is only slow, because others use it, is waited for so long at least: a dropped state costs everybody's time. */
+/* Least wait for the store: a disk may be busy for a moment because other programs use it, and a dropped state has to
+ * be prefilled, which delays everybody. */
 enum { STALL_LOGGED_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
-/* Somebody has waited for the store in vain. */
+/* A request or state has waited for the store in vain. */
 static void stall(branch_table *table, uint64_t now_us)
 {
     table->shelf.is_stalled = true;
     if (table->shelf.stall_logged_us == 0 ||
         now_us - table->shelf.stall_logged_us > STALL_LOGGED_EVERY_S * (uint64_t)1000000) {
         table->shelf.stall_logged_us = now_us;
-        store_complain(table->store,
-                       "the disk takes longer for the states of sessions than reading their tokens again: states "
-                       "for which there is no memory are dropped, their tokens are kept");
+        store_complain(
+            table->store,
+            "reading and writing session states on this disk takes longer than prefilling their tokens: states "
+            "that do not fit in memory are dropped, their tokens are kept");
     }
 }
 
@@ -90,7 +92,7 @@ static uint64_t wait_until_us(const branch_table *table, const branch *b, uint64
     return now_us + (wait_us > WAIT_LEAST_US || table->shelf.is_stalled ? wait_us : WAIT_LEAST_US);
 }
 
-/* For the store, which has too much in hand. One state at a time does. */
+/* Whether a state may wait for the busy store. Only one does at a time: the budget is exceeded by one state at most. */
 static bool may_wait(branch_table *table, const branch *b)
 {
     const uint64_t now_us = clock_us();
@@ -116,7 +118,8 @@ bool table_is_lending(const branch_table *table)
     return table->shelf.is_lending;
 }
 
-/* Returns the limit on states that stay in memory. The rest of parked_bytes_max is for states on their way to the disk. */
+/* Returns the limit on states that stay in memory. The rest of parked_bytes_max is for states on their way to the
+ * disk. */
 static size_t resting_bytes_max(const branch_table *table)
 {
     const size_t n_max = table->options.parked_bytes_max;
@@ -135,7 +138,7 @@ void table_spill(branch_table *table)
             table->shelf.spill_waits = true;
             return;
         }
-        table->shelf.spill_until_us = 0; /* the next one's wait is its own */
+        table->shelf.spill_until_us = 0; /* every state has a wait of its own */
         if (found != SPILLED) {
             drop_state(table, b);
         }
@@ -163,7 +166,7 @@ uint64_t table_spill_waits_until_us(const branch_table *table)
     return table->shelf.spill_waits ? table->shelf.spill_until_us : 0;
 }
 
-/* What was read for others has been had. */
+/* Returns lent states to disk, as the requests for which they were read have begun. */
 static void end_lending(branch_table *table)
 {
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -212,7 +215,7 @@ static branch *branch_of(branch_table *table, const store_job *job)
     return b->is_open && b->id == job->id ? b : NULL;
 }
 
-/* A request may wait for it, or memory have room again. */
+/* Puts a state that could not be written back into memory. */
 static void stay_in_memory(branch_table *table, branch *b)
 {
     ledger_hold(table->shared.ledger, LEDGER_PARKED, b->parked.state);
@@ -221,8 +224,8 @@ static void stay_in_memory(branch_table *table, branch *b)
     table_spill(table);
 }
 
-/* The disk refused a state: no other is written for a while. An orderly stop tries each state, as nothing is left of those that
- * it does not write: a smaller one may fit where a larger one did not. */
+/* Writes no state for a while after the disk refused one. An orderly stop still tries each state, as it is the last
+ * chance: a smaller one may fit. */
 static void pause_writing(branch_table *table)
 {
     if (!table->shelf.is_saving) {
@@ -248,19 +251,18 @@ void table_written(branch_table *table, const store_job *job)
         return;
     }
     if (job->linked_id != 0 && !is_writing) {
-        (void)table_remove_state(table,
-                                 b); /* there is no file to remove: the name that was to be linked is forgotten */
+        (void)table_remove_state(table, b); /* there is no file to remove, only the name that was to be linked */
     } else if (is_held || (!is_writing && b->n_file_bytes == (size_t)state_file_bytes(&job->state))) {
-        /* The older file is still there. A drop of the later state, an orderly stop or a kill may leave nothing else. */
+        /* The older file is still there, and may be all that is left after a drop, a stop or a kill. */
         branch_set_file_bytes(b, job->status == LLM_NOT_FOUND ? 0 : job->n_bytes_before);
     }
     if (is_held) {
-        pause_writing(table); /* or a branch file that could not be written would be tried again at once */
+        pause_writing(table); /* a branch file that could not be written would be tried again at once otherwise */
         stay_in_memory(table, b);
     }
 }
 
-/* What was read, and nobody has held yet. */
+/* Holds the state or checkpoint that was read, which nothing holds yet. */
 static blob *take_part(branch_table *table, state_part *part, ledger_use use)
 {
     blob *b = part->held;
@@ -282,7 +284,7 @@ static void adopt_part(branch_table *table, const branch *b, state_part *part)
                                     .is_whole = part->is_whole};
     blob *held = take_part(table, part, LEDGER_IN_FLIGHT);
     (void)checkpoint_adopt(checkpoints, b->owner, tokens, part->k, &parts, held);
-    ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, held); /* the entry holds it, or nobody */
+    ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, held); /* now the checkpoint store holds it, or it is freed */
 }
 
 bool table_take_state(branch_table *table, branch *b, state_file *from)
@@ -327,7 +329,7 @@ void table_read_back(branch_table *table, store_job *job)
     const bool is_for_lending = before.n_lend_tokens > 0 && branch_is_idle(b);
     const state_ends ends = job->state.n_parts > 0 ? state_file_ends(&job->state) : before.ends;
     if (is_for_lending && (job->status == LLM_NO_MEMORY || job->status == LLM_IO)) {
-        b->parked.where = PARKED_ON_DISK; /* nobody's but its own request costs it what is there */
+        b->parked.where = PARKED_ON_DISK; /* a failed loan must not cost the branch its state */
         return;
     }
     branch_set_parked(b, &(parked){.where = PARKED_NOWHERE, .n_lend_tokens = before.n_lend_tokens});
@@ -339,7 +341,7 @@ void table_read_back(branch_table *table, store_job *job)
         table->shelf.is_lending = table->shelf.is_lending || is_for_lending;
         table_spill(table);
     } else {
-        branch_set_file_bytes(b, job->status == LLM_VERSION ? 0 : b->n_file_bytes); /* set aside */
+        branch_set_file_bytes(b, job->status == LLM_VERSION ? 0 : b->n_file_bytes); /* the file was set aside */
         session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
     }
 }

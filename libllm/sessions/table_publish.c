@@ -1,4 +1,4 @@
-/* table_publish.c: what the session table says about all entries together. */
+/* table_publish.c: the totals in the session table. */
 #include "sessions/branch_table.h"
 
 void table_publish(branch_table *table)

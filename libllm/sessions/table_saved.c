@@ -5,7 +5,7 @@
 
 #include "sessions/branch_table.h"
 
-/* The state to be saved, held as in flight; NULL: it is on the disk, or there is none. False: memory is short. */
+/* Holds the state to be saved as in flight; NULL: it is on disk, or there is none. Returns false if memory is short. */
 static bool hold_state(branch_table *table, branch *b, blob **state, uint32_t *k)
 {
     const bool has_slot = branch_has_slot(b);
@@ -115,6 +115,6 @@ void table_become(branch_table *table, branch *b, const store_job *from)
 
 void table_become_warm(branch_table *table, branch *b, store_job *from)
 {
-    (void)table_take_state(table, b, &from->state); /* without one it is read again */
+    (void)table_take_state(table, b, &from->state); /* without a state the tokens are prefilled */
     table_spill(table);
 }

@@ -1,4 +1,4 @@
-/* table_stored.c: what the store has finished is taken, and everybody concerned learns of it. */
+/* table_stored.c: takes results of the store and passes them on. */
 #include "sessions/branch_table.h"
 
 void table_drop_parts(branch_table *table, state_file *f)
@@ -20,7 +20,8 @@ static void changed(branch_table *table, const store_job *job)
 
 static void take_one(branch_table *table, store_job *job)
 {
-    table->shelf.is_stalled = table->shelf.is_stalled && job->verb == STORE_CHANGE; /* these are small */
+    /* changes of branch files are small and prove nothing about states */
+    table->shelf.is_stalled = table->shelf.is_stalled && job->verb == STORE_CHANGE;
     switch (job->verb) {
     case STORE_WRITE:
         table_written(table, job);

@@ -574,7 +574,7 @@ static void test_what_waits_is_counted_and_comes_back(void)
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPEN), 0);
     char text[512];
     CHECK_INT(llm_engine_complaint(d->engine, text, sizeof text), LLM_OK);
-    CHECK(strstr(text, "\"p\", pinned, found no place (it has more tokens than --ctx-size holds)") != NULL);
+    CHECK(strstr(text, "\"p\", pinned, got no entry (it has more tokens than --ctx-size holds)") != NULL);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_NOT_FOUND);
     CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_RENAME, 0, "a", "other"))->status, LLM_NOT_FOUND);
     int32_t tokens[LONG];
