@@ -24,7 +24,7 @@ static bool may_be_written_over(const branch_candidate *t)
     return !t->is_anchored;
 }
 
-/* n: there is none such. */
+/* Returns the best candidate that qualifies; n: none. */
 static uint32_t best_of(const branch_candidate *candidates, uint32_t n, bool (*qualifies)(const branch_candidate *t))
 {
     uint32_t best = n;
@@ -51,7 +51,7 @@ static uint64_t latest_use(const branch_candidate *candidates, uint32_t n)
     return latest;
 }
 
-/* Of equals the oldest; n: none may go. */
+/* Returns the least valuable candidate, of equals the oldest; n: none can be replaced. */
 static uint32_t least_valuable(const branch_candidate *candidates, uint32_t n)
 {
     const uint64_t now = latest_use(candidates, n);
@@ -79,20 +79,21 @@ static uint32_t count_anchored(const branch_candidate *candidates, uint32_t n)
     return count;
 }
 
-/* One beside those that are anchored may always be there. */
+/* One branch more than the anchored ones is always allowed, so that a pinned session can answer other prompts. */
 static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_t n_max)
 {
     const uint32_t n_anchored = count_anchored(candidates, n);
     return n_max > n_anchored ? n_max : n_anchored + 1;
 }
 
-/* Tokens that a new branch would share with it, the head's apart: many conversations have that. */
+/* Returns the tokens that a new branch could reuse from the candidate. Those of the head do not count, as they come
+ * from a checkpoint that many conversations share. */
 static uint32_t behind_head(const branch_candidate *t)
 {
     return t->n_common > t->n_head ? t->n_common - t->n_head : 0;
 }
 
-/* The best one whose state is on disk and worth loading; n: none. */
+/* Returns the best candidate whose state is on disk, if it saves enough tokens over those in memory; n: none. */
 static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
 {
     uint32_t best = n;
@@ -108,7 +109,7 @@ static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
     return best < n && behind_head(&candidates[best]) >= most_in_memory + COPY_COST_TOKENS_MIN ? best : n;
 }
 
-/* How another one gets its entry. */
+/* Chooses the entry of a branch for a prompt that continues none. */
 static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room)
 {
     const uint32_t limit = limit_of(candidates, n, n_max);
@@ -122,7 +123,8 @@ static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, 
     if (may_replace && idle < n) {
         return (branch_choice){.verb = BRANCH_REPLACE, .index = idle};
     }
-    return (branch_choice){.verb = BRANCH_CONTINUE, .index = closest}; /* whatever that holds */
+    /* no entry is free: the closest branch is overwritten, even a busy one after its requests */
+    return (branch_choice){.verb = BRANCH_CONTINUE, .index = closest};
 }
 
 branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room)

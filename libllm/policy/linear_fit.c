@@ -1,9 +1,10 @@
 #include "policy/linear_fit.h"
 
-static const double KEPT = 0.97; /* of a weight, at each measurement: some thirty of them count */
+static const double KEPT = 0.97; /* weight that a measurement keeps at the next one: about thirty count */
 static const double DRIFT_SHARE = 0.3, DRIFT_MIN = 0.25, DRIFT_MAX = 4;
-static const double SURPRISE_MIN = 0.5, SURPRISE_MAX = 2; /* further off, a measurement counts as this */
-static const double VARIANCE_MIN = 64 * 64;               /* of x: below it there is no telling how steep it is */
+/* a measurement further off is an outlier and counts as this */
+static const double SURPRISE_MIN = 0.5, SURPRISE_MAX = 2;
+static const double VARIANCE_MIN = 64 * 64; /* variance of x: with less, the slope cannot be measured */
 
 static double within(double value, double least, double most)
 {

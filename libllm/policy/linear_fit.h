@@ -1,17 +1,17 @@
-/* linear_fit.h: cost as a linear function of size, fitted to recent measurements with exponential forgetting, and how far the
- * latest measurements lie from the fit. Pure. */
+/* linear_fit.h: cost as a linear function of size, fitted to recent measurements with exponential forgetting, and
+ * corrected by the ratio of the latest measurements to the fit. Pure. */
 #ifndef LLM_LINEAR_FIT_H
 #define LLM_LINEAR_FIT_H
 
-/* Sums in which older measurements weigh less. All zero: nothing is known. */
+/* Sums in which older measurements weigh less. All zero: nothing is measured yet. */
 typedef struct linear_fit {
     double weight, x, y, xx, xy;
-    double drift; /* the latest measurements are so many times what the fit says */
+    double drift; /* ratio of the latest measurements to the fit */
 } linear_fit;
 
 void linear_fit_learn(linear_fit *l, double x, double y);
 
-/* What to expect at x; never less than a quarter of the average. 0: nothing is known. */
+/* Returns the expected cost at x, at least a quarter of the average cost. 0: nothing is measured yet. */
 double linear_fit_at(const linear_fit *l, double x);
 
 #endif

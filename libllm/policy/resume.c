@@ -23,7 +23,7 @@ uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_s
     uint32_t n = n_least;
     for (uint32_t i = 0; i < n_sources && n < n_prompt; i++) {
         const resume_source *s = &sources[i];
-        if (s->n_tokens > n && s->tokens[n] == prompt[n]) { /* else it holds no more than n, whatever comes before */
+        if (s->n_tokens > n && s->tokens[n] == prompt[n]) { /* otherwise it has at most n in common */
             const uint32_t common = resume_common_prefix(s->tokens, s->n_tokens, prompt, n_prompt);
             n = common > n ? common : n;
         }
@@ -34,19 +34,19 @@ uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_s
 /* One way to reach a prefix. */
 typedef struct way {
     uint32_t n_keep;
-    uint32_t n_cost; /* in tokens */
+    uint32_t n_cost; /* in tokens that are prefilled in the same time */
     int32_t donor;
     int32_t checkpoint;
     bool has_logits;
 } way;
 
-/* Tokens that need not be consumed, less those that are consumed in the time that the way there takes. */
+/* Returns the tokens saved, less those that could be prefilled in the time of the copies. */
 static int64_t gain_of(uint32_t n_keep, uint32_t n_cost)
 {
     return (int64_t)n_keep - n_cost;
 }
 
-/* A later one must be really better: each copy that it takes has to gain more than it costs. */
+/* Only a larger gain replaces the best way: of equals the one that was considered earlier copies less. */
 static bool is_better(const way *candidate, const way *best)
 {
     return gain_of(candidate->n_keep, candidate->n_cost) > gain_of(best->n_keep, best->n_cost);
@@ -59,7 +59,7 @@ static void consider(way *best, way candidate)
     }
 }
 
-/* The most that may be kept without kept logits: they come only from consuming a token. */
+/* Returns the longest prefix that can be reused without kept logits: one token must be consumed to get logits. */
 static uint32_t most_of(const resume_input *in)
 {
     return in->may_keep_all ? in->n_prompt : in->n_prompt - 1;
@@ -70,14 +70,15 @@ static uint32_t common_with(const resume_input *in, const resume_source *source)
     return resume_common_prefix(source->tokens, source->n_tokens, in->prompt, in->n_prompt);
 }
 
-/* What a truncation of the source alone gives: its whole common prefix where the memory allows the truncation, else nothing. */
+/* Returns the tokens that truncating the source provides: the whole common prefix if the memory allows that truncation,
+ * else 0. */
 static uint32_t truncation_of(const resume_source *source, uint32_t common, uint32_t most)
 {
     const uint32_t k = common < most ? common : most;
     return k == source->n_tokens || k >= source->truncate_floor ? k : 0;
 }
 
-/* The checkpoint that gains most of those that need no more than `attention` tokens of a source; -1: none. */
+/* Returns the checkpoint with the largest gain that needs at most `attention` tokens of a source; -1: none. */
 static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool whole_only)
 {
     int32_t best = -1;
@@ -94,7 +95,8 @@ static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool 
     return best;
 }
 
-/* With the best checkpoint that needs no more than `attention` tokens of the donor (-1: of own, or of no source). */
+/* Returns the way over the best checkpoint that needs at most `attention` tokens of the donor (-1: of own, or of no
+ * source). */
 static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attention, bool whole_only)
 {
     const int32_t i = best_checkpoint(in, attention, whole_only);
@@ -109,7 +111,7 @@ static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attent
                  .has_logits = c->has_logits && c->k == in->n_prompt};
 }
 
-/* By cutting a copy of the donor. */
+/* Returns the way over a truncated copy of the donor. */
 static way truncation_way(const resume_input *in, int32_t donor, uint32_t common)
 {
     const resume_source *source = &in->donors[donor];
@@ -119,8 +121,9 @@ static way truncation_way(const resume_input *in, int32_t donor, uint32_t common
                  .checkpoint = -1};
 }
 
-/* By every donor. `longest`: no donor holds more of the prompt. More tokens in common never make a way worse: a donor whose
- * tokens would lose even with as many as it can have is not compared, for hundreds may share a long beginning. */
+/* Considers all donors. `longest`: no donor has more tokens in common with the prompt. Hundreds of donors may share a
+ * long beginning, so comparing all would take long: a donor is compared only if it could win with as many common tokens
+ * as it can have at most. */
 static void consider_donors(const resume_input *in, way *best, uint32_t longest, bool with_checkpoints)
 {
     for (uint32_t i = 0; i < in->n_donors; i++) {

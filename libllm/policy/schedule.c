@@ -3,13 +3,14 @@
 #include <math.h>
 
 enum {
-    CHUNK_FIRST = 128,    /* before anything has been measured */
-    CHUNK_MIN = 32,       /* of a call of its own: below this its fixed costs dominate */
-    CHUNK_MIXED_MIN = 16, /* beside decoding: what reading a long prompt's cache costs is shared by so many */
-    CHUNK_GRAIN = 64,     /* kernels work on blocks of that many */
-    SHARE_MIN = 16,       /* of a run among others that prefill */
-    ALONE_MS = 250,       /* a step in which nobody decodes, and that cannot be given up */
-    ALONE_STEPS = 4,      /* idem: longer ones consume no more tokens a second */
+    CHUNK_FIRST = 128, /* before anything is measured */
+    CHUNK_MIN = 32,    /* in a call of its own: the fixed costs of a smaller call dominate */
+    /* next to decoding runs: enough tokens to share the cost of reading a long prompt's KV cache */
+    CHUNK_MIXED_MIN = 16,
+    CHUNK_GRAIN = 64, /* kernels work on blocks of this size */
+    SHARE_MIN = 16,   /* of each run, if several prefill in one call */
+    ALONE_MS = 250,   /* a step in which no run decodes and that cannot be stopped */
+    ALONE_STEPS = 4,  /* the same in plain steps: longer ones consume no more tokens per second */
     FIT_TRIES = 4
 };
 
@@ -20,7 +21,7 @@ double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_targe
     return n_decoding == 0 ? HUGE_VAL : (target_us > 2 * step_us ? target_us - step_us : step_us);
 }
 
-/* What a step beside decoding runs may take, without them. */
+/* Returns the time that prefill and checkpoint leave a step with decoding runs. */
 static double gap_left_us(const schedule_input *in)
 {
     return schedule_stall_budget_us(&in->pace, in->gap_ms_target, 1) -
@@ -38,16 +39,16 @@ static bool is_stoppable(const schedule_input *in, uint32_t n_decoding)
     return n_decoding == 0 && in->n_runs <= in->n_stoppable;
 }
 
-/* What a step's prefill may take. */
+/* Returns the time limit on the step's prefill. */
 static double allowed_us(const schedule_input *in, uint32_t n_decoding)
 {
     return n_decoding > 0 ? gap_left_us(in) : is_stoppable(in, n_decoding) ? HUGE_VAL : alone_us(in);
 }
 
-static const double ROUNDED = 1e-6; /* what is as good as a whole number is one */
+static const double ROUNDED = 1e-6; /* a result this close to a whole number is one */
 
-/* How many tokens behind so many take so long, at most n_max; the later ones have the earlier ones before them, so that it is
- * found by trying. */
+/* Returns how many tokens after `depth` take at most `us`, up to n_max. Each token is deeper than the one before, so
+ * the number is found by iteration. */
 static uint32_t n_fitting(const schedule_input *in, double depth, double us, uint32_t n_max)
 {
     double n = 0;
@@ -68,9 +69,9 @@ static uint32_t in_blocks(uint32_t n)
     return n > CHUNK_GRAIN ? n - n % CHUNK_GRAIN : n;
 }
 
-/* ---- in the same call as those that decode ---- */
+/* ---- mixed calls: prefill in the same call as decoding runs ---- */
 
-/* What is left of a step. */
+/* The part of a step that is not yet assigned. */
 typedef struct budget {
     double us;
     uint32_t n;
@@ -86,15 +87,15 @@ static void spend(const schedule_input *in, uint32_t i, uint32_t n, budget *left
     left->spent_us += us;
 }
 
-/* Its rest fits into an even share. */
+/* Whether the rest of the prompt fits into an equal share. */
 static bool is_short(const schedule_input *in, uint32_t i, const budget *even)
 {
     const uint32_t left = in->prefill_left[i];
     return left > 0 && left <= even->n && n_fitting(in, in->depth[i], even->us, left) == left;
 }
 
-/* Of those that prefill and have nothing yet: every other time the one that has the least left, so that some are done
- * soon; the other times in rotation, so that nobody waits for ever. */
+/* Returns the next run that gets tokens. Every other time it is the run with the least left, so that some prompts
+ * finish early; the other times it goes in rotation, so that none waits for ever. */
 static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint32_t n_waiting)
 {
     uint32_t found = in->n_runs, before = in->turn / 2 % n_waiting;
@@ -109,7 +110,7 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
     return found;
 }
 
-/* Of so many. Returns how many are left. */
+/* Finishes runs that are short, of n_waiting that prefill. Returns how many are left. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
     const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};
@@ -122,8 +123,9 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
     return n_waiting;
 }
 
-/* Those that are short are finished. The rest is for the one whose turn it is, and what it leaves for the others, if that is
- * much: each that takes part makes the call read all that is before it. */
+/* Finishes the short runs. Then the run whose turn it is takes the rest of the step; a further run gets what is left
+ * only if that is CHUNK_MIXED_MIN tokens or its whole rest, because every run that takes part makes the call read its
+ * KV cache. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};
@@ -133,9 +135,9 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
     const uint32_t n_all = left.n;
     uint32_t n_waiting = finish_short_ones(in, in->n_runs - n_decoding, &left, take), n_most = n_waiting;
     if (n_decoding == 0 && left.n == n_all && 0 < in->n_stoppable && in->n_stoppable < n_waiting) {
-        n_most = 1; /* whose call can be given up */
+        n_most = 1; /* a call of one run can be stopped */
         left.us = HUGE_VAL;
-    } else if (n_decoding == 0 && left.n < n_all) { /* who is finished is answered next */
+    } else if (n_decoding == 0 && left.n < n_all) { /* the finished ones are answered next */
         left.us = fmin(left.us, fmax(0, gap_left_us(in) - left.spent_us));
     }
     for (uint32_t n_served = 0; n_waiting > 0 && n_served < n_most; n_served++, n_waiting--) {
@@ -153,7 +155,7 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
     return n_all - left.n;
 }
 
-/* ---- in calls of their own ---- */
+/* ---- separate calls for prefill ---- */
 
 static double depth_of_waiting(const schedule_input *in, uint32_t n_prefilling)
 {
@@ -178,7 +180,8 @@ static uint32_t chunk_of(const schedule_input *in, uint32_t n_decoding)
     return chunk < in->n_batch ? chunk : in->n_batch;
 }
 
-/* The turns are counted among those that prefill: those that decode between them would give theirs to the next one. */
+/* Returns the run whose turn it is. Only prefilling runs are counted: the turn of a decoding one would always go to the
+ * run after it. */
 static uint32_t first_in_turn(const schedule_input *in, uint32_t n_prefilling)
 {
     uint32_t before = in->turn % n_prefilling;
@@ -199,8 +202,9 @@ static uint32_t n_with(const schedule_input *in, uint32_t least)
     return n;
 }
 
-/* As many tokens of each, since those go through the weights together and a longer rest by itself: as many in all as can
- * be, the one in turn among them, and then of as many runs as can be. */
+/* Gives the runs that take part equally many tokens, because equal parts go through the weights together, while a
+ * longer rest would go by itself. Of all such numbers it takes the one with the most tokens in total, the run in turn
+ * included, and of equals the one with the most runs. */
 static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
     const uint32_t first = first_in_turn(in, n_prefilling);
@@ -250,7 +254,7 @@ bool schedule_stops(const schedule_call *c)
         return true;
     }
     const double gone_us = c->lost_us + c->elapsed_us;
-    const double rerun_us = 2 * c->share_needed * c->expected_us; /* all weights are read for it */
+    const double rerun_us = 2 * c->share_needed * c->expected_us; /* the new call reads all weights again */
     return (c->share_needed < 1 && c->expected_us - gone_us > rerun_us) ||
            (c->has_newcomer && 2 * gone_us < c->expected_us);
 }
@@ -264,7 +268,7 @@ void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint3
         return;
     }
     const double rest_us = n_decode > 0 ? us - pace->decode_us : us;
-    /* A handful of tokens costs what any step costs: it says nothing about the price of a token. */
+    /* A few tokens cost as much as any step: they say nothing about the price of a token. */
     if (rest_us > 0 && n_prefill >= (n_decode > 0 ? CHUNK_MIXED_MIN : CHUNK_MIN)) {
         average(&pace->prefill_token_us, rest_us / n_prefill);
         linear_fit_learn(&pace->prefill_at, depth, rest_us / n_prefill);

@@ -1,5 +1,5 @@
-/* schedule.h: which tokens of which generations go into the next step, and whether a step under way is given up. Pure: no
- * clock, no allocation, no model. */
+/* schedule.h: which tokens of which generations go into the next step, and whether the current call is stopped. Pure:
+ * no clock, no allocation, no model. A run is a generation that takes part in a step. */
 #ifndef LLM_SCHEDULE_H
 #define LLM_SCHEDULE_H
 
@@ -8,62 +8,65 @@
 
 #include "policy/linear_fit.h"
 
-/* How long things have been taking, kept by the decode thread: moving averages, and a linear fit. 0: not known yet. */
+/* Measured times, kept by the decode thread: moving averages, and a linear fit. 0: not measured yet. */
 typedef struct schedule_pace {
-    double decode_us;        /* one step that only decodes */
-    double prefill_token_us; /* one prompt token beside it, whatever is before it */
-    double checkpoint_us;    /* a checkpoint of a session that decodes */
-    linear_fit prefill_at;   /* one prompt token, by how many are before it */
+    double decode_us;        /* a step that only decodes */
+    double prefill_token_us; /* a prompt token next to it, at any depth */
+    double checkpoint_us;    /* a checkpoint of a decoding session */
+    linear_fit prefill_at;   /* a prompt token as a function of its depth, the number of tokens before it */
 } schedule_pace;
 
 typedef struct schedule_input {
     uint32_t n_runs;
-    const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0: it decodes */
-    const uint32_t *depth;        /* per run: tokens before those */
-    uint32_t n_batch;             /* most tokens of one model call, >= n_runs */
+    const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0: the run decodes */
+    const uint32_t *depth;        /* per run: tokens already consumed */
+    uint32_t n_batch;             /* tokens of one model call, at most; >= n_runs */
     bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
-    uint32_t n_stoppable;  /* a call that prefills at most so many runs can be given up: its length makes nobody wait */
-    bool takes_checkpoint; /* this step, of a session that decodes */
-    uint32_t turn;         /* counts steps: whose prefill goes first rotates with it */
+    /* a call that only prefills, with at most this many runs, can be stopped, so that its length delays nobody */
+    uint32_t n_stoppable;
+    bool takes_checkpoint; /* the step ends with a checkpoint of a decoding session */
+    uint32_t turn;         /* counts steps, so that prefilling runs take turns */
     uint32_t gap_ms_target;
     schedule_pace pace;
 } schedule_input;
 
-/* Sets take[i], the tokens run i consumes in this step, and returns their sum.
- *   - every decoding run takes one
- *   - with mixed calls prefills whose rest fits into an even share are finished, and one takes what is left of the step: by
- *     turns the one with the least left, and one in rotation. Without, as many tokens go in of each that takes part, one in
- *     rotation always
- *   - it is sized in time, by how much is before each, so that the gap it causes to decoding runs stays at the larger of
- *     twice the plain step and gap_ms_target, if 16 tokens (in a call of their own 32) do not take longer
- *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
- *     then it takes a quarter of a second, gap_ms_target, or four plain steps, whichever is longest. Where only a call of
- *     one can be given up, it is of one
- *   - where prompts are finished beside one that is not, those are answered next: it is sized as a step beside them */
+/* Sets take[i], the tokens that run i consumes in this step, and returns their sum.
+ *   - every decoding run takes one token
+ *   - prefill is sized in time, by the depth of each prompt token, so that the gap between tokens of decoding runs stays
+ *     within the larger of gap_ms_target and twice a step without prefill; but at least 16 tokens are prefilled (32 in a
+ *     call of their own)
+ *   - with mixed calls, runs whose rest fits into an equal share are finished, and one run takes the rest of the step:
+ *     every other time the run with the least left, else one in rotation. With separate calls, each run that takes part
+ *     gets the same number of tokens, and the run in rotation always takes part
+ *   - if nobody decodes, a call is as large as it can be, because every call reads all weights. A call that cannot be
+ *     stopped is limited to a quarter of a second, gap_ms_target, or four steps without prefill, whichever is longest. If
+ *     only a call of one run can be stopped, the call has one run
+ *   - a step that finishes some prompts and not others is sized as if runs decoded: the finished ones are answered next */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
-/* How long runs that decode can wait for something beside the model's steps: as for prefill. HUGE_VAL: there are none. */
+/* Returns the stall budget: the time that decoding runs can wait for work outside the model's steps, the same as for
+ * prefill. HUGE_VAL: no run decodes. */
 double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
 
-/* A call that only prefills, under way. */
+/* The current call, which only prefills. */
 typedef struct schedule_call {
     double elapsed_us;
-    double expected_us;  /* in all; 0: not known */
-    double lost_us;      /* with those before it that were given up, since one was finished */
-    double share_needed; /* the share of its tokens that are still asked for */
-    bool has_newcomer;   /* somebody has come who is not in it */
+    double expected_us;  /* of the whole call; 0: not known */
+    double lost_us;      /* time of earlier calls that were stopped, since the last completed one */
+    double share_needed; /* fraction of its tokens whose requests are not cancelled */
+    bool has_newcomer;   /* a request arrived that is not part of it */
 } schedule_call;
 
-/* Whether to give it up: nothing of it is wanted any more, or so little that it is read sooner in a call of its own; or
- * somebody has come who would wait longer for its end than what is lost took. Those who come
- * together are then served together. What was lost before counts, too: however many come and go, a call that somebody wants
- * takes at most twice as long. */
+/* Whether to stop the call. It stops if no request of it is left, or so few that a new call for them is faster; or if a
+ * new request would wait for the rest of the call longer than the time already spent, so that requests which arrive
+ * together are served together. Time lost in earlier stopped calls counts as spent: however many requests come and go,
+ * prefill takes at most twice as long. */
 bool schedule_stops(const schedule_call *c);
 
-/* Updates them with a step that took `us`, of n_decode tokens and n_prefill, before which were `depth` on average. */
+/* Learns from a step that took `us`, with n_decode tokens, and n_prefill tokens at a mean depth. */
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us);
 
-/* ... and with a checkpoint. */
+/* Learns from a checkpoint that took `us`. */
 void schedule_learn_checkpoint(schedule_pace *pace, double us);
 
 #endif

@@ -36,7 +36,7 @@ void stop_close(stop *s)
     memset(s, 0, sizeof *s);
 }
 
-/* The stop string that begins first in the held bytes; the longest of those that begin there. */
+/* Returns the stop string that begins first in the held bytes; of several that begin there the longest. */
 static int32_t find(const stop *s, uint32_t *offset)
 {
     for (uint32_t at = 0; at < s->n_held; at++) {
@@ -56,7 +56,7 @@ static int32_t find(const stop *s, uint32_t *offset)
     return -1;
 }
 
-/* Bytes from the front that cannot be the beginning of a stop string. */
+/* Returns the number of leading bytes that cannot be the beginning of a stop string. */
 static uint32_t clear_of_stops(const stop *s)
 {
     for (uint32_t at = 0; at < s->n_held; at++) {
@@ -71,12 +71,12 @@ static uint32_t clear_of_stops(const stop *s)
 }
 
 typedef struct character {
-    uint32_t n_bytes; /* of the character, or of the invalid part to replace */
+    uint32_t n_bytes; /* of the character, or of the invalid part that is replaced */
     bool valid;
-    bool cut; /* all bytes are there, but more could make it valid */
+    bool cut; /* the available bytes are valid, but the character is incomplete */
 } character;
 
-/* Classifies what begins at `p`, which has n > 0 bytes. Ranges of second bytes: Unicode 15, table 3-7. */
+/* Classifies the character that begins at `p`, which has n > 0 bytes. Ranges of second bytes: Unicode 15, table 3-7. */
 static character classify(const uint8_t *p, uint32_t n)
 {
     if (p[0] < 0x80) {
@@ -104,7 +104,8 @@ static character classify(const uint8_t *p, uint32_t n)
     return (character){.n_bytes = have, .valid = have == need, .cut = have < need && have == n};
 }
 
-/* Moves the first n held bytes to the result, whole characters only; a cut one at the end stays held unless `last`. */
+/* Moves the first n held bytes to the result, whole characters only; an incomplete one at the end stays held unless
+ * `last`. */
 static void release(stop *s, uint32_t n, bool last, stop_result *out)
 {
     static const char replacement[] = "\xef\xbf\xbd";
