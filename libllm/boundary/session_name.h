@@ -1,4 +1,5 @@
-/* session_name.h: whose session, and what it is called. Sessions of different owners never meet, whatever their names. */
+/* session_name.h: a session's owner and name. Sessions of different owners are separate, also if they have the same
+ * name. */
 #ifndef LLM_SESSION_NAME_H
 #define LLM_SESSION_NAME_H
 
@@ -9,7 +10,7 @@
 
 typedef struct session_name {
     uint32_t owner;
-    const char *bytes; /* not NUL-terminated; of whoever made this */
+    const char *bytes; /* not NUL-terminated; owned by the caller */
     size_t n_bytes;
 } session_name;
 

@@ -1,4 +1,4 @@
-/* session_table.c: the writing side of the session table: its life, and every store into it. */
+/* session_table.c: the writing side of the session table: creates and removes it, and makes every store into it. */
 #include "boundary/session_table.h"
 
 #include <assert.h>
@@ -22,7 +22,7 @@
 struct session_table {
     llm_session_table reader; /* the checked facts about this mapping */
     uint8_t *base;            /* the same bytes, writable */
-    char *name;               /* under which it lies; NULL: private memory */
+    char *name;               /* the segment's name; NULL: private memory */
     int lock_fd;              /* of the segment, locked; -1: private memory */
 };
 
@@ -35,8 +35,8 @@ static uint64_t now_ms(void)
 
 /* ---- the owner of a segment ---- */
 
-/* The owner holds this lock for life, on its own open file. Whoever gets it knows that the owner is dead, which a pid could
- * not tell: it means nothing in another pid namespace, and a later process may have it. */
+/* The owner holds this lock for life, on its own open file. A process that gets the lock knows that the owner is dead.
+ * A pid could not tell: it means nothing in another pid namespace, and a later process may have it. */
 static bool lock(int fd)
 {
     return flock(fd, LOCK_EX | LOCK_NB) == 0;
@@ -47,9 +47,9 @@ bool session_table_is_abandoned(const llm_session_table *p)
     return lock(p->fd);
 }
 
-/* ---- what dead owners left ---- */
+/* ---- segments of dead owners ---- */
 
-enum { ORPHAN_DAYS = 7 }; /* until then its own daemon may come back and adopt it */
+enum { ORPHAN_DAYS = 7 }; /* until then its own daemon may start again and adopt it */
 
 static const char ORPHAN_PREFIX[] = "llmd-";
 static const char SHARED_MEMORY[] = "/dev/shm"; /* where shm_open has its names */
@@ -75,7 +75,7 @@ static bool is_opening(const char *name)
            strcmp(name + n - strlen(SESSION_TABLE_OPENING), SESSION_TABLE_OPENING) == 0;
 }
 
-/* Whether nobody is likely to come back for it: it was never finished, or not used for long. */
+/* Whether no daemon is likely to adopt the segment: it was never completed, or not used for a week. */
 static bool is_outdated(const char *name)
 {
     llm_session_table *reader;
@@ -91,23 +91,24 @@ static bool is_outdated(const char *name)
     return is_old;
 }
 
-/* Removes an outdated segment whose owner is dead. The lock comes last: the daemon that would take over a recent segment
- * must not find it locked by a sweep (session_table_is_abandoned). It is held meanwhile: an owner that has just made the segment
- * notices (make_locked). */
+/* Removes an outdated segment whose owner is dead. The lock comes last: the daemon that would take over a recent
+ * segment must not find it locked by a sweep (session_table_is_abandoned). It is held meanwhile: an owner that has just
+ * made the segment notices (make_locked). */
 static void remove_orphan(const char *name)
 {
     const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);
     if (fd < 0) {
         return;
     }
-    struct stat facts; /* other users' segments are none of our business */
+    struct stat facts; /* skip segments of other users */
     if (fstat(fd, &facts) == 0 && facts.st_uid == geteuid() && is_outdated(name) && lock(fd)) {
         shm_unlink(name);
     }
     close(fd);
 }
 
-/* Segments of daemons that were killed and never came back would hold memory until the machine restarts. */
+/* Removes such segments: those of daemons that were killed and never started again would hold memory until the machine
+ * restarts. */
 static void sweep_orphans(const char *own_name)
 {
     DIR *directory = opendir(SHARED_MEMORY);
@@ -132,7 +133,7 @@ static uint64_t align_up(uint64_t at)
     return (at + 63) & ~(uint64_t)63;
 }
 
-/* Everything but the texts and the magic. */
+/* Fills in everything except the texts and the magic. */
 static session_table_header header_plan(uint32_t n_entries, uint32_t n_ctx)
 {
     session_table_header h = {.version = LLM_SESSION_TABLE_VERSION,
@@ -150,8 +151,9 @@ static session_table_header header_plan(uint32_t n_entries, uint32_t n_ctx)
     return h;
 }
 
-/* A new segment under that name, locked; -1 with errno. Whatever lies under the name already is not ours: not read, not
- * removed, not written to. Between its making and its locking a sweep may have taken it for a dead one's. */
+/* Creates a new, locked segment under that name; -1 with errno. An existing segment of that name belongs to another
+ * process: it is not read, removed or written to. Between creation and locking, a sweep of another daemon may remove
+ * the new segment as abandoned; then it has no links, and another one is created. */
 static int make_locked(const char *name)
 {
     for (;;) {
@@ -331,7 +333,7 @@ void session_table_leave(session_table *p)
     if (mmap(p->base, p->reader.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED) {
         free(p->name);
         p->name = NULL;
-        give_up_lock(p); /* the mapping that shared it is gone */
+        give_up_lock(p); /* the mapping that shared its lock is gone */
     }
     close(fd);
 }
@@ -343,7 +345,7 @@ const llm_session_table *session_table_reader(const session_table *p)
 
 /* ---- entries ---- */
 
-/* The writer is alone: it may look at its own commit word without ordering. */
+/* The writer is alone: it can read its own commit word without ordering. */
 static uint64_t commit_own(const session_table_entry *s)
 {
     return atomic_load_explicit(&s->commit, memory_order_relaxed);
@@ -418,8 +420,8 @@ uint32_t session_table_n_tokens(const session_table *p, uint32_t entry)
     return commit_count(commit_own(entry_at(p, entry)));
 }
 
-/* Pairs with the acquire in llm_session_table_tokens: a reader that gets one of these also gets the generation under which they
- * are written, which a truncation has stored before. */
+/* Pairs with the acquire in llm_session_table_tokens: a reader that gets one of these also gets the generation under
+ * which they are written, which a truncation has stored before. */
 static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

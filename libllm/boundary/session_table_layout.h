@@ -1,5 +1,5 @@
-/* session_table_layout.h: the bytes of the session table, for its writer (session_table.c) and its reader (session_table_read.c); llm_session_table.h
- * documents the protocol.
+/* session_table_layout.h: the bytes of the session table, for its writer (session_table.c) and its reader
+ * (session_table_read.c); llm_session_table.h documents the protocol.
  *
  * Memory ordering without fences, so that ThreadSanitizer understands it: everything a reader copies between its two
  * loads of a commit word (tokens, record) is stored with release after the commit word that announces the change, and
@@ -30,7 +30,7 @@ typedef struct session_table_header {
     _Atomic uint64_t magic;
     uint32_t version;
     uint32_t header_bytes;
-    int64_t pid;    /* of the owner, for people: whether it lives, the lock on the segment says */
+    int64_t pid;    /* of the owner, for people; the lock on the segment says whether the owner lives */
     uint64_t bytes; /* of the whole segment */
     uint64_t started_ms;
     uint32_t n_entries;
@@ -49,15 +49,15 @@ typedef struct session_table_header {
 typedef struct session_table_entry {
     alignas(64) _Atomic uint64_t commit;
 
-    /* Written while the entry is closed. */
+    /* The members are written while the entry is closed. */
     _Atomic uint32_t owner;
     _Atomic uint64_t id;
 
-    /* The bytes of the name, NUL-padded. The commit word says which of the two is the session's: a new name is written into
-     * the other one first, so that neither a reader nor whoever finds the segment of a killed daemon sees half of it. */
+    /* The bytes of the name, NUL-padded. The commit word says which of the two is valid. A new name is written into the
+     * other one first, so that neither a reader nor a daemon that adopts the segment sees half of it. */
     _Atomic uint64_t name[2][SESSION_TABLE_NAME_WORDS];
 
-    /* session_table_record, each member by itself. */
+    /* session_table_record, each member stored by itself */
     LLM_BRANCH_RECORD_TABLE(SESSION_TABLE_MEMBER)
 } session_table_entry;
 
@@ -81,16 +81,17 @@ static inline size_t commit_name(uint64_t word)
     return (word & COMMIT_NAME) != 0;
 }
 
-/* Open, with the same name and another count of tokens; `next`: what was copied before is no longer valid. */
+/* Returns the word of the entry, open and with the same name, with another count of tokens. `next`: also with the next
+ * generation, so that earlier copies become invalid. */
 static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 {
     const uint64_t generation = (uint64_t)(commit_generation(word) + (uint32_t)next) << 32;
     return generation | (word & COMMIT_NAME) | n_tokens;
 }
 
-/* A segment as its readers know it: the engine's own, mapped; or another process's, of which every piece is read into
- * a buffer, so that nobody can take the bytes away under a reader. The facts are copied from the header when it is
- * checked and never read there again: what another process writes later cannot lead a reader out of its bounds. */
+/* A segment as its readers know it: the engine's own, mapped; or another process's, which is read piece by piece into a
+ * buffer, so that its owner cannot take bytes away under the reader. The facts are copied from the header when it is
+ * checked and never read again: whatever the other process writes later, a reader stays within the bounds. */
 struct llm_session_table {
     const uint8_t *base; /* NULL: read through fd */
     int fd;              /* -1: mapped */
@@ -101,9 +102,9 @@ struct llm_session_table {
     llm_session_table_view view;
 };
 
-/* Checks the header of a segment of `bytes`, of which at least the header lies at `base`, and fills *out but for where it
- * is read from. LLM_OK, LLM_NOT_FOUND (no magic: not a segment, or not
- * ready), LLM_VERSION (another layout, or sizes that contradict each other). */
+/* Checks the header of a segment of `bytes`, whose header is at `base`, and fills *out except base and fd. LLM_OK,
+ * LLM_NOT_FOUND (no magic: not a segment, or not ready), LLM_VERSION (another layout, or sizes that contradict each
+ * other). */
 int session_table_layout_read(const void *base, uint64_t bytes, llm_session_table *out);
 
 #endif

@@ -13,7 +13,7 @@
 
 /* ---- open ---- */
 
-/* n items of `size` bytes at `at` lie inside `bytes`, aligned. */
+/* Whether n items of `size` bytes at `at` are within `bytes`, and aligned. */
 static int range_is_inside(uint64_t at, uint64_t n, uint64_t size, uint64_t bytes, uint64_t alignment)
 {
     return at % alignment == 0 && at <= bytes && n <= (bytes - at) / size;
@@ -30,7 +30,7 @@ static int sizes_agree(const session_table_header *h, uint64_t bytes)
            range_is_inside(h->tokens_at, (uint64_t)h->n_entries * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
 }
 
-/* The rest of `out` stays as it is: callers pass zeroed structs. */
+/* Copies the shorter one. The rest of `out` stays as it is: callers pass zeroed structs. */
 static void copy_text(char *out, size_t n_out, const char *text, size_t n_text)
 {
     size_t n = strnlen(text, n_text);
@@ -66,7 +66,7 @@ int session_table_layout_read(const void *base, uint64_t bytes, llm_session_tabl
     return LLM_OK;
 }
 
-/* All n of them, or false: the segment has become shorter. */
+/* Reads all n bytes; false: the segment has become shorter. */
 static bool read_at(int fd, uint64_t at, void *out, size_t n)
 {
     uint8_t *to = out;
@@ -100,7 +100,7 @@ static int check_descriptor(int fd, int64_t owner, llm_session_table *table)
         return LLM_VERSION;
     }
     if (session_table_layout_read(header, (uint64_t)facts.st_size, table) != LLM_OK) {
-        return LLM_VERSION; /* it is there, but it is not ours */
+        return LLM_VERSION; /* another version or another program wrote it */
     }
     table->fd = fd;
     return LLM_OK;
@@ -179,11 +179,12 @@ static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_
     out->name[sizeof out->name - 1] = '\0';
 }
 
-/* A writer that changes the entry faster than it can be copied, for ever, is none of ours. */
+/* Limit on copies: a writer that changes an entry faster than it can be copied, for ever, is not libllm. */
 enum { TRIES_MAX = 100000 };
 
-/* The commit word of a segment that is read through a descriptor. No system promises that pread copies an aligned word at once:
- * a mixture of two words could have the count of the one and the generation of the other. So it is read until two reads agree. */
+/* Returns the commit word of a segment that is read through a descriptor. No system promises that pread copies an
+ * aligned word at once: a mixture of two words could have the count of one and the generation of the other. So it is
+ * read until two reads agree. */
 static uint64_t commit_read(const llm_session_table *table, uint32_t entry)
 {
     const uint64_t at = offset_of_entry(table, entry) + offsetof(session_table_entry, commit);
@@ -201,7 +202,8 @@ static uint64_t commit_read(const llm_session_table *table, uint32_t entry)
     return COMMIT_CLOSED;
 }
 
-/* The commit word as it is now. Pairs with the releases in session_table.c; what is read through a descriptor is ordered by fences. */
+/* Returns the current commit word. Pairs with the releases in session_table.c; reads through a descriptor are ordered
+ * by fences. */
 static uint64_t commit_now(const llm_session_table *table, uint32_t entry)
 {
     if (table->base != NULL) {
@@ -213,8 +215,8 @@ static uint64_t commit_now(const llm_session_table *table, uint32_t entry)
     return word;
 }
 
-/* The commit word of an open entry, or COMMIT_CLOSED. A count beyond the array can only come from a damaged segment: such a
- * entry is not there. */
+/* Returns the commit word of an open entry, or COMMIT_CLOSED. A count beyond the array can only come from a damaged
+ * segment: such an entry counts as closed. */
 static uint64_t commit_load(const llm_session_table *table, uint32_t entry)
 {
     const uint64_t word = commit_now(table, entry);
@@ -226,7 +228,7 @@ static bool same_generation(const llm_session_table *table, uint32_t entry, uint
     return commit_generation(commit_now(table, entry)) == commit_generation(word);
 }
 
-/* False: the segment has become shorter. */
+/* Returns false if the segment has become shorter. */
 static bool record_load(const llm_session_table *table, uint32_t entry, uint64_t word, llm_branch_view *out)
 {
     if (table->base != NULL) {

@@ -1,7 +1,7 @@
 /* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, read strictly: an entry
  * that is unknown, there twice, of the wrong type or out of range refuses the command with the entry's name. Ignoring
  * it would make a misspelled parameter a request that looks served. An event is an array whose members are known by
- * their entry: there are many of them, and both sides are built from one table. */
+ * their position: there are many events, and both sides are built from one table. */
 #include <math.h>
 #include <string.h>
 
@@ -359,8 +359,8 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
     end_event(w, begin);
 }
 
-/* Log probabilities may be asked for or not; the members are there in any case, empty then, since a member is known by
- * its entry. */
+/* Without log probabilities these members are empty, but present, since a member is known by
+ * its position. */
 static void write_tokens(wire_writer *w, const wire_tokens *t)
 {
     const bool has_logprobs = t->n_likeliest >= 0;

@@ -6,7 +6,7 @@
 
 enum {
     ANCHOR = 256,
-    ENTRIES_MAX = 4096, /* looking through them once takes less than a millisecond */
+    ENTRIES_MAX = 4096, /* one pass over them takes less than a millisecond */
 };
 
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max)
@@ -63,7 +63,7 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
             continue;
         }
         if (n == n_out) {
-            memmove(out, out + 1, (n - 1) * sizeof *out); /* the shortest goes */
+            memmove(out, out + 1, (n - 1) * sizeof *out); /* the shortest is dropped */
             n--;
         }
         out[n++] = c;
@@ -78,14 +78,14 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 
 /* ---- eviction ---- */
 
-/* Every entry knows its parent: the longest entry of the same owner that is a shorter prefix of it. Its prefixes are then its
- * chain of parents, and no operation compares a history with all others, which costs what the histories share (a common
- * system prompt of 20,000 tokens, for each of thousands of entries). The relation serves eviction alone, so that equal hashes
- * decide here; whatever is restored is proven by its tokens (checkpoint_find, checkpoint_match). */
+/* Every entry knows its parent: the longest entry of the same owner that is a shorter prefix of it. Its prefixes are
+ * then its chain of parents, and no operation compares a history with all others, which costs what the histories share
+ * (a common system prompt of 20,000 tokens, for each of thousands of entries). The relation serves eviction alone, so
+ * that equal hashes decide here; whatever is restored is proven by its tokens (checkpoint_find, checkpoint_match). */
 
-enum { TAIL = 64 }; /* tokens that are compared before a whole prefix is */
+enum { TAIL = 64 }; /* tokens at the end that are compared before the whole prefix */
 
-/* The prefixes of c are found in one pass over its tokens. */
+/* Returns the parent of c. All its prefixes are found in one pass over its tokens. */
 static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *c)
 {
     token_hash h = token_hash_begin(c->owner);
@@ -103,7 +103,8 @@ static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *
     return parent;
 }
 
-/* Both have the same parent. Histories that part do so before c ends, so that its last tokens nearly always decide. */
+/* Whether `other` continues c; both have the same parent. Histories that diverge do so before c ends, so that its last
+ * tokens nearly always decide. */
 static bool continues(const checkpoint *other, const checkpoint *c)
 {
     const uint32_t known = c->parent != NULL ? c->parent->k : 0;
@@ -119,7 +120,7 @@ static double value_of(const checkpoint_store *store, const checkpoint *c)
     return saved / ((double)c->n_bytes * (double)(c->longest - c->k + ANCHOR) * (1.0 + age));
 }
 
-/* c is in the store: it takes its place between its parent and what continues it. */
+/* Sets the relations of c, which was added: between its parent and the entries that continue it. */
 static void relate(const checkpoint_store *store, checkpoint *c)
 {
     c->parent = find_parent(store, c);
@@ -137,7 +138,7 @@ static void relate(const checkpoint_store *store, checkpoint *c)
     }
 }
 
-/* c has left the store. */
+/* Updates the relations after c was removed. */
 static void unrelate(const checkpoint_store *store, const checkpoint *c)
 {
     for (uint32_t i = 0; i < store->n_entries; i++) {
@@ -145,7 +146,7 @@ static void unrelate(const checkpoint_store *store, const checkpoint *c)
         other->parent = other->parent == c ? c->parent : other->parent;
         other->longest = other->k;
     }
-    for (uint32_t i = store->n_entries; i > 0; i--) { /* parents are shorter, so that they come later */
+    for (uint32_t i = store->n_entries; i > 0; i--) { /* parents are shorter and come later in this loop */
         const checkpoint *other = store->entries[i - 1];
         if (other->parent != NULL && other->parent->longest < other->longest) {
             other->parent->longest = other->longest;
@@ -247,7 +248,7 @@ checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, ch
     return by;
 }
 
-/* The logits lie behind the state, where floats may lie. */
+/* The logits follow the state, aligned for floats. */
 static size_t logits_at(size_t n_state_bytes)
 {
     return (n_state_bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);
@@ -268,7 +269,8 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
     }
     checkpoint *c = calloc(1, sizeof *c);
     int32_t *own_tokens = malloc(k * sizeof *tokens);
-    if (c == NULL || own_tokens == NULL || !make_room(store, n_bytes)) { /* last: what is evicted does not come back */
+    /* make_room comes last, as evicted entries do not come back */
+    if (c == NULL || own_tokens == NULL || !make_room(store, n_bytes)) {
         free(c);
         free(own_tokens);
         return NULL;
@@ -297,7 +299,8 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole)
 {
     const size_t n_blob_bytes = checkpoint_blob_bytes(n_state_bytes, n_logits);
-    /* Before anything is evicted for it. Its memory is used only once it is filled: by then the others have gone. */
+    /* Allocated before anything is evicted for it. Its pages take memory only when they are filled, after the
+     * evictions. */
     blob *held =
         n_blob_bytes <= store->n_bytes_max / 2 ? ledger_new(store->ledger, LEDGER_CHECKPOINT, n_blob_bytes) : NULL;
     if (held == NULL) {
@@ -305,7 +308,7 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
     }
     const checkpoint_parts parts = {.n_state_bytes = n_state_bytes, .n_logits = n_logits, .is_whole = is_whole};
     checkpoint *c = checkpoint_adopt(store, owner, tokens, k, &parts, held);
-    ledger_drop(store->ledger, LEDGER_CHECKPOINT, held); /* the entry holds it, or nobody */
+    ledger_drop(store->ledger, LEDGER_CHECKPOINT, held); /* now the entry holds it, or it is freed */
     return c;
 }
 

@@ -11,8 +11,8 @@
  *      ---------------------------------------------------------------  x  1 / (1 + uses of others since its last use)
  *      bytes  x  (distance to the end of that history + ANCHOR)
  *
- * so that one long history keeps anchors spaced logarithmically from its end, and histories go by their last use: the use
- * of an entry is one of all shorter entries of its history. Pinned entries are never evicted. */
+ * so that one long history keeps anchors spaced logarithmically from its end, and histories go by their last use: the
+ * use of an entry is one of all shorter entries of its history. Pinned entries are never evicted. */
 #ifndef LLM_CHECKPOINT_H
 #define LLM_CHECKPOINT_H
 
@@ -25,28 +25,29 @@
 
 typedef struct checkpoint {
     uint32_t k;
-    uint32_t owner;  /* owners do not even share what they could time */
-    token_hash hash; /* of the k tokens: finds candidates; the tokens prove */
+    /* owners share no checkpoint: a cache hit can be measured and would reveal another owner's prompt */
+    uint32_t owner;
+    token_hash hash; /* of the k tokens: finds candidates, which the tokens then prove */
     int32_t *tokens;
-    blob *held;  /* of the ledger: the state and behind it the logits. A checkpoint that is being saved is not copied */
+    blob *held;  /* of the ledger: the state, followed by the logits. Saving a checkpoint to disk needs no copy */
     void *state; /* in `held` */
-    size_t n_state_bytes; /* 0: only logits are kept */
-    bool is_whole;        /* stands alone (model.h: FULL, or a WHOLE checkpoint) */
+    size_t n_state_bytes; /* 0: there are only logits */
+    bool is_whole;        /* needs no source (model.h: FULL, or a WHOLE checkpoint) */
     float *logits;        /* in `held`, after token k; or NULL */
     uint32_t n_logits;
-    uint32_t n_pins;           /* sessions that began with it: the shared prefix */
-    uint64_t used;             /* clock of the last use, of it or of one that continues it */
+    uint32_t n_pins;           /* sessions that began with it as their shared prefix */
+    uint64_t used;             /* clock of the last use of this entry or of one that continues it */
     struct checkpoint *parent; /* the longest entry that is a shorter prefix of this one, or NULL */
     uint32_t longest;          /* k of the longest entry that this one is a prefix of, itself included */
-    size_t n_bytes;            /* all of it, this struct included */
+    size_t n_bytes;            /* total, this struct included */
 } checkpoint;
 
-/* Bytes of a checkpoint's blob: the state, and the logits behind it. */
+/* Returns the bytes of a checkpoint's blob: the state, followed by the logits. */
 size_t checkpoint_blob_bytes(size_t n_state_bytes, uint32_t n_logits);
 
 typedef struct checkpoint_store {
     ledger *ledger;
-    checkpoint **entries; /* by k, ascending */
+    checkpoint **entries; /* ascending by k */
     uint32_t n_entries;
     uint32_t capacity;
     uint64_t clock;
@@ -59,41 +60,42 @@ typedef struct checkpoint_store {
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max);
 void checkpoint_store_close(checkpoint_store *store);
 
-/* The entry for exactly these tokens, or NULL. */
+/* Returns the entry for exactly these tokens, or NULL. */
 checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
 
-/* Entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. Those that do not stand
- * alone only if k <= attention: somebody must hold what they need. */
+/* Finds entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. Entries that
+ * are not whole are found only if k <= attention, as they need a branch that holds the attention of these tokens. */
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t attention, checkpoint **out, uint32_t n_out);
 
-/* Makes room and adds an entry with n_state_bytes of state and, if n_logits > 0, as many floats, both to be filled by the
- * caller at once. NULL when it is too large for the budget or memory is short: then there is no checkpoint. */
+/* Makes room and adds an entry with n_state_bytes of state and, if n_logits > 0, as many floats; the caller must fill
+ * both at once. NULL: it is too large for the budget, or memory is short; nothing is added. */
 checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole);
 
-/* What of a checkpoint lies in its blob. */
+/* The parts of a checkpoint's blob. */
 typedef struct checkpoint_parts {
     size_t n_state_bytes;
     uint32_t n_logits; /* 0: none */
     bool is_whole;
 } checkpoint_parts;
 
-/* Idem, of a blob that is filled already; it is held once more. */
+/* The same with a blob that is already filled, which is held once more. */
 checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                              const checkpoint_parts *parts, blob *held);
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
-/* Takes an unpinned entry out of the store, while one that holds more of the same tokens is saved. The caller ends this with
- * checkpoint_replace, which frees the entry or, if saving failed (`by` is NULL), puts it back: it still fits the budget. Returns
- * the one that is in the store then. */
+/* Takes an unpinned entry out of the store while one with more of the same tokens' state is saved. The caller must then
+ * call checkpoint_replace, which frees the entry or, if saving failed (`by` is NULL), puts it back: it still fits the
+ * budget. Returns the entry that is in the store afterwards. */
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 
-/* Pins are counted. False: the pinned ones would leave too little room for the rest; c is as it was. */
+/* Pins are counted. checkpoint_pin returns false if the pinned entries would leave too little of the budget; c is
+ * unchanged then. */
 bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
 void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
 
-void checkpoint_use(checkpoint_store *store, checkpoint *c); /* it was restored, or asked for again */
+void checkpoint_use(checkpoint_store *store, checkpoint *c); /* the entry was restored, or saved again */
 
 #endif

@@ -67,7 +67,7 @@ uint64_t durable_sum_end(durable_sum *s)
 
 /* ---- names ---- */
 
-/* A system-call filter may refuse getrandom and leave the device. */
+/* A system-call filter may refuse getrandom but allow the device. */
 static bool read_random_device(uint64_t *id)
 {
     FILE *device = fopen("/dev/urandom", "rbe");
@@ -85,7 +85,7 @@ uint64_t durable_new_id(void)
         const bool is_drawn = getrandom(&id, sizeof id, 0) == (ssize_t)sizeof id;
         if (!is_drawn && errno != EINTR && !read_random_device(&id)) {
             perror("llmd: no random numbers");
-            abort(); /* a guessed id could be that of another session's file */
+            abort(); /* an id that is not random could be that of another session's file */
         }
     }
     return id;
@@ -132,7 +132,7 @@ bool durable_allocate(int fd, uint64_t n)
         errno = ENOSPC;
         return false;
     }
-    /* Not posix_fallocate: where the file system cannot, that writes to each block. */
+    /* Not posix_fallocate: on file systems without support it writes to every block. */
     while (fallocate(fd, 0, 0, (off_t)n) != 0) {
         if (errno != EINTR) {
             return errno != ENOSPC && errno != EDQUOT;
@@ -217,7 +217,7 @@ bool durable_make(const char *directory)
     if (mkdir(directory, 0700) != 0) {
         return errno == EEXIST;
     }
-    (void)durable_sync(parent); /* a parent that may not be read, or cannot be synced, is no reason not to serve */
+    (void)durable_sync(parent); /* best effort: llmd can work in a directory whose parent cannot be read or synced */
     return true;
 }
 

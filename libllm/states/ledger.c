@@ -5,12 +5,14 @@
 #include <sys/mman.h>
 
 enum {
-    /* The allocator keeps what is freed below this for what comes next. Larger ones are mapped, one by one: states and logits
-     * of closed sessions, with small blocks of others between them, would stay with the process. */
+    /* Smaller blocks are left to the allocator, which keeps them for later. Larger ones are mapped one by one:
+     * otherwise states and logits of closed sessions, interleaved with small blocks, would never return to the
+     * system. */
     MAPPED_BYTES_MIN = 64 << 10,
-    /* What costs less to take anew is not worth putting by. */
+    /* A smaller block is allocated anew cheaply, so it is not kept as the spare. */
     SPARE_BYTES_MIN = 1 << 20,
-    /* It is in no account: a recurrent state is smaller, and that of a long context comes in no size twice. */
+    /* The spare is in no account. A recurrent state is smaller than this, and states of long contexts rarely have the
+     * same size twice. */
     SPARE_BYTES_MAX = 160 << 20,
 };
 
@@ -35,7 +37,8 @@ void ledger_bytes_free(void *bytes, size_t n_bytes)
     }
     if (n_bytes < MAPPED_BYTES_MIN) {
         free(bytes);
-    } else if (munmap(bytes, n_bytes) != 0) { /* it would leave more mappings than a process may have */
+        /* munmap would split a mapping, and the process has reached its limit on mappings */
+    } else if (munmap(bytes, n_bytes) != 0) {
         madvise(bytes, n_bytes, MADV_DONTNEED);
     }
 }
@@ -72,7 +75,7 @@ void blob_free(blob *b)
     }
 }
 
-/* States of one kind mostly have one size, and most come when another has just gone. */
+/* States of one model mostly have one size, and a new one often follows the end of an old one. */
 static blob *take_spare(ledger *l, size_t n_bytes)
 {
     blob *b = l->spare;

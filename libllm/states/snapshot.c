@@ -18,7 +18,7 @@ enum {
     ORDER_MARK = 0x01020304,
 };
 
-/* Both heads begin with it. */
+/* The first bytes of both heads. */
 typedef struct file_mark {
     char magic[8];
     uint32_t version;
@@ -39,7 +39,7 @@ typedef struct branch_head {
     uint32_t reserved;
     uint8_t identity[16];
     char name[LLM_SESSION_NAME_BYTES_MAX + 8];
-    uint64_t checksum; /* of all before it */
+    uint64_t checksum; /* of the bytes before it */
 } branch_head;
 
 typedef struct state_head {
@@ -49,7 +49,7 @@ typedef struct state_head {
     uint32_t n_parts;
     uint64_t part_bytes;
     uint8_t geometry[16];
-    uint64_t checksum; /* of all before it */
+    uint64_t checksum; /* of the bytes before it */
 } state_head;
 
 typedef struct part_head {
@@ -271,7 +271,7 @@ static bool skip(reading *r, uint64_t n)
     return true;
 }
 
-/* Before anything is allocated for n more bytes. */
+/* Checks that n more bytes are in the file, before memory for them is allocated. */
 static int promise(reading *r, uint64_t n)
 {
     if (n > r->left) {
@@ -321,7 +321,7 @@ static int take_checksum(reading *r)
     return status == LLM_OK && checksum != expected ? refuse(r, "its contents are damaged") : status;
 }
 
-/* Opens, and reads the head as far as every version has it. */
+/* Opens the file, and reads the part of the head that all versions have. */
 static int open_file(reading *r, const char *directory, uint64_t id, const char *ending)
 {
     char path[DURABLE_PATH_BYTES];
@@ -514,7 +514,7 @@ static int read_state(reading *r, const uint8_t geometry[16], uint64_t n_bytes_m
     if (facts.is_of_other_geometry) {
         return refuse(r, "it was saved under another memory layout");
     }
-    if (facts.n_bytes > n_bytes_max) { /* nothing is wrong with the file */
+    if (facts.n_bytes > n_bytes_max) { /* the file is good, but larger than the caller allows */
         r->why = "it is larger than there is room for";
         return LLM_NO_MEMORY;
     }

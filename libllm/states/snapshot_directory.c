@@ -1,4 +1,4 @@
-/* snapshot_directory.c: what becomes of a session's two files as they are. */
+/* snapshot_directory.c: operations on the two files of a branch as a whole: link, remove, set aside, scan. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t i
             found(context, id);
         }
     }
-    rewinddir(d); /* states after all sessions: what was refused meanwhile has none any more */
+    rewinddir(d); /* state files are checked after all branch files, as some of those may just have been refused */
     while ((entry = readdir(d)) != NULL) {
         if (durable_parse(entry->d_name, SNAPSHOT_BRANCH_WRITING, &id)) {
             (void)durable_remove(directory, id, SNAPSHOT_BRANCH_WRITING);

@@ -22,16 +22,17 @@ typedef struct job_queue {
 } job_queue;
 
 struct store {
-    store_files files; /* of the store thread, but for what its own mutex guards */
+    store_files files; /* owned by the store thread, except for what its own mutex guards */
     notifier *consumer;
     int lock_fd;
     pthread_t thread;
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the members below */
     pthread_cond_t changed;
-    job_queue changes; /* of branch files: before others that were pushed earlier, but for one after each */
+    /* changes of branch files: they go before states that were pushed earlier, but alternate with them */
+    job_queue changes;
     job_queue states;
     uint64_t n_pushed;
-    bool was_change; /* the last one that was taken */
+    bool was_change; /* whether the last job taken was a change */
     job_queue done;
     uint32_t n_jobs; /* in `changes`, in `states`, or in work */
     bool is_closing;
@@ -102,8 +103,9 @@ void store_job_free(store_job *job)
     free(job);
 }
 
-/* The states of sessions whose files go: behind what may still write them, before what is written from now on. NULL:
- * there are none, or memory is short: then they go at the next start. */
+/* Makes the job that removes the states of sessions whose branch files are removed. It comes after jobs that may still
+ * write them, and before any state that is pushed from now on. NULL: there are none, or memory is short; then the next
+ * start removes them. */
 static store_job *sweep_after(const store_job *job)
 {
     bool any = false;
@@ -144,8 +146,8 @@ static void work(store *s, store_job *job)
     notifier_wake(s->consumer);
 }
 
-/* One of each in turn, or who changes branch files without end keeps all states where they are; but no state before what
- * was to be changed first. */
+/* Takes the next job. The queues alternate, as a client that changes branch files without end would block all states.
+ * But no state is taken before a change that was pushed earlier. */
 static store_job *next_job(store *s)
 {
     const store_job *change = s->changes.first, *state = s->states.first;
@@ -171,7 +173,7 @@ static void *run(void *context)
     }
 }
 
-/* ---- the other side ---- */
+/* ---- called by the decode thread ---- */
 
 void store_push(store *s, store_job *job)
 {
@@ -250,7 +252,7 @@ bool store_complaint(store *s, char *out, size_t n_bytes)
 uint64_t store_free_bytes(const store *s)
 {
     struct statvfs disk;
-    /* Some FUSE file systems report no blocks at all: that means unknown, not full. */
+    /* Some FUSE file systems report no blocks at all: the free space is unknown then, not 0. */
     const bool is_known = statvfs(s->files.directory, &disk) == 0 && disk.f_blocks > 0;
     return is_known ? (uint64_t)disk.f_bavail * disk.f_frsize : UINT64_MAX / 2;
 }
@@ -305,7 +307,8 @@ static int lock_directory(store *s, char *error, size_t error_bytes)
     return LLM_OK;
 }
 
-/* The directory is called by the model's digest: model.txt tells people which model that is. Nothing reads it. */
+/* The directory is named after the digest of the model; model.txt tells people which model that is. llmd does not read
+ * it. */
 static void name_directory(const store_options *options)
 {
     char *path = NULL;

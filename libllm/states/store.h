@@ -1,12 +1,12 @@
-/* store.h: the store thread does all disk I/O, so that the decode thread never waits for a disk. The decode thread (before it
- * starts and after it ends, the engine's owner) pushes jobs and takes results. A job and the memory it points to belong to
- * the store from the push until the result is taken. Blobs are the exception: the ledger keeps them, and the store only reads
- * their bytes.
+/* store.h: the store thread does all disk I/O, so that the decode thread never waits for a disk. The decode thread
+ * (before it starts and after it ends, the engine's owner) pushes jobs and takes results. A job and the memory it
+ * points to belong to the store from the push until the result is taken. Blobs are the exception: the ledger keeps
+ * them, and the store only reads their bytes.
  *
- * There are two queues, each in order. Changes of branch files go first: they are small, and commands wait for them. States,
- * which may take seconds, follow. Either order is safe, as the two files of a session do not depend on each other
- * (snapshot.h). The callers bound the queues: a command waits for each job, or the job is the only one of its kind for its
- * session, and no state is written while STORE_JOBS_MAX jobs wait. */
+ * There are two queues, each in order. Changes of branch files go first: they are small, and commands wait for them.
+ * States, which may take seconds, follow. Either order is safe, as the two files of a session do not depend on each
+ * other (snapshot.h). The callers bound the queues: a command waits for each job, or the job is the only one of its
+ * kind for its session, and no state is written while STORE_JOBS_MAX jobs wait. */
 #ifndef LLM_STORE_H
 #define LLM_STORE_H
 
@@ -20,7 +20,7 @@
 
 enum {
     STORE_JOBS_MAX = 2048,
-    STORE_PAUSE_S = 10, /* after writing a state has failed, no state is written for so long */
+    STORE_PAUSE_S = 10, /* pause after a state could not be written */
 };
 
 typedef struct store store;
@@ -57,7 +57,7 @@ typedef struct store_job {
     store_verb verb;
     bool is_label;                             /* CHANGE: of name and pin (table_change.c) */
     bool has_waiter;                           /* a command waits for the result */
-    uint64_t request;                          /* that command; READ, which none waits for: the number of the read */
+    uint64_t request;                          /* that command's id; READ for no command: the number of the read */
     uint32_t owner;                            /* of the session and the label */
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* of the session */
     char label[LLM_SESSION_NAME_BYTES_MAX + 1];
@@ -82,20 +82,20 @@ typedef struct store_options {
     const char *model;     /* its name, for people */
     const uint8_t *identity;
     const uint8_t *geometry;
-    bool
-        can_truncate_states; /* every state can be truncated: a scan need not read which checkpoints its file has (state_ends) */
+    /* every state can be truncated, so that a scan need not look for the checkpoints in its file (state_ends) */
+    bool can_truncate_states;
 } store_options;
 
-/* The directory must be writable; one store per directory (locked). `consumer` is woken when a result waits. LLM_OK; LLM_IO
- * or LLM_NO_MEMORY with `error` filled. */
+/* The directory must be writable; one store per directory (locked). `consumer` is woken when a result waits. LLM_OK;
+ * LLM_IO or LLM_NO_MEMORY with `error` filled. */
 int store_open(const store_options *options, notifier *consumer, store **out, char *error, size_t error_bytes);
 /* Finishes all jobs, then ends the thread. NULL is allowed. */
 void store_close(store *s);
 
 /* Takes ownership of the job. */
 void store_push(store *s, store_job *job);
-/* The oldest result, or NULL; without takes_waited_for, the oldest that no command waits for: the result of a command stays here
- * until its reply has room. The caller frees it with store_job_free. */
+/* The oldest result, or NULL; without takes_waited_for, the oldest that no command waits for: the result of a command
+ * stays here until its reply has room. The caller frees it with store_job_free. */
 store_job *store_take(store *s, bool takes_waited_for);
 bool store_has_result(store *s, bool takes_waited_for); /* store_take would return one */
 uint32_t store_n_jobs(store *s);                        /* jobs not yet finished */
@@ -109,11 +109,12 @@ void store_wait(store *s);           /* until all jobs are finished */
 void store_complain(store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool store_complaint(store *s, char *out, size_t n_bytes);
 
-/* Free bytes on the disk of the state directory; UINT64_MAX / 2 if its file system does not say. The opener's thread. */
+/* Free bytes on the disk of the state directory; UINT64_MAX / 2 if its file system does not say. The opener's
+ * thread. */
 uint64_t store_free_bytes(const store *s);
 
-/* Reads all branch files in the directory and the heads of their states. `found` may take the tokens. Files that are refused
- * are renamed and reported. The opener's thread, before the first job. */
+/* Reads all branch files in the directory and the heads of their states. `found` may take the tokens. Files that are
+ * refused are renamed and reported. The opener's thread, before the first job. */
 void store_scan(store *s, void (*found)(void *context, branch_file *file, const state_facts *state), void *context);
 
 /* ---- sessions saved under labels: any thread ---- */

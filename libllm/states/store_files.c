@@ -40,7 +40,7 @@ void store_files_complain(store_files *f, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     pthread_mutex_lock(&f->mutex);
-    if (f->n_complaints < COMPLAINTS_MAX) { /* the first ones name the cause */
+    if (f->n_complaints < COMPLAINTS_MAX) { /* the first complaints name the cause */
         memcpy(f->complaints[f->n_complaints++], text, sizeof text);
     } else {
         f->n_suppressed++;
@@ -91,7 +91,7 @@ static bool is_written(const store_change *c)
     return c->verb == CHANGE_WRITE || c->verb == CHANGE_RESET;
 }
 
-/* What needs room comes before what cannot be taken back. */
+/* Prepares all writes before it commits any: writing needs disk space and can fail, a removal cannot be undone. */
 static int prepare_all(store_files *f, store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -159,7 +159,8 @@ static void learn_of_disk(store_files *f, bool is_written)
 static void write_state(store_files *f, store_job *job)
 {
     if (!durable_exists(f->directory, job->id, SNAPSHOT_BRANCH)) {
-        job->status = LLM_NOT_FOUND; /* closed or reset meanwhile, or its branch file could not be written */
+        /* the session was closed or reset meanwhile, or its branch file could not be written */
+        job->status = LLM_NOT_FOUND;
         return;
     }
     if (job->linked_id != 0) {

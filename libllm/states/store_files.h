@@ -1,6 +1,6 @@
-/* store_files.h: what the store does on the disk: the sessions of one model, what is saved under labels, and what a person
- * should know about it. Work is done by the store thread (scans by the opener before it begins); the index of labels and
- * the complaints may be read by any thread. Private to store*.c. */
+/* store_files.h: the store's work on the disk: the sessions of one model, sessions saved under labels, and messages
+ * that a person should know about it. Work is done by the store thread (scans by the opener before it begins); the
+ * index of labels and the complaints may be read by any thread. Private to store*.c. */
 #ifndef LLM_STORE_FILES_H
 #define LLM_STORE_FILES_H
 
@@ -10,9 +10,9 @@
 
 enum { COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 512 };
 
-/* One label. */
+/* A session saved under a label. */
 typedef struct saved_entry {
-    uint64_t id; /* of its files in `saved_directory`: drawn, so that no label chooses a file */
+    uint64_t id; /* of its files in `saved_directory`: random, so that no label chooses a file name */
     llm_saved facts;
 } saved_entry;
 
@@ -22,12 +22,12 @@ typedef struct store_files {
     uint8_t identity[16];
     uint8_t geometry[16];
     bool can_truncate_states;
-    bool is_refusing;      /* the last state could not be written: said once */
-    pthread_mutex_t mutex; /* guards what follows */
+    bool is_refusing;      /* the last state could not be written; reported once */
+    pthread_mutex_t mutex; /* guards the members below */
     uint32_t n_saved;
     saved_entry saved[LLM_SAVED_MAX];
     uint32_t n_complaints;
-    uint32_t n_suppressed; /* complaints beyond those */
+    uint32_t n_suppressed; /* complaints beyond COMPLAINTS_MAX */
     char complaints[COMPLAINTS_MAX][COMPLAINT_BYTES];
 } store_files;
 

@@ -1,4 +1,4 @@
-/* store_saved.c: sessions saved under labels: files of drawn names, and an index from owner and label to them. */
+/* store_saved.c: sessions saved under labels: files with random names, and an index from owner and label to them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static saved_entry entry_of(const branch_file *file, const state_facts *state)
     return entry;
 }
 
-/* Whether a label that is not there yet may be added. */
+/* Whether a new label may be added. */
 static bool has_room(store_files *f, uint32_t owner)
 {
     uint32_t n_own = 0;
@@ -71,7 +71,8 @@ static void remove_files(store_files *f, uint64_t id)
 
 /* ---- a start ---- */
 
-/* Of two files of one label, which a crash between a save and the removal of what it replaces leaves, the newer stays. */
+/* Keeps the newer of two files of one label. A crash between a save and the removal of the file that it replaces leaves
+ * two. */
 static void scan_one(void *context, uint64_t id)
 {
     store_files *f = context;
@@ -110,7 +111,8 @@ void store_saved_scan(store_files *f)
 
 /* ---- saving ---- */
 
-/* The state first: the label is there when its branch file is. A state that cannot be linked is read again. */
+/* Saves the state first: the label exists once its branch file does. If the state cannot be linked, the tokens are
+ * saved alone. */
 static int write_files(store_files *f, store_job *job)
 {
     int status = LLM_OK;
@@ -125,7 +127,7 @@ static int write_files(store_files *f, store_job *job)
     return status;
 }
 
-/* The new entry takes the place of the old one, whose id is returned; 0: there was none. */
+/* Replaces the entry of this label. Returns the id of the old files; 0: there were none. */
 static uint64_t index_saved(store_files *f, const saved_entry *entry)
 {
     uint64_t old_id = 0;
@@ -141,7 +143,8 @@ static uint64_t index_saved(store_files *f, const saved_entry *entry)
     return old_id;
 }
 
-/* Of two files of one label a start keeps the newer: what replaces another is newer than that, whatever the clock says. */
+/* Makes the new file newer than the one it replaces, whatever the clock says: of two files of one label, a start keeps
+ * the newer. */
 static uint64_t stamp_after(const saved_entry *old)
 {
     const uint64_t now = now_ms();
@@ -192,7 +195,7 @@ static void forget(store_files *f, uint64_t id)
     pthread_mutex_unlock(&f->mutex);
 }
 
-/* A state that is not of use is left out: the session is read again from its tokens. */
+/* A state that this engine cannot use is left out: the tokens are prefilled. */
 static void load_state(store_files *f, store_job *job, uint64_t id)
 {
     const char *why = "";
@@ -221,7 +224,7 @@ void store_saved_load(store_files *f, store_job *job)
         return;
     }
     if (entry.facts.n_bytes > job->n_bytes_max) {
-        job->status = LLM_BUSY; /* it was replaced by a larger one meanwhile */
+        job->status = LLM_BUSY; /* meanwhile a larger one replaced it */
         return;
     }
     job->status = (llm_status)branch_file_read(f->saved_directory, entry.id, f->identity, &job->file, &why);
