@@ -24,7 +24,7 @@
  * Of one without a slot: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a
  * slot it keeps these; what is behind them is consumed again.
  * The resident tokens lie in the session table: branch.c writes those of a branch with a slot, and of its copy; those
- * that another one without a slot begins with come from table_saved.c (read), table_fork.c (copied) and adoption.c (an
+ * that another one without a slot begins with come from table_saved.c (read), table_copy.c (copied) and adoption.c (an
  * earlier daemon's). */
 #ifndef LLM_BRANCH_H
 #define LLM_BRANCH_H

@@ -1,7 +1,7 @@
 /* branch_table.h: all branches of an engine, open or not, in three parts. Each part has its interface, and its members,
  * which only its own files touch (tests/test_structure.py):
  *
- *   slots.h    who has an entry and who a slot         branch_table.c, table_keep, _expected, _fork, _publish
+ *   slots.h    who has an entry and who a slot         branch_table.c, table_keep, _expected, _copy, _publish
  *   shelf.h    states in memory and on the disk        table_parked, _disk, _files, _saved, _stored, _stop
  *   naming.h   names, pins, and files that go          table_pin, _change, _removal
  *

@@ -73,7 +73,7 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
 
 /* Gives `to`, open, empty and without a slot, the first n tokens of `from` and a share of its state, parked in memory or on
  * the disk. A state of more than n tokens is of no use: `to` has the tokens only, and prefills them. Unless it may_truncate:
- * then it gets all tokens of the state, for the caller to truncate. (table_fork.c) */
+ * then it gets all tokens of the state, for the caller to truncate. (table_copy.c) */
 void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_truncate);
 
 /* Before `b`, which has a slot, continues with this prompt: copies `b` to a kept branch if the prompt discards tokens that cost more to

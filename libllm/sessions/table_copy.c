@@ -1,4 +1,4 @@
-/* table_fork.c: a branch becomes a copy of another one without the model. */
+/* table_copy.c: makes a branch a copy of another one through its saved state, without the model. */
 #include <string.h>
 
 #include "sessions/branch_table.h"
