@@ -253,7 +253,7 @@ int decode_start(decode *d)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_requested, false);
-    table_tell_forgotten(d->table, decode_forgotten, d);
+    table_set_forgotten_listener(d->table, decode_forgotten, d);
     /* before the thread exists, as commands may be pushed as soon as this returns */
     atomic_store(&d->life, DECODE_SERVING);
     const int failed = pthread_create(&d->thread, NULL, serve, d);
@@ -274,6 +274,6 @@ void decode_stop(decode *d)
     atomic_store(&d->stop_requested, true);
     notifier_wake(d->command_notifier);
     pthread_join(d->thread, NULL);
-    table_tell_forgotten(d->table, NULL, NULL);
+    table_set_forgotten_listener(d->table, NULL, NULL);
     atomic_store(&d->life, DECODE_JOINED);
 }

@@ -259,7 +259,7 @@ static bool remember_end(request *r)
 
 /* Returns how many stop strings, from the first on, are ignored for the last token: all before min_tokens, and those
  * that apply only to the answer while the model reasons. */
-static uint32_t n_unheeded_stops(const request *r)
+static uint32_t n_ignored_stops(const request *r)
 {
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {
         return r->stop.n_stops;
@@ -273,7 +273,7 @@ static bool release_piece(request *r, const model *m, int32_t token)
     char piece[STOP_FEED_BYTES_MAX];
     const int32_t n = m->ops->piece(m, token, sampler_shows(r->sampler, token), piece, sizeof piece);
     stop_result released;
-    r->stop.n_unheeded = n_unheeded_stops(r);
+    r->stop.n_ignored = n_ignored_stops(r);
     stop_feed(&r->stop, piece, n > 0 ? (uint32_t)n : 0, &released);
     r->n_bytes += n > 0 ? (uint64_t)n : 0;
     r->ends[r->n_generated - 1] = r->n_bytes;

@@ -19,7 +19,7 @@ static bool is_better(const branch_candidate *a, const branch_candidate *b)
     return a->used > b->used;
 }
 
-static bool may_be_written_over(const branch_candidate *t)
+static bool may_be_overwritten(const branch_candidate *t)
 {
     return !t->is_anchored;
 }
@@ -88,7 +88,7 @@ static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_
 
 /* Returns the tokens that a new branch could reuse from the candidate. Those of the head do not count, as they come
  * from a checkpoint that many conversations share. */
-static uint32_t behind_head(const branch_candidate *t)
+static uint32_t n_after_head(const branch_candidate *t)
 {
     return t->n_common > t->n_head ? t->n_common - t->n_head : 0;
 }
@@ -101,19 +101,19 @@ static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         const branch_candidate *t = &candidates[i];
         if (!t->is_on_disk) {
-            most_in_memory = behind_head(t) > most_in_memory ? behind_head(t) : most_in_memory;
+            most_in_memory = n_after_head(t) > most_in_memory ? n_after_head(t) : most_in_memory;
         } else if (!t->is_busy && !t->is_anchored && (best == n || is_better(t, &candidates[best]))) {
             best = i;
         }
     }
-    return best < n && behind_head(&candidates[best]) >= most_in_memory + COPY_COST_TOKENS_MIN ? best : n;
+    return best < n && n_after_head(&candidates[best]) >= most_in_memory + COPY_COST_TOKENS_MIN ? best : n;
 }
 
 /* Chooses the entry of a branch for a prompt that continues none. */
 static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room)
 {
     const uint32_t limit = limit_of(candidates, n, n_max);
-    const uint32_t closest = best_of(candidates, n, may_be_written_over);
+    const uint32_t closest = best_of(candidates, n, may_be_overwritten);
     const bool is_short = !has_room && closest < n;
     if (!is_short && n < limit) {
         return (branch_choice){.verb = BRANCH_OPEN};

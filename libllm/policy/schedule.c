@@ -98,16 +98,16 @@ static bool is_short(const schedule_input *in, uint32_t i, const budget *even)
  * finish early; the other times it goes in rotation, so that none waits for ever. */
 static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint32_t n_waiting)
 {
-    uint32_t found = in->n_runs, before = in->turn / 2 % n_waiting;
+    uint32_t next = in->n_runs, n_before = in->turn / 2 % n_waiting;
     for (uint32_t i = 0; i < in->n_runs; i++) {
         if (in->prefill_left[i] == 0 || take[i] > 0) {
             continue;
         }
-        if (in->turn % 2 == 0 ? found == in->n_runs || in->prefill_left[i] < in->prefill_left[found] : before-- == 0) {
-            found = i;
+        if (in->turn % 2 == 0 ? next == in->n_runs || in->prefill_left[i] < in->prefill_left[next] : n_before-- == 0) {
+            next = i;
         }
     }
-    return found;
+    return next;
 }
 
 /* Finishes runs that are short, of n_waiting that prefill. Returns how many are left. */

@@ -41,7 +41,7 @@ static int32_t find(const stop *s, uint32_t *offset)
 {
     for (uint32_t at = 0; at < s->n_held; at++) {
         int32_t best = -1;
-        for (uint32_t i = s->n_unheeded; i < s->n_stops; i++) {
+        for (uint32_t i = s->n_ignored; i < s->n_stops; i++) {
             const uint32_t n = s->stop_bytes[i];
             if (n <= s->n_held - at && memcmp(s->held + at, s->stops[i], n) == 0 &&
                 (best < 0 || n > s->stop_bytes[best])) {
@@ -61,7 +61,7 @@ static uint32_t clear_of_stops(const stop *s)
 {
     for (uint32_t at = 0; at < s->n_held; at++) {
         const uint32_t rest = s->n_held - at;
-        for (uint32_t i = s->n_unheeded; i < s->n_stops; i++) {
+        for (uint32_t i = s->n_ignored; i < s->n_stops; i++) {
             if (rest < s->stop_bytes[i] && memcmp(s->held + at, s->stops[i], rest) == 0) {
                 return at;
             }
@@ -134,7 +134,7 @@ void stop_feed(stop *s, const char *bytes, uint32_t n_bytes, stop_result *out)
     s->n_fed += n_bytes;
 
     uint32_t offset = 0;
-    const int32_t found = s->n_unheeded < s->n_stops ? find(s, &offset) : -1;
+    const int32_t found = s->n_ignored < s->n_stops ? find(s, &offset) : -1;
     if (found >= 0) {
         const uint64_t begins = s->n_fed - s->n_held + offset;
         release(s, offset, true, out);

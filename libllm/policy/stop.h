@@ -22,7 +22,7 @@ typedef struct stop {
     uint32_t n_stops;
     uint32_t stop_bytes[LLM_STOPS_MAX];
     char *stops[LLM_STOPS_MAX]; /* point into one allocation, stops[0] */
-    uint32_t n_unheeded;        /* the first n are ignored */
+    uint32_t n_ignored;         /* the first n are ignored */
     uint64_t n_fed;
     uint32_t n_held;
     char held[STOP_HELD_BYTES_MAX + STOP_FEED_BYTES_MAX]; /* fed but not released */

@@ -511,7 +511,7 @@ size_t branch_state_bytes(const branch *b, uint32_t n_tokens)
     return (size_t)model_of(b)->ops->sequence_bytes(model_of(b), n_tokens);
 }
 
-static void tell_as_copy(const branch *from, branch *to)
+static void copy_record(const branch *from, branch *to)
 {
     session_table_append(session_table_of(to), to->entry, branch_tokens(from), branch_n_tokens(from));
     to->checkpoint_at = from->checkpoint_at;
@@ -543,7 +543,7 @@ void branch_become_copy(branch *to, const branch *from, const branch_copy *copy)
     if (copy->state != NULL) {
         branch_hold_parked(to, copy->state, branch_n_tokens(from));
     }
-    tell_as_copy(from, to);
+    copy_record(from, to);
     set_state_unused(to, branch_has_slot(to) ? LLM_STATE_IDLE : LLM_STATE_PARKED);
 }
 

@@ -66,8 +66,8 @@ void table_allow_copies(branch_table *table, double stall_budget_us)
     table->slots.stall_budget_us = stall_budget_us;
 }
 
-void table_tell_forgotten(branch_table *table, void (*forgotten)(void *context, uint32_t owner, const char *name),
-                          void *context)
+void table_set_forgotten_listener(branch_table *table,
+                                  void (*forgotten)(void *context, uint32_t owner, const char *name), void *context)
 {
     table->slots.forgotten = forgotten;
     table->slots.forgotten_context = context;

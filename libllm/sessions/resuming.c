@@ -125,7 +125,7 @@ static bool apply(branch *b, const resume_plan *plan, const int32_t *prompt, con
 
 /* ---- states on disk ---- */
 
-static bool is_afar(const branch *other, const branch *b)
+static bool is_on_disk_of_owner(const branch *other, const branch *b)
 {
     const parked_where where = other->parked.where;
     return other != b && other->is_open && other->owner == b->owner &&
@@ -158,28 +158,28 @@ typedef struct state_on_disk {
 
 /* Returns the microseconds saved by reading the state for n tokens. If its read has not begun, there must be memory for
  * it, and it comes after everything in flight. */
-static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_at_hand)
+static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_in_memory)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
     const bool is_coming = other->parked.where == PARKED_READING;
-    if (n <= n_at_hand || (!is_coming && !ledger_admits(table->shared.ledger, n_bytes))) {
+    if (n <= n_in_memory || (!is_coming && !ledger_admits(table->shared.ledger, n_bytes))) {
         return 0;
     }
     const size_t n_bytes_before = is_coming ? 0 : table->shared.ledger->n_bytes[LEDGER_IN_FLIGHT];
-    return copy_cost_fetch_saves_us(&table->pace, n_bytes, n_bytes_before, n - n_at_hand);
+    return copy_cost_fetch_saves_us(&table->pace, n_bytes, n_bytes_before, n - n_in_memory);
 }
 
 /* Returns the smallest number of tokens, up to n_most, with which `other` saves more than `us`; 0: no number does. */
-static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32_t n_most, uint32_t n_at_hand,
+static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32_t n_most, uint32_t n_in_memory,
                           double us)
 {
-    if (gain_us(table, other, n_most, n_at_hand) <= us) {
+    if (gain_us(table, other, n_most, n_in_memory) <= us) {
         return 0;
     }
     uint32_t too_few = 0, enough = n_most;
     while (enough - too_few > 1) {
         const uint32_t n = too_few + (enough - too_few) / 2;
-        if (gain_us(table, other, n, n_at_hand) > us) {
+        if (gain_us(table, other, n, n_in_memory) > us) {
             enough = n;
         } else {
             too_few = n;
@@ -191,21 +191,22 @@ static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32
 /* Returns the state on disk that saves most. Hundreds of branches may begin with the same head, and comparing all their
  * tokens with the prompt would delay every step. So a branch is compared in full only if its token at position n_least,
  * which decides whether it can beat the best one so far, equals the prompt's. */
-static state_on_disk best_on_disk(branch_table *table, const branch *b, const branch_prompt *prompt, uint32_t n_at_hand)
+static state_on_disk best_on_disk(branch_table *table, const branch *b, const branch_prompt *prompt,
+                                  uint32_t n_in_memory)
 {
     state_on_disk best = {.from = NULL};
     for (uint32_t i = 0; i < table->n_entries; i++) {
         branch *other = &table->branches[i];
-        if (!is_afar(other, b)) {
+        if (!is_on_disk_of_owner(other, b)) {
             continue;
         }
         const uint32_t n_most = n_known_of(other) < prompt->n_tokens ? n_known_of(other) : prompt->n_tokens;
-        const uint32_t n_least = n_to_gain(table, other, n_most, n_at_hand, best.us);
+        const uint32_t n_least = n_to_gain(table, other, n_most, n_in_memory, best.us);
         if (n_least == 0 || branch_tokens(other)[n_least - 1] != prompt->tokens[n_least - 1]) {
             continue;
         }
         const uint32_t n = n_shared_on_disk(other, prompt);
-        const double us = gain_us(table, other, n, n_at_hand);
+        const double us = gain_us(table, other, n, n_in_memory);
         if (us > best.us) {
             best = (state_on_disk){.from = other, .n = n, .us = us};
         }
@@ -241,19 +242,19 @@ static bool begin_reading(branch_table *table, const state_on_disk *best)
 
 fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *prompt)
 {
-    uint32_t n_at_hand = n_in_place(b, prompt);
-    state_on_disk best = best_on_disk(table, b, prompt, n_at_hand);
+    uint32_t n_in_memory = n_in_place(b, prompt);
+    state_on_disk best = best_on_disk(table, b, prompt, n_in_memory);
     if (best.from != NULL) {
         resuming_sources sources;
         gather(table, b, prompt->tokens, prompt->n_tokens, &sources);
-        n_at_hand = decide(b, prompt, false, &sources).n_keep;
-        best = best_on_disk(table, b, prompt, n_at_hand);
+        n_in_memory = decide(b, prompt, false, &sources).n_keep;
+        best = best_on_disk(table, b, prompt, n_in_memory);
     }
     if (best.from == NULL || !begin_reading(table, &best)) {
         return (fetch){.reading = 0};
     }
     return (fetch){.reading = best.from->parked.reading,
-                   .wait_us_max = copy_cost_wait_us_max(&table->pace, best.n - n_at_hand)};
+                   .wait_us_max = copy_cost_wait_us_max(&table->pace, best.n - n_in_memory)};
 }
 
 /* ---- resuming ---- */
@@ -303,13 +304,13 @@ resume_plan resuming_begin(branch_table *table, branch *b, const branch_prompt *
 bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t at)
 {
     const uint32_t n = branch_n_tokens(from);
-    const uint32_t wanted = at < n ? at : n;
+    const uint32_t n_fork = at < n ? at : n;
     resuming_sources sources;
     const int32_t *tokens = branch_tokens(from);
-    gather(table, to, tokens, wanted, &sources);
+    gather(table, to, tokens, n_fork, &sources);
     const resume_plan plan = resume_decide(&(resume_input){
         .prompt = tokens,
-        .n_prompt = wanted,
+        .n_prompt = n_fork,
         .own = branch_source(to),
         .donors = sources.donors,
         .n_donors = sources.n_donors,
@@ -318,6 +319,6 @@ bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t
         .may_keep_all = true,
     });
     /* the copy may cost more than prefilling; the caller copies a saved state instead */
-    const bool is_nothing = plan.n_keep == 0 && wanted > 0 && from != to;
+    const bool is_nothing = plan.n_keep == 0 && n_fork > 0 && from != to;
     return !is_nothing && apply(to, &plan, tokens, &sources);
 }

@@ -46,8 +46,8 @@ typedef struct table_shelf {
     uint64_t refused_until_us; /* writing a state failed: until then no state is written */
     bool spill_waits;          /* a parked state waits in memory, over the budget, until the store has capacity, */
     uint64_t spill_until_us;   /* or until then; 0: none waits */
-    bool is_stalled;           /* a wait for the store has timed out: no state waits until the store finishes a job */
-    uint64_t stall_logged_us;
+    bool is_store_slow;        /* a wait for the store has timed out: no state waits until the store finishes a job */
+    uint64_t slow_logged_us;
     bool is_lending; /* a state is lent: until it is returned nothing is spilled */
     bool is_saving;  /* an orderly stop has begun */
     bool is_unsaved; /* during the stop, writing a branch file failed */

@@ -151,8 +151,8 @@ uint32_t table_names_max(const branch_table *table);     /* limit on open named 
 uint64_t table_new_number(branch_table *table); /* larger than all before: of a use, or of a read */
 
 /* Sets the function that names given up are reported to; NULL: none. */
-void table_tell_forgotten(branch_table *table, void (*forgotten)(void *context, uint32_t owner, const char *name),
-                          void *context);
+void table_set_forgotten_listener(branch_table *table,
+                                  void (*forgotten)(void *context, uint32_t owner, const char *name), void *context);
 
 /* Counts a branch that was given up unasked, and reports the name if it was the last one. */
 void table_report_forgotten(branch_table *table, uint32_t owner, const char *name, llm_counter counter);

@@ -70,15 +70,15 @@ static void drop_state(branch_table *table, branch *b)
 
 /* Least wait for the store: a disk may be busy for a moment because other programs use it, and a dropped state has to
  * be prefilled, which delays everybody. */
-enum { STALL_LOGGED_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
+enum { SLOW_LOGGED_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
 /* A request or state has waited for the store in vain. */
-static void stall(branch_table *table, uint64_t now_us)
+static void report_slow_store(branch_table *table, uint64_t now_us)
 {
-    table->shelf.is_stalled = true;
-    if (table->shelf.stall_logged_us == 0 ||
-        now_us - table->shelf.stall_logged_us > STALL_LOGGED_EVERY_S * (uint64_t)1000000) {
-        table->shelf.stall_logged_us = now_us;
+    table->shelf.is_store_slow = true;
+    if (table->shelf.slow_logged_us == 0 ||
+        now_us - table->shelf.slow_logged_us > SLOW_LOGGED_EVERY_S * (uint64_t)1000000) {
+        table->shelf.slow_logged_us = now_us;
         store_complain(
             table->store,
             "reading and writing session states on this disk takes longer than prefilling their tokens: states "
@@ -89,23 +89,23 @@ static void stall(branch_table *table, uint64_t now_us)
 static uint64_t wait_until_us(const branch_table *table, const branch *b, uint64_t now_us)
 {
     const uint64_t wait_us = (uint64_t)copy_cost_wait_us_max(&table->pace, b->parked.k);
-    return now_us + (wait_us > WAIT_LEAST_US || table->shelf.is_stalled ? wait_us : WAIT_LEAST_US);
+    return now_us + (wait_us > WAIT_LEAST_US || table->shelf.is_store_slow ? wait_us : WAIT_LEAST_US);
 }
 
 /* Whether a state may wait for the busy store. Only one does at a time: the budget is exceeded by one state at most. */
 static bool may_wait(branch_table *table, const branch *b)
 {
     const uint64_t now_us = clock_us();
-    if (table->shelf.spill_waits || table->shelf.is_stalled) {
+    if (table->shelf.spill_waits || table->shelf.is_store_slow) {
         return false;
     }
     if (table->shelf.spill_until_us == 0) {
         table->shelf.spill_until_us = wait_until_us(table, b, now_us);
     }
     if (now_us >= table->shelf.spill_until_us) {
-        stall(table, now_us);
+        report_slow_store(table, now_us);
     }
-    return !table->shelf.is_stalled;
+    return !table->shelf.is_store_slow;
 }
 
 bool table_spill_waits(const branch_table *table)
@@ -133,13 +133,13 @@ void table_spill(branch_table *table)
         if (b == NULL) {
             return;
         }
-        const spilling found = spill(table, b);
-        if (found == SPILL_LATER && may_wait(table, b)) {
+        const spilling result = spill(table, b);
+        if (result == SPILL_LATER && may_wait(table, b)) {
             table->shelf.spill_waits = true;
             return;
         }
         table->shelf.spill_until_us = 0; /* every state has a wait of its own */
-        if (found != SPILLED) {
+        if (result != SPILLED) {
             drop_state(table, b);
         }
     }
@@ -156,7 +156,7 @@ bool table_gives_up_reading(branch_table *table, branch *b)
     if (now_us < at->wait_until_us) {
         return false;
     }
-    stall(table, now_us);
+    report_slow_store(table, now_us);
     drop_state(table, b);
     return true;
 }

@@ -21,7 +21,7 @@ static void changed(branch_table *table, const store_job *job)
 static void take_one(branch_table *table, store_job *job)
 {
     /* changes of branch files are small and prove nothing about states */
-    table->shelf.is_stalled = table->shelf.is_stalled && job->verb == STORE_CHANGE;
+    table->shelf.is_store_slow = table->shelf.is_store_slow && job->verb == STORE_CHANGE;
     switch (job->verb) {
     case STORE_WRITE:
         table_written(table, job);
@@ -51,7 +51,7 @@ bool table_take_stored(branch_table *table, bool takes_waited_for, void (*done)(
     return true;
 }
 
-static void nobody_waits(void *context, store_job *job)
+static void ignore_result(void *context, store_job *job)
 {
     (void)context;
     (void)job;
@@ -61,7 +61,7 @@ void table_settle(branch_table *table)
 {
     if (table->store != NULL) {
         store_wait(table->store);
-        while (table_take_stored(table, true, nobody_waits, NULL)) {
+        while (table_take_stored(table, true, ignore_result, NULL)) {
         }
     }
 }
