@@ -54,7 +54,7 @@ def main() -> None:
 def _report_failure(error: BaseException) -> int:
     """Prints why the process ends, and returns its exit status."""
     if isinstance(error, KeyboardInterrupt):
-        return 128 + signal.SIGINT  # there was nothing yet to stop in order
+        return 128 + signal.SIGINT  # nothing was opened yet
     if isinstance(error, (StartError, ListenError, ImportError)):
         logs.print_fatal(f"{PROGRAM}: {error}")
     else:
@@ -81,7 +81,7 @@ def _run(config: Config) -> None:
         _check_exposure(config, listeners)
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
         loader, keys = _prepared(config)
-        faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, libllm reports crashes itself
+        faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, libllm has a handler for crashes
         _load_and_serve(config, listeners, loader, keys)
     finally:
         listeners.close()
@@ -98,13 +98,13 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
 
 
 def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> None:
-    """Returns when the engine has been closed. Any earlier end, with an error or without, ends the process here: the
-    interpreter would wait for the thread that loads the model."""
+    """Loads and serves until the engine is closed. Any earlier end, with an error or without, ends the process here:
+    the interpreter would wait for the thread that loads the model."""
     from .engine.opening import EngineError
 
     try:
         loader.begin()
-        import uvloop  # this, and all that `_serve` imports, while the model is being read
+        import uvloop  # this import, and all that `_serve` needs, run while the model is being read
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if runner.run(_serve(config, listeners, loader, keys)):
@@ -153,7 +153,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
         for listener in listeners.sockets:
             await web.SockSite(runner, listener, backlog=limits.BACKLOG).start()
         if not _can_open(config.model):
-            await app[OPENING]  # fails with the reason, before an address is logged
+            await app[OPENING]  # raises the reason of a failure before an address is logged
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
         await _first_of(app[OPENING], signals.stop)
         if state.loaded_model is not None:
@@ -167,7 +167,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Returns whether the file can be opened. Whether it is a model is known only after it was read."""
+    """Returns whether the file can be opened. Whether it is a model is known only after it is read."""
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError:
@@ -208,12 +208,12 @@ def _unreadable_template(config: Config, why: str) -> StartError:
     return StartError(f"--chat-template-file: cannot read {config.chat_template_file}: {why}", EXIT_USAGE)
 
 
-# Fields of EngineOptions that can be wrong in a way only the engine finds out, and the options that set them.
+# Fields of EngineOptions whose values only the engine can judge, and the options that set them.
 _OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "chat_template": "chat_template_file"}
 
 
 def _blamed(config: Config, field: str, message: str) -> StartError:
-    """Adds the option that the message is about, and its value unless the message has it."""
+    """Returns the message with the option that it is about, and the option's value unless the message has it."""
     if field not in _OPTIONS:
         return StartError(message)
     name = _OPTIONS[field]
@@ -226,9 +226,10 @@ def _blamed(config: Config, field: str, message: str) -> StartError:
 
 
 class _Signals:
-    """SIGTERM and SIGINT: the first stops in order, the second exits at once. SIGHUP: the end of the terminal that llmd
-    was started from stops it in order; without one, the key file is read again. nohup's wish is respected. SIGQUIT
-    kills as ever, even when the loop is stuck, and says first what each thread was doing."""
+    """Handles signals. SIGTERM and SIGINT: the first stops in order, the second exits at once. SIGHUP: if llmd was
+    started from a terminal, the end of that terminal stops it in order; without a terminal the key file is read
+    again. If nohup has set SIGHUP to be ignored, it stays ignored. SIGQUIT kills as usual, even when the loop is
+    stuck, and first writes what each thread was doing."""
 
     def __init__(self, state: State, listeners: Listeners) -> None:
         self.stop = asyncio.Event()
@@ -261,7 +262,7 @@ class _Signals:
 
 
 def _has_terminal() -> bool:
-    """Whether there is a controlling terminal: it is gone by the time that its SIGHUP comes."""
+    """Whether there is a controlling terminal. Asked at the start: the terminal is gone when its SIGHUP comes."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:

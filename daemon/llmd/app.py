@@ -1,4 +1,4 @@
-"""Puts the daemon together: engine, state, routes. What is opened here is closed here."""
+"""Puts the daemon together: engine, state, routes. Everything that is opened here is closed here."""
 
 from __future__ import annotations
 
@@ -80,8 +80,9 @@ def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None
 
 
 async def open_model(state: State, loader: EngineLoader, responses: ResponseStore) -> None:
-    """Loads the model. If it is cancelled meanwhile, the loading thread goes on: only the end of the process stops it.
-    A later cancellation waits: what was taken from the state directory must go back there with the stop."""
+    """Loads the model. If this is cancelled, the loading thread goes on: only the end of the process stops it. A
+    cancellation while the state directory is read waits: what was taken from the directory must be written back by
+    the stop."""
     engine = await Engine.open(loader)
     taking = asyncio.create_task(take_kept(state, engine, responses))
     try:
@@ -123,7 +124,7 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
-    """Returns the server of the application. It cancels the handlers of clients that have gone."""
+    """Returns the server of the application. It cancels the handlers of clients that have left."""
     return Runner(
         app,
         shutdown_timeout=limits.STOP_GRACE_S,
@@ -139,7 +140,7 @@ def runner_of(app: web.Application) -> web.AppRunner:
 
 
 def restore(database: Database, engine: Engine, answers: AnswerMemory, responses: ResponseStore, n_owners: int) -> None:
-    """Fills memory and store with what the previous daemon wrote. Blocks."""
+    """Fills memory and store with the rows that the previous daemon wrote. Blocks."""
     saved = [(one.owner, one.label) for one in engine.saved()]
     try:
         stored.restore(answers, database, engine.info.n_vocab)

@@ -1,1 +1,1 @@
-"""The tokens that each answer was made of, so that the next prompt continues them."""
+"""The tokens of past answers, so that the next prompt continues them."""

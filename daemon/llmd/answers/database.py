@@ -32,7 +32,7 @@ _VERSION = 1
 _CHECKSUM_BYTES = 16
 _MODE = 0o600
 _DIRECTORY_CHARS = 16
-"""libllm names the directory of a model's sessions by so many characters of the fingerprint (engine.c)."""
+"""libllm names the directory of a model's sessions by this many characters of the fingerprint (engine.c)."""
 # Without EXCLUSIVE, WAL would share memory with other processes. With NORMAL a kill costs no row, and a power cut only
 # the last ones.
 _SETTINGS = ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
@@ -71,7 +71,7 @@ class Database:
         self._waiting: dict[Key, Body] = {}
         self._writing: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        """Set while the disk refuses rows: changes then wait for it, and do not have all rows tried again each time."""
+        """Set while the disk refuses rows: further changes wait for it, instead of trying all rows again each time."""
         self._is_refused = False
         """The disk refused the last write, and the log says so."""
         try:
@@ -91,7 +91,7 @@ class Database:
             self._begin()
 
     async def flushed(self) -> None:
-        """Returns when all changed rows are written, or the disk has refused them once more."""
+        """Returns when all changed rows are written, or the disk has refused them again."""
         self._begin()
         if self._writing is not None:
             await asyncio.wait([self._writing])
@@ -139,7 +139,7 @@ class Database:
             puts = ((*key, self._sealed(key, _encode(body))) for key, body in rows if body is not None)
             self._connection.executemany(_PUT, puts)
         if any(body is None or key[0] == SAVED for key, body in rows):
-            # Until then the WAL file still has the deleted rows, and a power cut would cost the saved ones.
+            # until then the WAL file still has the deleted rows, and a power cut would cost the saved ones
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def rows(self, kind: str) -> Iterator[tuple[Key, bytes]]:

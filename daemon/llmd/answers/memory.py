@@ -41,12 +41,13 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest_of(previous: bytes, message: PlainMessage) -> bytes:
-    """The digest of a conversation that continues with this message. `previous`: b"" before the first message."""
+    """Returns the digest of a conversation that continues with this message. `previous`: that of the messages before;
+    b"" for none."""
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=DIGEST_BYTES).digest()
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """The digest of the conversation up to and including each message. Deferred tools are named in messages."""
+    """Returns the digest of the conversation up to and including each message. Deferred tools are named in messages."""
     listed = [tool for tool in tools if not tool.is_deferred]
     return list(accumulate(messages, digest_of, initial=_digest(listed) if listed else b""))[1:]
 
@@ -73,7 +74,8 @@ def _without_reasoning(text: str) -> str:
 
 
 def _arguments(call: PlainToolCall) -> Any:
-    """Text that is not JSON, or larger than any tool's arguments, is compared as text."""
+    """Returns arguments for comparison. Text that is not JSON, or larger than any tool's arguments, is compared as
+    text."""
     arguments = call.arguments
     try:
         return _plain(decoder_of(Any).decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
@@ -115,17 +117,15 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     tokens: bytes
     """int32 little-endian: the prompt after the tokens of `since`, then the generated tokens that are resident."""
     rest: str
-    """Text of the answer that they do not cover: the last token is not resident when a limit ended it."""
+    """Text of the answer that `tokens` does not cover: the last token is not resident if a limit ended the answer."""
     since: Annotated[bytes, msgspec.Meta(max_length=DIGEST_BYTES)] = b""
-    """Digest of the answer that the prompt went on after; b"": of none, its tokens are all here."""
+    """Digest of the answer that the prompt continued; b"": none, so that `tokens` has everything before the answer."""
     facts: PromptFacts = PromptFacts()
 
 
 def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
-    """The answer of `text`, if the generated tokens can be shown to be its own: as many as spell a beginning of it.
-
-    What was cut off by a stop string, or in the middle of a character, is spelled out beyond the text and left out.
-    """
+    """Returns the answer of `text` with the generated tokens that spell a beginning of it; None if none can be shown
+    to. Tokens beyond the text, cut off by a stop string or within a character, are left out."""
     n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
     sure, end = generated[: -TOKEN_BYTES * n_left_out_max], generated[-TOKEN_BYTES * n_left_out_max :]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -272,7 +272,7 @@ class AnswerMemory:
             self.copy(owner, parent, session)
 
     def source(self, owner: int, parent: str, session: str) -> str:
-        """The session whose answers it has, or would have as soon as it is used."""
+        """Returns the session whose answers this one has, or will have when it is first used."""
         return parent if parent and session and (owner, session) not in self._sessions else session
 
     def rename(self, owner: int, session: str, new_session: str) -> None:
@@ -366,7 +366,7 @@ class AnswerMemory:
 
 
 def _chain(record: SessionAnswers, digest: bytes) -> list[bytes]:
-    """The answers that make up the past with this digest, the first one first; empty: one of them is not there."""
+    """Returns the answers that make up the past with this digest, in their order; empty: one of them is missing."""
     chain: list[bytes] = []
     while digest:
         answer = record.answers.get(digest)

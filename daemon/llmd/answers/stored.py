@@ -23,7 +23,7 @@ _saved = msgspec.msgpack.Decoder(StoredSession)
 
 
 def follow(memory: AnswerMemory, database: Database) -> None:
-    """Has every later change of the memory written to the database."""
+    """Writes every later change of the memory to the database."""
 
     def on_change(owner: int, session: str, digest: bytes) -> None:
         find = partial(memory.find, owner, session, digest) if digest else partial(memory.mode, owner, session)
@@ -33,7 +33,7 @@ def follow(memory: AnswerMemory, database: Database) -> None:
 
 
 def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
-    """Fills the memory with what the previous daemon wrote. Blocks. Raises sqlite3.Error."""
+    """Fills the memory with the rows that the previous daemon wrote. Blocks. Raises sqlite3.Error."""
     refused: list[str] = []
     for (_, owner, name, digest), body in list(database.rows(ANSWER)):
         try:
@@ -68,7 +68,7 @@ class SavedAnswers:
         self._n_vocab = n_vocab
 
     async def write(self, owner: int, label: str, saved: StoredSession | None) -> None:
-        """Replaces what the label had; None removes it."""
+        """Replaces the answers of a label; None removes them."""
         self._database.changed((SAVED, owner, label, b""), lambda: saved)
         await self._database.flushed()
 

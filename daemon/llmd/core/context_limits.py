@@ -10,7 +10,7 @@ from .errors import ApiError, ContextLengthError, advice_on_length, context_leng
 
 @dataclass(frozen=True, slots=True)
 class ContextLimits:
-    """The most tokens that a prompt may have, and the longest text of one token."""
+    """The longest prompt in tokens, and the longest text of one token in bytes."""
 
     n_ctx: int
     token_bytes_max: int
@@ -21,7 +21,7 @@ class ContextLimits:
 
     @property
     def n_bytes(self) -> int:
-        """A longer text has too many tokens, whatever it says."""
+        """Longest text that can fit: a longer one has too many tokens, whatever it says."""
         return self.n_ctx * self.token_bytes_max
 
     def check_bytes(self, n_bytes: int, param: str) -> None:
@@ -41,7 +41,7 @@ class ContextLimits:
             raise self.error(n_tokens, param)
 
     def error(self, n_tokens: int, param: str) -> ApiError:
-        """The error for a prompt of so many tokens."""
+        """Returns the error for a prompt of this many tokens."""
         return context_length_error(self.n_ctx, n_tokens, param, self.n_ctx_train, self.kv_bytes)
 
 
@@ -53,7 +53,7 @@ def utf8_bytes(text: str) -> int:
 
 
 def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
-    """Returns the ids as the engine takes them. Raises ApiError naming the first that is not in the vocabulary."""
+    """Returns the ids in the engine's form. Raises ApiError naming the first one that is not in the vocabulary."""
     try:
         ids = array("i", tokens)
     except OverflowError:

@@ -29,7 +29,7 @@ class Kind:
 
 
 CODES: dict[str, Kind] = {
-    # What the client sent.
+    # Errors in the client's request.
     "invalid_http": Kind(400, INVALID, "The request is not valid HTTP."),
     "invalid_json": Kind(400, INVALID, "The body is not valid JSON."),
     "invalid_type": Kind(400, INVALID, "A field has the wrong type."),
@@ -84,7 +84,7 @@ CODES: dict[str, Kind] = {
     ),
     "expectation_failed": Kind(417, INVALID, "The only supported value of Expect is 100-continue."),
     "headers_too_large": Kind(431, INVALID, "The request line or the headers exceed a limit of the server."),
-    # What the daemon is short of.
+    # Limits of the daemon that are reached.
     "capacity_exhausted": Kind(
         429, RATE, "All session entries are taken, and --capacity-policy frees none. Close a session first."
     ),
@@ -112,7 +112,7 @@ CODES: dict[str, Kind] = {
     ),
     "model_loading": Kind(503, SERVER, "The model is still loading. GET /ready shows the progress."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
-    # What went wrong.
+    # Failures.
     "cancelled": Kind(
         499, INVALID, "The request was cancelled: its session was reset, closed, or replaced by a fork or a load."
     ),
@@ -128,12 +128,12 @@ CODES: dict[str, Kind] = {
     "internal_error": Kind(500, SERVER, "Internal error. The server's log has the details."),
 }
 
-# Words of llm_status that no client should meet under that name.
+# Words of llm_status that no client should get as a code.
 _STATUS_CODES = {"full": "overloaded", "not_found": "session_not_found", "version_mismatch": "snapshot_refused"}
 
 
 class ApiError(Exception):
-    """A refusal or failure with a code of the table. How it travels is the business of envelopes (http/envelope.py)."""
+    """A refusal or failure with a code of the table. http/envelope.py writes it in the form of each API."""
 
     def __init__(
         self,
@@ -161,32 +161,32 @@ class ApiError(Exception):
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would only fail again. Clients retry by themselves: the official ones would have an
-        answer generated anew, and Claude Code repeats a request with a wrong key for three minutes."""
+        """Whether the same request would only fail again. Clients retry by themselves: the official ones would generate
+        the answer anew, and Claude Code repeats a request with a wrong key for three minutes."""
         if self.code in ("deadline_exceeded", "constraint_failed"):
             return True
         return self.status < 499 and self.status != 429 and self.code not in ("request_timeout", "session_busy")
 
 
 class ContextLengthError(ApiError):
-    """The request does not fit the context. Agents recognise the sentence, which differs between dialects."""
+    """The request does not fit the context. Agents recognize the sentence, which differs between dialects."""
 
     def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:
-        """`n_tokens`: at least so many were asked for, one of them for the answer."""
+        """`n_tokens`: at least this many are needed, one of them for the answer."""
         self.n_ctx = n_ctx
         self.n_tokens = n_tokens
         super().__init__("context_length_exceeded", message, param)
 
 
 def code_of_status(word: str) -> str:
-    """The code of an `llm_status` word; words that can only mean a defect of the daemon are internal errors."""
+    """Returns the code of an `llm_status` word; words that can only mean a defect of the daemon are internal errors."""
     code = _STATUS_CODES.get(word, word)
     return code if code in CODES else "internal_error"
 
 
 def advice_on_length(n_ctx: int, n_ctx_train: int, kv_bytes: int = 0) -> str:
-    """Returns advice: the client should shorten the prompt, and an option allows more, if one does. `kv_bytes`: size of
-    a KV cache that is the reason for the limit; 0: it is not."""
+    """Returns advice: to shorten the prompt, and which option allows more, if one does. `kv_bytes`: the size of the KV
+    cache if that is the reason for the limit, else 0."""
     if n_ctx_train <= n_ctx:
         agents = f". Agents want {limits.AGENT_CONTEXT_TOKENS} or more" if n_ctx < limits.AGENT_CONTEXT_TOKENS else ""
         return f"Please shorten the prompt: the model was trained for no more tokens{agents}."
@@ -199,7 +199,8 @@ def advice_on_length(n_ctx: int, n_ctx_train: int, kv_bytes: int = 0) -> str:
 
 
 def context_length_error(n_ctx: int, n_prompt: int, param: str, n_ctx_train: int = 0, kv_bytes: int = 0) -> ApiError:
-    """Agents recognise the overflow by this text and compact their history. `param`: where the prompt came from."""
+    """Returns the error for a prompt that is too long. Agents recognize its text and compact their history. `param`:
+    the member that has the prompt."""
     return ContextLengthError(
         n_ctx,
         n_prompt + 1,
@@ -222,13 +223,13 @@ def check_range(param: str, value: Number, low: float, high: float) -> Number:
 
 
 def check_count(param: str, n: int, most: int, unit: str) -> None:
-    """Raises ApiError naming the client's parameter if it has more than `most`."""
+    """Raises ApiError naming the client's parameter if it has more than `most` items."""
     if n > most:
         raise ApiError("invalid_value", f"{param}: {n} {unit}; at most {most} are allowed.", param)
 
 
 def required(param: str, value: T | None) -> T:
-    """Returns the value. Raises ApiError naming the client's parameter if there is none."""
+    """Returns the value. Raises ApiError naming the client's parameter if it is missing."""
     if value is None:
         raise missing(param)
     return value
@@ -239,7 +240,7 @@ def missing(param: str) -> ApiError:
 
 
 def quoted(value: object) -> str:
-    """Quotes a client's value for an error message. Reads no more of it than is shown."""
+    """Quotes a client's value for an error message. Reads only the part that is shown."""
     limit = limits.USER_FIELD_SHOWN_CHARS_MAX
     if isinstance(value, str | bytes):
         text = repr(value[: limit + 1])

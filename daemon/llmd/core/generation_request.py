@@ -14,7 +14,8 @@ from .session_key import SessionKey
 
 Role = Literal["system", "user", "assistant", "tool"]
 HistoryMode = Literal["resident", "template"]
-"""resident: answers keep the tokens they were generated with; template: all is tokenized as the template has it."""
+"""resident: answers keep the tokens with which they were generated; template: everything is tokenized as the template
+renders it."""
 
 
 class PlainToolCall(msgspec.Struct, frozen=True):
@@ -76,15 +77,15 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     has_parallel_calls: bool | None = None
-    """Whether one answer may call several tools; None: as the template has it."""
+    """Whether one answer may call several tools; None: the template decides."""
     is_reasoning_apart: bool = True
-    """False: what the model thinks is a part of the text, as it wrote it."""
+    """False: reasoning is a part of the text, as the model wrote it."""
     continues: bool = False
     """The answer continues the last message, which is the assistant's."""
     has_opening: bool | None = None
-    """Whether the prompt ends with the beginning of an answer; None: as the template has it, which is yes."""
+    """Whether the prompt ends with the beginning of an answer; None: as the template does by default, which is yes."""
     history: HistoryMode | None = None
-    """None: as the session had it."""
+    """None: the session's present mode."""
     may_truncate: bool = False
     """If the conversation does not fit the context, its first messages are left out (pipeline/truncation.py); False:
     that is an error."""
@@ -106,7 +107,7 @@ class RawPrompt(msgspec.Struct, frozen=True):
     parse_special: bool = True
     """Whether control words in a text become control tokens."""
     add_special: bool = True
-    """Whether a text is given the tokens that the model wants around one."""
+    """Whether to add the tokens with which the model begins and ends a text."""
     suffix: str = ""
     """Text after the answer: the model fills in the middle."""
     is_infill: bool = False
@@ -128,7 +129,7 @@ class Constraint(msgspec.Struct, frozen=True):
     """The schema or the list of texts as JSON, the grammar in GBNF, or the expression."""
     param: str = "response_format"
     is_strict: bool = True
-    """Refuse a schema that cannot be enforced whole; otherwise parts that cannot be enforced are ignored."""
+    """Refuse a schema that cannot be enforced completely; otherwise the parts that cannot be enforced are ignored."""
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,18 +150,18 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias: dict[int, float] = {}
     stop: list[str] = []
     stop_tokens: list[int] = []
-    """Tokens that end the answer as the model's own end does."""
+    """Tokens that end the answer as the model's own end tokens do."""
     min_tokens: int = 0
-    """The answer does not end by itself before."""
+    """The answer does not end by itself before this many tokens."""
     dry_sequence_breakers: list[str] | None = None
-    """Texts that end a repetition for DRY; None: as usual."""
+    """Texts that end a repetition for DRY; None: the default ones."""
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
-    """The model is made to end its reasoning after so many tokens."""
+    """The model is made to end its reasoning after this many tokens."""
     includes_stop: bool = False
     """The stop string that ended the answer is a part of it."""
     ignore_end: bool = False
-    """The answer goes on until its length."""
+    """The answer ends only at its limit on length."""
     n_logprobs: int | None = None
     """Number of most likely tokens to report with each chosen one; None: no log probabilities."""
     returns_tokens: bool = False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What a connection may hold and how long it may take (http/connection.py).
+# Limits of a connection, in size and time (http/connection.py).
 CONNECTIONS_MAX = 1024
-"""Over TCP. Above it the one that has been idle longest makes room; if none is, the newcomer is refused."""
+"""Connections over TCP. Above the limit, the one that has been idle longest is closed; if none is idle, the new one is
+refused."""
 CONNECTIONS_PER_PEER_MAX = 256
 """Connections from one address of another machine. Connections of this machine have no such limit: a proxy may stand
 for everybody."""
@@ -45,11 +46,11 @@ CLOSE_S_MAX = 10.0
 UNREAD_S_MAX = 60.0
 """Time that a client may read nothing of an answer; a stream has --slow-reader-timeout instead."""
 HALF_CLOSED_LOOK_S_MAX = 0.5
-"""Interval of the checks whether a half-closed client has gone."""
+"""Interval of the checks whether a half-closed client has left."""
 PROBE_S = 5.0
 """Interval of the probes that a half-closed client is sent."""
 
-# What a request's JSON may hold. msgspec holds the interpreter lock while it decodes (json_scan.py): a body that meets
+# Limits of a request's JSON. msgspec holds the interpreter lock while it decodes (json_scan.py): a body that reaches
 # all of these limits at once is decoded in less than 50 ms, whatever the context.
 JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
@@ -68,11 +69,11 @@ JSON_FLOATS_MAX = 1088
 float is declared (logit_bias); elsewhere Python reads it in 0.2 us (json_scan.py)."""
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
-# What a request may carry.
+# Limits of a request's members.
 FIELD_BYTES_MAX = 65_536
 """JSON of one field other than the prompt."""
 NEUTRAL_BYTES_MAX = 256
-"""JSON of a refused parameter that is decoded: values that ask for nothing are short."""
+"""JSON of a refused parameter that is decoded: values without effect are short."""
 IGNORED_NAMES_LOGGED_MAX = 256
 """Names of ignored parameters that are remembered as logged."""
 TOKENIZE_BYTES_MAX = 4 * 1024**2
@@ -122,17 +123,17 @@ ARGUMENTS_FLOATS_MAX = 512
 UINT32_MAX = 0xFFFF_FFFF
 """The largest owner's number or count of tokens that the engine takes."""
 USER_FIELD_SHOWN_CHARS_MAX = 120
-"""A value quoted in an error message is cut to this."""
+"""Characters of a value that an error message quotes."""
 
-# Who may ask (access.py).
+# Limits of access (access.py).
 KEY_FILE_BYTES_MAX = 1024**2
 KEYS_MAX = 1024
-"""The key of a request is compared with each, after a match, too."""
+"""Number of keys. The key of a request is compared with each, even after a match."""
 OWNER_NAME_CHARS_MAX = 64
 KEY_CHARS_MIN_ADVISED = 16
-"""Shorter keys are taken, with a warning."""
+"""Length below which a key is accepted with a warning."""
 
-# What the daemon holds for a client.
+# Limits of what the daemon holds for a client.
 PENDING_TEXT_CHARS_MAX = 65_536
 """Undelivered text of one stream; above it the generation is paused until the client has read."""
 LIVE_REQUESTS_MAX = 256
@@ -143,9 +144,9 @@ HOLDERS_SHOWN = 8
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where prompt and session diverged."""
 
-# Responses that can be asked for again, or continued (dialects/responses/store.py).
+# Stored responses (dialects/responses/store.py).
 RESPONSES_MAX = 4096
-"""Stored responses of all owners; one owner has a share of this number, and of the bytes."""
+"""Stored responses of all owners; one owner has its share of this number, and of the bytes."""
 RESPONSE_BYTES_MAX = 128 * 1024**2
 RESPONSE_BYTES_OVERHEAD = 1024
 """Bytes counted for each response in addition to its texts."""
@@ -155,7 +156,7 @@ RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
 """Bytes of all items that one request refers to: a short reference may stand for a long answer, any number of times."""
 RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
-"""Input items in one answer, unless asked for otherwise."""
+"""Input items in one answer, unless the request has another limit."""
 
 # Records of past turns (turns/).
 TURNS_PER_SESSION_MAX = 16
@@ -190,9 +191,9 @@ LOAD_RETRY_AFTER_S_MAX = 30
 COMPLAINT_POLL_S = 1.0
 """Interval at which the engine is asked for problems with files of sessions."""
 COMMAND_RETRY_S = 0.005
-"""A command that found the ring full is pushed again after this."""
+"""Delay after which a command that found the ring full is pushed again."""
 DATABASE_RETRY_S = 10.0
-"""Rows of answers and responses that the disk refused are written again after this."""
+"""Delay after which rows that the disk refused are written again."""
 STALLED_AFTER_S = 30.0
 """Time without a finished step after which the daemon is not ready."""
 STOP_GRACE_S = 5.0
@@ -206,17 +207,17 @@ LOG_PATIENCE_MS = 5
 """Time that a log line waits for the reader of standard error."""
 LOAD_PROGRESS_S = 5.0
 LOAD_PATIENCE_S = 120.0
-"""systemd waits so much longer each time that more of the model has been read."""
+"""Time that systemd waits longer each time that more of the model has been read."""
 SAVE_PROGRESS_S = 1.0
 SAVE_PATIENCE_S = 60.0
-"""systemd waits so much longer each time that a stopping daemon has saved more."""
+"""Time that systemd waits longer each time that a stopping daemon has saved more."""
 
 # Threads that render and tokenize.
 TEXT_THREADS = 3
 """Number of text threads. One of them takes short work only."""
 TEXT_SHORT_BYTES = 16_384
-"""Work on no more than that is short. Bodies up to this size are decoded on the event loop: whatever they hold takes a
-few milliseconds there."""
+"""Bytes up to which work is short. Bodies up to this size are decoded on the event loop: whatever they hold takes a few
+milliseconds there."""
 PARSED_ON_LOOP_CHARS_MAX = 2048
 """Characters of an answer, new ones and those that its parser reads again: more are parsed in a text thread."""
 TEXT_JOBS_MAX = 256

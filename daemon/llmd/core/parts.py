@@ -14,7 +14,7 @@ import msgspec
 from .errors import ApiError
 
 EndReason = Literal["end", "stop", "length"]
-"""Words of llm_outcome: the model ended it, a stop string did, or there was no more room."""
+"""Words of llm_outcome: the model ended the answer, a stop string did, or the limit on tokens was reached."""
 
 
 class TextPart(msgspec.Struct, frozen=True, gc=False):

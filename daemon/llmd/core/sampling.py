@@ -1,4 +1,4 @@
-"""Checks what a request asks of the sampler, and of the answer's length and its stops. Pure."""
+"""Checks a request's sampling parameters, answer length and stops. Pure."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ _NO_SAMPLERS = 15
 
 
 def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> RequestedSampling:
-    """`fields`: what the client calls it, what we do, and the value; of several for one thing the first that has one.
-
-    Raises ApiError naming the client's field, its value and its range.
-    """
+    """Returns the parameters. `fields`: the client's name of a parameter, our name, and the value; of several for one
+    parameter the first that is set. Raises ApiError naming the client's field, its value and its range."""
     found: dict[str, float] = {}
     for param, name, value in fields:
         if value is None:

@@ -63,7 +63,7 @@ SAMPLING = (
     _Row("adaptive_decay", float, 0.9, 0, 0.99,
          "Decay of the average of adaptive_p, which covers about 1 / (1 - decay) tokens."),
     _Row("min_keep", int, 0, 0, 1 << 30, "Minimum number of candidates that each sampler keeps."),
-    _Row("samplers", int, 0, 0, (1 << 64) - 1),  # as core.sampling.sampler_order makes them; 0: the usual ones
+    _Row("samplers", int, 0, 0, (1 << 64) - 1),  # made by core.sampling.sampler_order; 0: the usual ones
 )  # fmt: skip
 BY_NAME = {row.name: row for row in SAMPLING}
 

@@ -1,4 +1,4 @@
-"""Finds the session of a request: a pure function from headers and body to an id and its source."""
+"""Finds the session of a request: a pure function from headers and body to a session id and its source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HINTS = ("prompt_cache_key", "metadata.session_id", "metadata.user_id", PREVIOU
 """Sources."""
 _SPELLED = {EXPLICIT_HEADER: "X-LLM-Session-Id"}
 
-# First match wins. Names are compared with "_" folded to "-" and case folded. A tuple's parts are joined.
+# The first match wins. Names are compared with "_" replaced by "-" and without case. The parts of a tuple are joined.
 HEADERS: tuple[tuple[str, ...], ...] = (
     (EXPLICIT_HEADER,),
     ("x-executorch-session-id",),
@@ -54,8 +54,8 @@ class SessionKey:
 
     @property
     def is_hint(self) -> bool:
-        """The source has another meaning for its sender, too: better answer without a session than refuse the
-        request."""
+        """Whether the source has another meaning for the client. Then a request with an invalid id is answered without
+        a session instead of refused."""
         return self.source in _HINTS
 
 
@@ -127,7 +127,7 @@ def _folded(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
-    """Returns the session of which this one begins as a copy, if it belongs to a subagent; "" for no session."""
+    """Returns the parent of a subagent's session, of which it begins as a copy; "": no parent."""
     folded = _folded(headers)
     parent, source = folded.get(PARENT_HEADER, ""), PARENT_HEADER
     agent = folded.get(PARENT_AGENT_HEADER)

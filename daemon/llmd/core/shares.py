@@ -13,7 +13,8 @@ from .errors import ApiError
 
 
 def share_of(limit: int, n_owners: int) -> int:
-    """The most one owner may hold: half of each other one's equal part stays free, and at least one in all."""
+    """Returns the most that one owner may hold: half of the equal part of each other owner stays free, and at least one
+    in all."""
     if n_owners <= 1 or limit <= 1:
         return max(limit, 1)
     return limit - max((n_owners - 1) * limit // (2 * n_owners), 1)

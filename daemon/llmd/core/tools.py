@@ -17,7 +17,8 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def tool_of(param: str, name: str, description: str | None, parameters: dict[str, Any] | None) -> Tool:
-    """`param`: what the client calls the object that has these members. Raises ApiError naming the member."""
+    """Returns a checked tool. `param`: the client's name of the object that has these members. Raises ApiError naming
+    the member."""
     check_name(f"{param}.name", name)
     most = limits.TOOL_SCHEMA_DEPTH_MAX
     if not _fits(parameters, most):

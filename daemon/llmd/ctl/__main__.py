@@ -1,4 +1,5 @@
-"""The program `llmctl`: parses, runs one verb, turns every way to fail into an exit status and a sentence."""
+"""The program `llmctl`: parses the command line, runs one verb, and turns every failure into an exit status and a
+sentence."""
 
 from __future__ import annotations
 
@@ -139,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         output.prepare()
         return run(parsed(arguments))
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         return EXIT_PIPE_CLOSED
     except output.StreamFailed as error:
         output.remark(f"llmctl: {error}")

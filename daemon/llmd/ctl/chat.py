@@ -1,6 +1,6 @@
-"""llmctl chat: a conversation in the terminal. It lives here and is sent whole with every turn; the daemon prefills
-only what is new in it, and each answer ends with what that was. What was said in a named session outlives this program,
-but not the session."""
+"""llmctl chat: a conversation in the terminal. It is kept here and sent whole with every turn; the daemon prefills
+only what is new in it, and each answer ends with these counts. The conversation of a named session outlives this
+program, but not the session."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Terminal:
                 self._answer(line)
 
     def _session_line(self) -> str:
-        """The session that is on, and how far its conversation has come."""
+        """Returns the current session, and how many turns its conversation has."""
         n = self._conversation.n_turns
         return f"session {self._conversation.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
 
@@ -97,7 +97,7 @@ class Terminal:
             self._context.warn(advice.advice(error) if isinstance(error, DaemonAbsent) else _refusal(error))
 
     def _read(self) -> str | None:
-        """The next turn, continuation lines joined; None at the end of input. Ctrl-C drops the line."""
+        """Reads the next turn, continuation lines joined; None at the end of input. Ctrl-C drops the line."""
         lines: list[str] = []
         while True:
             prompt = ("... " if lines else "> ") if self._interactive else ""
@@ -124,7 +124,7 @@ class Terminal:
             turn = self._conversation.ask(question, Display(hides_thinking=self._context.options.hide_thinking))
             _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
-            raise KeyboardInterrupt  # a script is stopped, not its question
+            raise KeyboardInterrupt  # Ctrl-C stops a script, not only its question
 
     def _command(self, line: str) -> None:
         verb, _, argument = line.partition(" ")
@@ -155,7 +155,7 @@ def run(context: Context) -> int | None:
     options = context.options
     own = options.session is None
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
-    if not session_key.is_valid(name):  # before anything is said in vain
+    if not session_key.is_valid(name):  # refused before a question is sent in vain
         context.warn(session_key.invalid_id("--session", name).message)
         return EXIT_USAGE
     values = {"max_tokens": options.max_tokens, "temperature": options.temperature}
@@ -182,7 +182,7 @@ def _refusal(refused: DaemonRefused) -> str:
 
 
 def _note(note: str) -> None:
-    """About the answer, not part of it: on standard error, so that a pipe gets answers only."""
+    """Writes a remark about the answer to standard error, so that a pipe gets answers only."""
     output.remark(text.dim(f"[{note}]", sys.stderr))
 
 

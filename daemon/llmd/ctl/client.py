@@ -51,7 +51,7 @@ class DaemonAnswer:
     body: Json
 
 
-# First match wins; anything else is "unreachable" before the connection stands, and "gone" (in the middle) after.
+# The first match wins; any other error is "unreachable" before the connection exists, and "gone" after.
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (FileNotFoundError, "missing"),
     (NotADirectoryError, "missing"),
@@ -146,7 +146,7 @@ class Client:
         return self._ask("GET", _session_path(name, "/explain", owner)).body
 
     def chat(self, request: Json) -> Generator[Json, None, None]:
-        """The chunks of one streamed completion. Closing the generator cancels the generation."""
+        """Yields the chunks of one streamed completion. Closing the generator cancels the generation."""
         body = request | {"stream": True, "stream_options": {"include_usage": True}}
         with _Exchange(self, "POST", "/v1/chat/completions", body, timeout_s=self.stream_timeout_s) as exchange:
             yield from exchange.events()
@@ -206,7 +206,8 @@ class _Exchange:
             payload = json.dumps(body).encode()
             headers["content-type"] = "application/json"
         try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was read: the answer says why
+            # the daemon refused the request before reading it: the answer says why
+            with suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.request(method, path, body=payload, headers=headers)
             self._response = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -223,7 +224,7 @@ class _Exchange:
         return self._object(self.text())
 
     def events(self) -> Iterator[Json]:
-        """Data of the stream's events up to [DONE]; comments keep the connection alive and are skipped."""
+        """Yields the data of the stream's events up to [DONE]. Skips comments, which keep the connection alive."""
         while line := self._line():
             if not line.startswith(b"data:"):
                 continue
@@ -269,7 +270,7 @@ class _Exchange:
 
 
 def _why_refused(socket_path: str) -> str:
-    """The socket is there before the model is loaded."""
+    """Returns why no daemon answers. The socket exists before the model is loaded."""
     try:
         if not stat.S_ISSOCK(os.stat(socket_path).st_mode):
             return "no_socket"
@@ -291,7 +292,7 @@ def is_daemon_alive(socket_path: str) -> bool:
 
 
 def samples(text: str) -> dict[str, float]:
-    """Prometheus text as name (with labels) to value; lines that are not samples are skipped."""
+    """Returns samples of a Prometheus text, from name (with labels) to value; other lines are skipped."""
     found = {}
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")

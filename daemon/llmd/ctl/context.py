@@ -13,7 +13,7 @@ from llmd.ctl.text import printable
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
-EXIT_USAGE = 2  # argparse's own
+EXIT_USAGE = 2  # the status that argparse uses
 EXIT_ABSENT = 3
 EXIT_NOT_FOUND = 4
 EXIT_STREAM = 5
@@ -30,11 +30,11 @@ class Context:
     json: bool
 
     def say(self, raw: Json, text: Callable[[], str]) -> None:
-        """The answer itself with --json, its rendering for people otherwise."""
+        """Prints the answer itself with --json, else its rendering for people."""
         output.answer(output.as_json(raw) if self.json else self._rendered(text))
 
     def _rendered(self, text: Callable[[], str]) -> str:
-        """Raises DaemonAbsent if the JSON has not the form of llmd's answers: another server answered."""
+        """Renders the answer. Raises DaemonAbsent if the JSON is not an answer of llmd: another server answered."""
         try:
             return text()
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -92,7 +92,7 @@ def add_verb(
 
 
 def add_id(parser: argparse.ArgumentParser) -> None:
-    """The session that a verb is about."""
+    """Adds the argument that names the session."""
     parser.add_argument("id", metavar="ID", help="id of the session")
     parser.add_argument(
         "--owner", metavar="NAME", help="owner of the session, if several owners have this id: a name or a number"

@@ -214,7 +214,7 @@ class Conversation:
         except DaemonRefused as error:
             if error.status == 404:
                 return None
-            if error.status == 409:  # other owners have one of this id: no answer is about ours
+            if error.status == 409:  # other owners have a session of this name, and no answer is about ours
                 return {"tokens": 1}
             raise
 
@@ -226,7 +226,7 @@ class Conversation:
             self._note_once(f"another chat uses session {self.name}; its conversation was moved to {aside.parent}")
 
     def _on_disk(self, act: Callable[[], T]) -> T | None:
-        """Calls `act`. A disk that fails is noted and ends no conversation."""
+        """Calls `act`. A disk failure is reported and does not end the conversation."""
         try:
             return act()
         except conversation_files.DiskFailed as error:
@@ -240,5 +240,5 @@ class Conversation:
 
 
 def _was_reset(session: Json) -> bool:
-    """A session that was used and holds nothing, not even tokens to refill it from: nothing but a reset leaves that."""
+    """Whether the session was used and holds nothing, not even tokens to prefill: only a reset does that."""
     return session.get("owner", OWN) == OWN and session.get("state") == "empty" and bool(session.get("requests"))

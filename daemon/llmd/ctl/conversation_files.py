@@ -63,7 +63,7 @@ def set_aside(socket_path: str, session: str) -> Path | None:
 def forget(socket_path: str, session: str) -> None:
     path = _path(socket_path, session)
     with _reporting("remove"):
-        if path.exists():  # or nothing is made in a home that may be read-only
+        if path.exists():  # otherwise nothing is created: the home may be read-only
             with _locked():
                 path.unlink(missing_ok=True)
 
@@ -91,7 +91,8 @@ def save_as(socket_path: str, session: str, label: str) -> Path | None:
 
 
 def load_as(socket_path: str, label: str, session: str) -> Path | None:
-    """A label without a conversation leaves the session without one, too: what it had belongs to another state."""
+    """Copies the conversation of a label to the session. A label without one leaves the session without one, as its
+    state is another one now."""
     return _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
 
 
@@ -125,7 +126,7 @@ def _locked() -> Iterator[None]:
 
 
 def _read(path: Path) -> list[Json]:
-    """Returns no messages if there is no file. Raises ValueError if it is not one of ours."""
+    """Returns no messages if there is no file. Raises ValueError if it is not a file of llmctl."""
     try:
         found = json.loads(path.read_bytes())
         return [{"role": str(one["role"]), "content": str(one["content"])} for one in found["messages"]]
@@ -136,7 +137,7 @@ def _read(path: Path) -> list[Json]:
 
 
 def _write(path: Path, session: str, socket_path: str, messages: list[Json]) -> Path | None:
-    partial = path.with_name(f"{path.stem}.partial")  # one at a time: the lock is held
+    partial = path.with_name(f"{path.stem}.partial")  # one writer at a time: the lock is held
     content = json.dumps({"session": session, "socket": socket_path, "messages": messages})
     try:
         partial.unlink(missing_ok=True)
@@ -181,8 +182,8 @@ def _end_of(messages: list[Json], n_turns: int | None) -> int:
 
 
 def _begins(path: Path, messages: list[Json]) -> bool:
-    """Whether nothing is lost of a file when these messages replace it. A system message is no part of what was said:
-    each run of chat may bring its own."""
+    """Whether replacing the file by these messages loses nothing. System messages do not count: each run of chat may
+    bring its own."""
     try:
         old, new = _without_system(_read(path)), _without_system(messages)
     except ValueError:

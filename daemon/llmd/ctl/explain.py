@@ -57,7 +57,8 @@ def counts(turn: Json) -> str:
 
 
 def divergence(point: Json) -> list[str]:
-    """The three texts on a line each; where both sides read the same, what they are made of."""
+    """Returns the three texts of a divergence, one per line; if both sides read the same, the tokens that they consist
+    of."""
     lines = [f"{INDENT}the prompt diverges from the session at token {text.count(point.get('at', 0))}"]
     read_the_same = _read_the_same(point.get("resident") or "", point.get("prompt") or "")
     for name, key in (("after", "before"), ("session", "resident"), ("prompt", "prompt")):

@@ -1,5 +1,5 @@
-"""The three standard streams as llmctl uses them: whatever they are connected to, it ends in a sentence and an exit
-status. Answers go to standard output and must arrive; remarks go to standard error and may get lost."""
+"""The three standard streams of llmctl: if one of them fails, llmctl ends with a sentence and an exit status. Answers
+go to standard output and must arrive; remarks go to standard error and may get lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLOSED = "it is closed"
 
 
 class StreamFailed(Exception):
-    """Standard output takes nothing, or no more; or standard input gives none."""
+    """Standard output accepts no data, or no more; or standard input cannot be read."""
 
 
 def prepare() -> None:
@@ -28,14 +28,14 @@ def prepare() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is the closed stream's
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
     if isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stdout.buffer, io.RawIOBase):
-        # PYTHONUNBUFFERED: what a full pipe did not take of a write would be dropped without a word.
+        # with PYTHONUNBUFFERED, the part of a write that a full pipe did not take would be dropped silently
         sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)
     if is_closed:
         raise StreamFailed(f"standard output cannot be written: {CLOSED}")

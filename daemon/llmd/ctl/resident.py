@@ -42,7 +42,7 @@ class Resident:
 
 def read(socket_path: str, name: str, owner: int | None) -> Resident:
     try:
-        from llmd.engine import native  # here only: it loads libllm, which no other verb needs
+        from llmd.engine import native  # imported here only: it loads libllm, which no other verb needs
     except ImportError as error:
         raise Unreadable(str(error)) from error
     try:
@@ -50,7 +50,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     except PermissionError as error:
         raise DaemonAbsent(socket_path, "segment_forbidden", str(error)) from error
     if segment_name is None:
-        is_named = bool(segment.names(socket_path))  # before there is one
+        is_named = bool(segment.names(socket_path))  # before a segment exists
         reason = "starting" if is_named and is_daemon_alive(socket_path) else "segment_missing"
         raise DaemonAbsent(socket_path, reason, f"{socket_path}.lock names no session table")
     try:

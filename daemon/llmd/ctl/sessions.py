@@ -66,7 +66,7 @@ def run_show(context: Context) -> None:
 
 
 def owner_number(context: Context) -> int | None:
-    """The segment knows owners by number; what number a name has, the daemon must say."""
+    """Returns the number by which the segment has the owner; only the daemon knows the number of a name."""
     owner = context.options.owner
     if owner is None or (owner.isascii() and owner.isdigit()):
         return int(owner) if owner is not None else None
@@ -131,12 +131,12 @@ def _row(session: Json) -> list[str]:
 
 
 def owner(session: Json) -> str:
-    """The name; the number where no key has it any more."""
+    """Returns the owner's name, or its number if no key has it any more."""
     return text.scalar(session.get("owner_name") or session.get("owner", 0))
 
 
 def longest(session: Json) -> int:
-    """Tokens of its longest branch: all of them together may be more than the context, which reads like an error."""
+    """Returns the tokens of the longest branch: the sum of all may exceed the context, which reads like an error."""
     tokens: list[int] = [one.get("tokens", 0) for one in session.get("timelines") or []]
     return max(tokens) if tokens else int(session.get("tokens", 0))
 

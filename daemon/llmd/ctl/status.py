@@ -88,7 +88,7 @@ def state(ready: Json) -> str:
 
 
 def words(counters: Counters, prefix: str) -> str:
-    """Counters that share a prefix by the word that follows it: "12 end, 1 cancelled". The frequent ones first."""
+    """Formats counters that share a prefix by their last word: "12 end, 1 cancelled". The frequent ones come first."""
     found = {
         name.removeprefix(prefix).removesuffix("_total"): int(value)
         for name, value in counters.items()
@@ -100,7 +100,7 @@ def words(counters: Counters, prefix: str) -> str:
 
 
 def each(counters: Counters, seconds: str, number: str) -> str:
-    """The mean of what was counted since the daemon started."""
+    """Returns the mean of all values counted since the daemon started."""
     n = counters.get(number, 0)
     return f"{1000 * counters.get(seconds, 0) / n:.1f} ms each" if n else "none yet"
 
@@ -150,7 +150,7 @@ def _size(meta: Json) -> str:
 
 
 def _sampling(recommended: Json) -> str:
-    """Returns the parameters that nearly everybody asks for."""
+    """Returns the parameters that most people ask for."""
     names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
     return ", ".join(f"{name} {text.scalar(recommended[name])}" for name in names if name in recommended)
 

@@ -9,7 +9,7 @@ from typing import TextIO
 
 NOTHING = "-"
 
-# Control characters as their visible pictures: a model's answer must not steer the terminal it is printed on.
+# Control characters as visible pictures: a model's answer must not control the terminal.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 _PICTURES |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
@@ -28,12 +28,12 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def share(part: int, total: int) -> str:
-    """ "87 %", or nothing when there is no whole."""
+    """Formats a share: "87 %", or "" if the whole is 0."""
     return f"{100 * part // total} %" if total else NOTHING
 
 
 def duration(seconds: float) -> str:
-    """The two largest units: 45s, 3m 20s, 2h 5m, 9d 4h."""
+    """Formats the two largest units: 45s, 3m 20s, 2h 5m, 9d 4h."""
     left = max(0, int(seconds))
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
@@ -44,7 +44,8 @@ def duration(seconds: float) -> str:
 
 
 def age(then_s: float, now_s: float) -> str:
-    """The largest unit: "3m ago"; "now" within a second. Clocks may disagree: the future is now."""
+    """Formats the largest unit: "3m ago"; "now" within a second. Clocks may disagree, so that a time in the future is
+    "now"."""
     return NOTHING if then_s <= 0 else "now" if now_s - then_s < 1 else f"{duration(now_s - then_s).split()[0]} ago"
 
 
@@ -57,7 +58,7 @@ def size(n_bytes: int) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their content. A header that ends in ">" makes its column flush right."""
+    """Formats columns as wide as their content. A header that ends in ">" makes its column flush right."""
     titles = [title.removesuffix(">") for title in header]
     widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
     lines = []
@@ -68,7 +69,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """One "name  value" per line."""
+    """Formats one "name value" per line."""
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs)
 

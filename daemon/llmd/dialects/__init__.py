@@ -1,1 +1,1 @@
-"""The dialects that clients speak, a folder each."""
+"""The APIs that clients use, a folder each."""

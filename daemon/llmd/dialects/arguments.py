@@ -14,8 +14,8 @@ _MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*("?)|[\[\]{},:]|true|false|null', r
 
 
 def object_of(arguments: str, *, is_cut: bool) -> bytes | None:
-    """Returns the object as JSON, cheap to decode and on one line; None if it is not an object. Of one that was cut,
-    the complete members are kept."""
+    """Returns the object as JSON, cheap to decode and on one line; None if it is not an object. If the text was cut
+    off, the object has its complete members."""
     found = _cleaned(arguments.strip() or "{}")
     return found if found is not None or not is_cut else _cleaned(_complete_members(arguments)) or b"{}"
 

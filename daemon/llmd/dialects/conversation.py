@@ -30,8 +30,8 @@ def placeholder(kind: str) -> str:
 
 
 def only_server_tools(param: str, kind: str) -> ApiError:
-    """Returns the error for a request whose tools all run on a provider's servers. Together with other tools they are
-    ignored; alone they are all that the request wants, and the client would take the answer for their result."""
+    """Returns the error for a request whose tools all run on a provider's servers. Next to other tools they are
+    ignored; alone they are the point of the request, and the client would take the answer for their result."""
     message = (
         f"{param}: {quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool."
     )

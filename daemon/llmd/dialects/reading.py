@@ -61,7 +61,7 @@ def schema_constraint(param: str, schema: object, is_strict: bool = True) -> Con
 
 
 def one_constraint(constraints: Iterable[Constraint]) -> Constraint | None:
-    """Refuses the second of several."""
+    """Returns the only constraint. Raises ApiError for a second one."""
     forms = list(constraints)
     if len(forms) > 1:
         first, second = forms[0].param, forms[1].param

@@ -73,5 +73,5 @@ def _values(request: msgspec.Struct, prefix: str) -> Iterator[tuple[str, str, An
 
 @cache
 def spoken_in(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Members of a request's type that set sampling parameters, and the names of these."""
+    """Returns members of a request's type that set sampling parameters, and the names of these."""
     return tuple((member, name) for member, name in _NAMES.items() if member in kind.__struct_fields__)

@@ -18,7 +18,7 @@ GUARD = "LLM_CFFI"  # the headers leave out their #includes and linkage blocks w
 
 
 def declarations(compiler: str, include: Path) -> str:
-    """The headers with macros expanded, as cffi's parser wants them."""
+    """Returns the headers with macros expanded, in the form that cffi's parser needs."""
     command = [compiler, "-E", "-P", "-x", "c", f"-D{GUARD}", f"-I{include}", "-"]
     source = "".join(f'#include "{header}"\n' for header in HEADERS)
     return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""Parses an answer while it is generated: its text, its reasoning and its tool calls. One for each answer; any
+"""Parses an answer while it is generated: its text, its reasoning and its tool calls. One parser for each answer; any
 thread, one at a time. Short pieces take microseconds to a millisecond."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _diffs = msgspec.json.Decoder(list[Diff])
 
 class AnswerParser:
     def __init__(self, engine: Any, syntax: bytes) -> None:
-        """`engine`: as llm_engine_open gave it; `syntax`: a prompt's."""
+        """`engine`: the pointer from llm_engine_open; `syntax`: that of a prompt."""
         out = ffi.new("llm_answer_parser **")
         error = ffi.new("char[]", _ERROR_BYTES)
         status = lib.llm_answer_parser_open(engine, syntax, len(syntax), out, error, _ERROR_BYTES)
@@ -44,11 +44,11 @@ class AnswerParser:
 
     @property
     def n_reread(self) -> int:
-        """Bytes of the answer that the next call may look at again."""
+        """Bytes of the answer that the next call may parse again."""
         return int(lib.llm_answer_parser_rescan_bytes(self._parser))
 
     def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
-        """`is_final`: no more will come; `is_cut`: and more would have."""
+        """Parses more text. `is_final`: it is the last; `is_cut`: the answer was cut off after it."""
         data = text.encode("utf-8", "replace")
         status = lib.llm_answer_parser_feed(self._parser, data, len(data), is_final, is_cut, self._out, self._n_out)
         if status != Status.OK:

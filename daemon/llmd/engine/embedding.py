@@ -43,7 +43,7 @@ class Embedder:
         return found
 
     async def close(self) -> None:
-        """Gives up the last batch and returns when it has ended."""
+        """Cancels the current batch and returns when it has ended."""
         self._is_closed = True
         self._cancel_flag[0] = 1
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
@@ -53,10 +53,10 @@ class Embedder:
         try:
             return await self._loop.run_in_executor(self._thread, self._embed, texts, cancel_flag)
         finally:
-            cancel_flag[0] = 1  # cancelled, it would go on in the thread
+            cancel_flag[0] = 1  # cancelling the task alone would not stop the thread
 
     def _embed(self, texts: Sequence[bytes], cancel_flag: Any) -> list[bytes]:
-        """Embeds the first texts, as many as fit a batch. Runs in the thread."""
+        """Embeds as many of the texts as fit a batch. Runs in the thread."""
         tokens = ffi.from_buffer("int32_t[]", b"".join(texts))
         n_tokens = array("I", [len(text) // 4 for text in texts])
         n_bytes = _FLOAT_BYTES * self._n_embedding
@@ -65,7 +65,7 @@ class Embedder:
         lengths, vectors = ffi.from_buffer("uint32_t[]", n_tokens), ffi.from_buffer("float[]", out)
         status = lib.llm_embed(self._engine, tokens, lengths, len(texts), cancel_flag, vectors, n_done)
         if status == Status.CANCELLED:
-            raise ApiError("shutting_down")  # a client that has gone does not get it
+            raise ApiError("shutting_down")  # the client that gets this has already left, or the server stops
         if status != Status.OK:
             raise ApiError(code_of_status(STATUS_WORDS[status]))
         return [bytes(out[at : at + n_bytes]) for at in range(0, n_done[0] * n_bytes, n_bytes)]

@@ -104,16 +104,16 @@ class Engine:
         return engine
 
     async def stop(self) -> None:
-        """Ends serving; every live generation hears its last event. Sessions are written to the state directory."""
+        """Ends serving; every live generation gets its last event. Sessions are written to the state directory."""
         await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_stop, self._engine)
         while self._drain():
             pass
 
     async def close(self) -> None:
-        """Stops, and frees everything."""
+        """Stops the engine and frees everything."""
         await self.stop()
         self._complaints.cancel()
-        self._unsent.clear()  # the timer that would push them may strike when the engine is no more
+        self._unsent.clear()  # the timer that would push them may fire after the engine is freed
         self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))
         for _, future in self._awaiting_reply.values():
@@ -171,7 +171,7 @@ class Engine:
         return request
 
     def cancel(self, request: int) -> None:
-        """Asks for the end; its `on_finished` says when. Never lost, even when the ring is full."""
+        """Asks the generation to end; its `on_finished` reports the end. Never lost, even when the ring is full."""
         self._push_surely(wire.Cancel(request))
 
     def pause(self, request: int, paused: bool) -> None:
@@ -237,7 +237,7 @@ class Engine:
                     listeners[event.request].on_text(event)
                 else:
                     self._dispatch(event)
-            except Exception:  # in one listener: the next events belong to others
+            except Exception:  # one listener failed; the next events belong to others
                 log.exception("an event could not be handled", extra=fields(event=type(event).__name__))
         return True
 
@@ -282,24 +282,24 @@ class Engine:
         return await self.in_thread(owner, len(constraint.text), lambda: make_constraint(self._engine, constraint))
 
     def tokens(self, text: str, *, around: bool = False) -> bytes:
-        """Returns the tokens of a text without control words. `around`: add the tokens that the model wants around a
-        text. Called in a text thread."""
+        """Returns the tokens of a text without control words. `around`: add the tokens with which the model begins and
+        ends a text. Called in a text thread."""
         return tokenize(self._engine, text.encode(), around, False)
 
     async def detokenize(self, owner: int, tokens: bytes) -> str:
         return await self.in_thread(owner, len(tokens), lambda: self.piece(tokens))
 
     def piece(self, tokens: bytes) -> str:
-        """The text of a few tokens, control tokens shown. For many, `detokenize`."""
+        """Returns the text of a few tokens, control tokens shown. For many, use `detokenize`."""
         return detokenize(self._engine, tokens)
 
     def spell(self, tokens: bytes, *, special: bool = False) -> bytes:
-        """The bytes of these tokens; `special`: control tokens have some."""
+        """Returns the bytes of these tokens; `special`: those of control tokens, too."""
         return spell(self._engine, tokens, special=special)
 
     async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
-        """Runs a call that would keep the loop busy in a text thread; `n_bytes`: bytes that it reads. Raises ApiError
-        if too much waits there. The call may use `piece` and `spell`."""
+        """Runs a call that would block the loop in a text thread; `n_bytes`: bytes that it reads. Raises ApiError if
+        too much waits there. The call may use `piece` and `spell`."""
         return await self._text_threads.run(owner, n_bytes, call)
 
     async def parsers(self, owner: int, syntax: bytes, n: int) -> list[AnswerParser]:

@@ -1,4 +1,4 @@
-"""One answer's life in the daemon.
+"""The life of one answer in the daemon.
 
     queued ──admitted──► admitted ──started──► running ──finished──► finished
       └───────────────────────── finished(refused) ─────────────────────▲
@@ -168,7 +168,7 @@ class Generation:
             self._on_start(self)
 
     def on_consumed(self, event: Consumed) -> None:
-        """Only DetailedGeneration asks for it."""
+        """Called only for a DetailedGeneration, which requests it."""
 
     def on_text(self, event: Text) -> None:
         if not self._delivering:
@@ -337,7 +337,8 @@ class DetailedGeneration(Generation):
         self.first_text_s = self.first_text_s or time.monotonic()
         if self._delivering:
             self._events.append(event)
-            self._pending_chars += (len(event.tokens) + len(event.likeliest)) // 4  # costs as much as characters
+            # ids and log probabilities take as much memory as characters
+            self._pending_chars += (len(event.tokens) + len(event.likeliest)) // 4
         super().on_text(event)
 
     def take_events(self) -> list[Text]:

@@ -58,7 +58,8 @@ def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _float(text: str) -> float:
-    """Python reads any float in about 0.2 us; msgspec takes up to 12 us for one of many digits or a large exponent."""
+    """Decodes a float. Python takes about 0.2 us for any of them, msgspec up to 12 us for one of many digits or a large
+    exponent."""
     value = float(text)
     if math.isinf(value):
         raise ValueError("Number out of range")

@@ -131,4 +131,4 @@ def _abandoned_segments(socket: Path) -> str | None:
     try:
         return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
     except PermissionError:
-        return None  # writing to it fails, too, with a warning
+        return None  # writing to the file fails, too, and warns

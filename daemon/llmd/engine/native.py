@@ -50,7 +50,7 @@ ffi: Any = _module.ffi
 
 
 def text_of(pointer: Any) -> str:
-    """A NUL-terminated C string; "" for NULL."""
+    """Returns a NUL-terminated C string as text; "" for NULL."""
     return bytes(ffi.string(pointer)).decode("utf-8", "replace") if pointer else ""
 
 
@@ -58,8 +58,8 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "str":
 
 
 def copied(raw: Any, kind: Callable[..., T], **otherwise: Any) -> T:
-    """A C struct as a dataclass whose fields are called like its members; `otherwise`: those that need more than that.
-    A test compares the two, name by name."""
+    """Copies a C struct to a dataclass whose fields have the names of its members; `otherwise`: values of fields that
+    need a conversion. A test compares the names."""
     plain = {name: convert(getattr(raw, name)) for name, convert in _plain(kind) if name not in otherwise}
     return kind(**plain, **otherwise)
 
@@ -109,7 +109,7 @@ class GenerateFlag(enum.IntFlag):
 
 
 def vocabulary(number: int, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words and the sentences of one table of llm_words.h."""
+    """Returns the words and the sentences of one table of llm_words.h."""
     words = (text_of(lib.llm_word(number, value)) for value in range(count))
     texts = (text_of(lib.llm_sentence(number, value)) for value in range(count))
     return tuple(words), tuple(texts)
@@ -175,12 +175,12 @@ def backend_version() -> str:
 
 
 def gpu_trouble() -> str:
-    """Why a library that was built for a GPU leaves all work to the CPU; empty where it does not."""
+    """Returns why a library that was built for a GPU leaves all work to the CPU; "" if it does not."""
     return text_of(lib.llm_gpu_trouble())
 
 
 def processor() -> str:
-    """Describes the processor's features that are used, for people."""
+    """Describes for people which processor features are used."""
     out = ffi.new("char[]", _PROCESSOR_BYTES)
     lib.llm_processor(out, _PROCESSOR_BYTES)
     return text_of(out)
@@ -303,11 +303,11 @@ class Page:
         return copied(view, SessionView)
 
     def sessions(self) -> Iterator[SessionView]:
-        """Copies every session for Python, some 10 us each: for listings, in a text thread."""
+        """Copies the record of every branch to Python, some 10 us each: for listings, in a text thread."""
         return (copied(view, SessionView) for view in self._records())
 
     def sessions_named(self, name: str, owner: int | None = None) -> list[SessionView]:
-        """The branches of the sessions of this name; "": those without one. Copies no other session."""
+        """Returns the branches of the sessions of this name; "": those without a session. Copies no others."""
         sought = name.encode()
         return [
             copied(view, SessionView)
@@ -320,7 +320,7 @@ class Page:
         return {view.entry for view in self.sessions_named(name, owner)}
 
     def names(self) -> list[tuple[int, str]]:
-        """Owner and name of each branch of a session that has a name."""
+        """Returns owner and name of each branch of a named session."""
         return [(view.owner, text_of(view.name)) for view in self._records() if view.name[0] != b"\0"]
 
     def _records(self) -> Iterator[Any]:

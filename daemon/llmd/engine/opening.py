@@ -1,4 +1,4 @@
-"""Opening an engine and what it says about itself. These calls block: they run in the thread that owns the engine."""
+"""Opens an engine and returns facts about it. These calls block: they run in the thread that owns the engine."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
 
 
 def _field_of(message: str, status: int) -> str:
-    """libllm begins a complaint about a number with its field, and one about the state directory with these words."""
+    """Returns the field that a complaint of libllm is about: it begins with the name of a numeric field, or with fixed
+    words about the state directory."""
     first = message.split(maxsplit=1)[0].rstrip(":")
     if first in _NUMBERS:
         return first
@@ -202,7 +203,7 @@ def info_of(pointer: Any) -> EngineInfo:
 
 @dataclass(frozen=True, slots=True)
 class FimTokens:
-    """Marks of a prompt whose middle the model fills in: llm_fim in llm.h, in its order. -1: it has none."""
+    """Mark tokens of a fill-in-the-middle prompt: llm_fim in llm.h, in its order. -1: the model has no such mark."""
 
     prefix: int
     suffix: int
@@ -236,7 +237,7 @@ def saved_of(pointer: Any) -> list[SavedSession]:
 
 
 def _sampling_defaults(raw: Any) -> SamplingDefaults:
-    """The model's recommendation, field by field where it has one."""
+    """Returns the model's recommendation; fields without one have the table's default."""
     stated: dict[str, Any] = {}
     for field in fields(SamplingDefaults):
         value = getattr(raw, field.name)

@@ -1,7 +1,7 @@
 """The name of the session table's shared memory, in the lock file next to the unix socket.
 
-Each daemon draws a new name, so that no other user can create something of that name first. The lock file is in a
-directory of the daemon's user. Its lines are names: the one in use, then those that killed daemons left. Such a name
+Each daemon makes a new random name, so that no other user can create something of that name first. The lock file is in
+a directory of the daemon's user. Its lines are names: the one in use, then those that killed daemons left. Such a name
 stays until a later daemon of its model has taken over the table; the newest name is valid only from then on.
 """
 

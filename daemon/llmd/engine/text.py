@@ -93,7 +93,8 @@ def _prompt_of(prompt: Any) -> Prompt:
 
 
 def _render_error(status: int, reason: str) -> ApiError:
-    """A request that libllm cannot read is the client's mistake: messages and variables are passed on as they came."""
+    """Returns the error of a rendering. A request that libllm cannot read is the client's mistake: messages and
+    variables are passed on unchanged."""
     param = next((name for name in _RENDERED if reason.startswith(name)), "messages")
     if status != Status.INVALID:
         return ApiError(code_of_status(STATUS_WORDS[status]), f"{STATUS_TEXTS[status]} {reason}".strip(), param)

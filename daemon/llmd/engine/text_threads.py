@@ -34,7 +34,7 @@ class _Job:
 
 
 class _Queue:
-    """Jobs that wait. Owners take turns; each one's own come in order."""
+    """Jobs that wait. Owners take turns; the jobs of one owner keep their order."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, deque[_Job]] = OrderedDict()
@@ -83,9 +83,9 @@ class TextThreads:
         """Number of jobs and their bytes by owner, waiting and running."""
 
     async def run(self, owner: int, n_bytes: int, call: Callable[[], T], *, is_bounded: bool = False) -> T:
-        """Returns or raises what the call does; raises ApiError if too much waits. Cancellation takes a waiting job
-        back. `is_bounded`: the caller has one job at a time, of an answer that is counted elsewhere: it is never
-        refused."""
+        """Returns or raises what the call does; raises ApiError if too much waits. If cancelled, a waiting job is
+        removed. `is_bounded`: the caller has one job at a time, for an answer that is counted elsewhere, and is
+        never refused."""
         if self._is_closed:
             raise ApiError("shutting_down")
         if not is_bounded:
@@ -105,7 +105,7 @@ class TextThreads:
         return answer
 
     async def close(self) -> None:
-        """Refuses what waits, and returns when what runs has ended."""
+        """Refuses waiting jobs, and returns when the running ones have ended."""
         self._is_closed = True
         for queue in (self._short, self._long):
             while queue:
@@ -126,7 +126,7 @@ class TextThreads:
         body has its own limit."""
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
-        n_owners = len(self._held) + (owner not in self._held) + 1  # one more, for an owner to come
+        n_owners = len(self._held) + (owner not in self._held) + 1  # one more, so that a further owner finds room
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
             raise ApiError(
                 "overloaded",
@@ -163,7 +163,7 @@ class TextThreads:
 
         try:
             running = self._threads.submit(job.call)
-        except RuntimeError:  # the system has no thread for us now
+        except RuntimeError:  # the system has no thread left
             running = Future()
             running.set_exception(ApiError("no_memory"))
         running.add_done_callback(ended)

@@ -40,7 +40,7 @@ else:
 
 
 class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, tag=1, tag_field="op"):
-    """Prefill ``prompt`` into ``session`` (reusing what can be proven) and decode until one of the ends."""
+    """Prefills ``prompt`` into ``session``, reusing state that the tokens prove, and decodes until the answer ends."""
 
     request: int
     """The engine gives it."""
@@ -124,7 +124,7 @@ class Save(_OfSession, frozen=True, tag=10, gc=False):
 
 
 class Load(_OfSession, frozen=True, tag=11, gc=False):
-    """A session that has the name already is replaced after the snapshot has been read."""
+    """Loads a saved session. An existing session of the name is replaced once the files have been read."""
 
     label: str
 

@@ -148,7 +148,7 @@ def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
 
 
 def salt_of(state_dir: Path | None) -> bytes:
-    """A random number that lasts as long as the state directory. Raises KeyFileError."""
+    """Returns a random number that is kept in the state directory. Raises KeyFileError."""
     if state_dir is None:
         return _SALT_OF_PROCESS
     path = state_dir / _SALT_FILE
@@ -162,7 +162,7 @@ def salt_of(state_dir: Path | None) -> bytes:
 
 
 def _new_salt(path: Path) -> bytes:
-    """Creates the salt. Two daemons with one directory may do so at the same time: the first one's number counts."""
+    """Creates the salt. If two daemons with one directory do so at once, the number of the first one counts."""
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         salt = file.read()

@@ -1,4 +1,4 @@
-"""Takes one request through the pipeline and delivers what comes: as one body or as an event stream.
+"""Takes one request through the pipeline and delivers the answer: as one body or as an event stream.
 
 Admission comes before the first byte, so that a refusal is an HTTP status. After the first byte a failure is one of the
 stream's events.
@@ -48,7 +48,7 @@ ApiError."""
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
     state, owner = request.app[STATE], request[FACTS].caller.owner
-    with state.admission.entered(owner):  # without room its body is not even read
+    with state.admission.entered(owner):  # if the limit is reached, the body is not even read
         if state.engine.info.only_embeds:
             raise ApiError("no_generation", f"{state.model_id} makes embeddings and cannot generate text. {_EMBEDDING}")
         async with in_time(request):
@@ -101,7 +101,7 @@ def embeds(kind: type[T]) -> Callable[[Callable[[T, web.Request], EmbeddingAskin
 
 
 def named(make: Callable[..., Any], handler: Handler) -> Handler:
-    """/openapi.json names an operation after the function."""
+    """/openapi.json names an operation after the function"""
     handler.__name__ = make.__name__
     return handler
 
@@ -114,8 +114,8 @@ async def render_only(
     has_to_fit: bool = True,
     needs_text: bool = False,
 ) -> Prompt:
-    """Renders a conversation that is not answered and changes nothing. The flags are those of `rendered`; awaited
-    within `in_time`."""
+    """Renders a conversation without answering it; changes nothing. The flags are those of `rendered`; awaited within
+    `in_time`."""
     (key, parent), conversation = await read_as(request, kind, read)
     services, sender = request.app[STATE].services, sender_of(request)
     found = await rendered(

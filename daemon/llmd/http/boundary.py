@@ -181,25 +181,25 @@ def check_expectation(request: web.Request) -> None:
 
 
 def is_local(request: web.BaseRequest) -> bool:
-    """Returns whether the request came over the unix socket."""
+    """Whether the request came over the unix socket."""
     transport = request.transport
     connection = transport.get_extra_info("socket") if transport is not None else None
     return connection is not None and connection.family == socket.AF_UNIX
 
 
 def client_of(request: web.BaseRequest) -> dict[str, object]:
-    """Returns the other end of the connection: an address, or a process of this machine."""
+    """Returns the client of the connection: an address, or a process of this machine."""
     if is_local(request):
         return {"client": "unix", **_process_of(request)}
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
     if not isinstance(peer, tuple):
-        return {}  # it has gone already
+        return {}  # the client has already left
     host, port = peer[:2]
     return {"client": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
 
 
 def _process_of(request: web.BaseRequest) -> dict[str, object]:
-    """Returns user and number of the process when it connected; see SO_PEERCRED in unix(7)."""
+    """Returns user and pid of the process when it connected; see SO_PEERCRED in unix(7)."""
     connection = request.transport.get_extra_info("socket") if request.transport is not None else None
     if connection is None:
         return {}

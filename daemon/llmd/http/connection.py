@@ -184,7 +184,7 @@ class Connection(web.RequestHandler):
     # --- clients that send no more -----------------------------------------------------------------------------------
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """True keeps the connection, for a client that still reads. One that has gone looks the same until something
+        """Keeps the connection (True) for a client that still reads. One that has left looks the same until something
         is sent to it."""
         self._is_half_closed = True
         if self._client_done is not None and not self._client_done.done():

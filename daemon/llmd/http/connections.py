@@ -79,7 +79,7 @@ class Connections(web.Server):
         self._sweeper: asyncio.TimerHandle | None = None
         self._lag = LoopLag(self._loop, self._state.metrics.loop_was_late)
 
-    # --- what connections tell ---------------------------------------------------------------------------------------
+    # --- called by connections ---------------------------------------------------------------------------------------
 
     def busy(self, connection: Connection) -> None:
         if connection in self._open:
@@ -120,7 +120,7 @@ class Connections(web.Server):
         connection.began(request)
         return request
 
-    # --- coming in ---------------------------------------------------------------------------------------------------
+    # --- new connections ---------------------------------------------------------------------------------------------
 
     def __call__(self) -> web.RequestHandler:
         return cast(web.RequestHandler, ConnectionGate(self))  # a protocol, which is all that the event loop needs
@@ -202,7 +202,7 @@ class ConnectionGate(asyncio.Protocol):
 
 
 class RejectedConnection(asyncio.Protocol):
-    """Answers why it is rejected, and closes the connection when the client has gone, or after a short time."""
+    """Sends the reason of the rejection, and closes the connection when the client has left, or after a short time."""
 
     def __init__(self, rejected: set[RejectedConnection], answer: bytes) -> None:
         self._all = rejected

@@ -32,7 +32,7 @@ REQUEST_ID_HEADER = "X-Request-Id"
 """The number of a request, in its head and that of its answer; OpenAI's packages show it as `_request_id`."""
 ANTHROPIC_ID_HEADER = "Request-Id"
 ANTHROPIC_VERSION = "Anthropic-Version"
-"""Requests of Anthropic's clients have it."""
+"""A header of all requests of Anthropic's clients."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
 """Ids that need no quoting in a log line."""
 
@@ -155,7 +155,7 @@ class Facts:
     key: SessionKey | None = None
     """The session of the request; None: it asks for no answer, or was refused before the session was read."""
     error: ApiError | None = None
-    """Why it was refused."""
+    """The error with which it was refused."""
     cors_origin: str | None = None
     client: dict[str, object] = field(default_factory=dict)
     """The client, for the log line."""
@@ -163,7 +163,7 @@ class Facts:
 
     @property
     def is_large(self) -> bool:
-        """Work that grows with the request belongs into a text thread."""
+        """Whether its work belongs into a text thread, because it grows with the request."""
         return self.n_bytes > limits.TEXT_SHORT_BYTES
 
     @property
@@ -180,7 +180,7 @@ ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
 OPENAPI = web.AppKey("openapi", bytes)
 FACTS = web.RequestKey("facts", Facts)
 USER = web.RequestKey("user", int)
-"""The user that holds the other end of the connection, if it is known."""
+"""The user of the client's end of the connection, if it is known."""
 
 
 def request_id(client_id: str | None) -> str:

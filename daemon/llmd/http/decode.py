@@ -26,7 +26,7 @@ from .parameters import check_unknown
 T = TypeVar("T")
 
 _EXACT_BELOW = 1 << 53
-"""A float below it is exact."""
+"""Floats below it are exact integers."""
 _TYPES = {b"{": "object", b"[": "array", b'"': "str", b"n": "null", b"t": "bool", b"f": "bool"}
 """JSON types by the first byte of a value; other bytes begin numbers."""
 _NAMES = {
@@ -132,8 +132,8 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
 
 
 def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
-    """`inner`: the type of the items; of a tuple that of each. Floats among texts and numbers become integers at once:
-    a body may have thousands of token ids."""
+    """Decodes a list. `inner`: the type of its items; for a tuple that of each. Floats among texts and numbers become
+    integers at once: a body may have thousands of token ids."""
     if all(map(_is_plain, inner)):
         try:
             text = msgspec.json.encode(_with_integers(decoder_of(Any).decode(text)))

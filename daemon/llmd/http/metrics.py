@@ -130,7 +130,7 @@ class Metrics:
         }
         self.streams_open: int = 0
         self.stream_bytes: int = 0
-        """Counted at each write: a counter of the registry would cost more than the rest of it."""
+        """Counted at each write: the registry's counter would cost more than the rest of the write."""
         self.connections_open: int = 0
 
     def add(self, metric: Metric, amount: float = 1, **labels: str) -> None:

@@ -47,9 +47,11 @@ _MAPPED = bytes(10) + b"\xff\xff"
 """Before an IPv4 address that is written as an IPv6 one."""
 _READ_BYTES = 1 << 20
 _TABLE_BYTES_MAX = 4 << 20
-"""Bytes that are read of one table: 28,000 sockets, 0.1 s of the event loop. A longer one is not searched."""
+"""Bytes that are read of one table: 28,000 sockets, 0.1 s of the event loop. A longer table is not searched.
+"""
 _READINGS = 2
-"""The kernel gives a table in pieces, not as it is at one moment: it can miss a socket once."""
+"""Readings of a table. The kernel returns it in pieces, not as it is at one moment, so that one reading can miss a
+socket."""
 _LOOPBACK_4 = _MAPPED + b"\x7f"
 _LOOPBACK_6 = bytes(15) + b"\x01"
 

@@ -69,7 +69,7 @@ class SlowReader(_Watch):
         timeout_s: float,
         drop: Callable[[], None],
     ) -> None:
-        """`unread_s`: how long the client has read nothing, at a time of the loop."""
+        """`unread_s`: seconds for which the client has read nothing, at a time of the loop."""
         super().__init__(loop, timeout_s, self._drop_once)
         self._unread_s = unread_s
         self._drop = drop

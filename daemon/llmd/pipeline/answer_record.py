@@ -27,7 +27,7 @@ def message_of(text: str) -> PlainMessage:
 
 
 def resident_answer(services: Services, prepared: Prepared, generation: Generation) -> Answer | None:
-    """The answer with its tokens, after those of the past. Called when the event of the generation's end arrives."""
+    """Returns the answer with its tokens, after those of the past. Called when the generation's last event arrives."""
     text = generation.answer_text()
     if not text:
         return None
@@ -49,7 +49,7 @@ def keep_answer(
 
 
 def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
-    """The bytes that the answer's text has for these tokens."""
+    """Returns the bytes that these tokens have in the answer's text."""
     if not preserved or preserved.isdisjoint(memoryview(tokens).cast("i")):
         return engine.spell(tokens)
     pieces = (
@@ -60,8 +60,9 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
 
 
 def _generated(page: Page, generation: Generation) -> Iterator[bytes]:
-    """The resident tokens after the prompt that the client can have seen; nothing when others have replaced them. Of
-    requests without a session those of others, too, with the same prompt: another answer's begin like this one at best.
+    """Yields the resident tokens after the prompt that the client can have seen, unless they were replaced.
+
+    Without a session, these may also be tokens of other requests with the same prompt, which at best begin like these.
 
     The decode thread may already run the next request in this session. That is safe: `Page.tokens` returns one
     consistent copy, and `answer_of` keeps only tokens that spell the text that was delivered. TEXT events could carry

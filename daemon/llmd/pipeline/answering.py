@@ -47,8 +47,8 @@ class Ready:
 
 
 async def make_ready(services: Services, request: GenerationRequest, sender: Sender) -> Ready:
-    """Does everything before the engine: checks, rendering, tokenizing. Raises ApiError. Readers refuse what the engine
-    cannot do: they know the client's names."""
+    """Does all work before the engine: checks, rendering, tokenizing. Raises ApiError. Readers refuse parameters that
+    the engine cannot satisfy, because they know the client's names."""
     prompts: list[tuple[Prepared, Work]] = []
     parsers: list[Parser] = []
     for prompt in (request.prompt, *request.more_prompts):
@@ -133,7 +133,7 @@ class Answering:
             answer = resident_answer(services, prepared_prompt, ended) if record is not None else None
             if record is None or answer is None:
                 return
-            if self._parsings:  # what was said is known when all of it was parsed
+            if self._parsings:  # the parts are complete when all text was parsed
                 self._keeping[index] = lambda message: keep_answer(services, record, prepared_prompt, message, answer)
             else:
                 keep_answer(services, record, prepared_prompt, message_of(ended.answer_text() or ""), answer)
@@ -157,7 +157,7 @@ class Answering:
         self.generations.append(generation)
         return generation
 
-    # --- what comes --------------------------------------------------------------------------------------------------
+    # --- parts -------------------------------------------------------------------------------------------------------
 
     async def admission(self) -> None:
         """Returns when all generations have entries in the session table. Raises ApiError if one never gets an
@@ -180,7 +180,7 @@ class Answering:
         return self._request.key
 
     async def parts(self) -> list[Part]:
-        """Returns the parts that have come since the last call, and waits for them; empty after a nudge."""
+        """Waits for parts, and returns those that have come since the last call; empty after a nudge."""
         notifier = self._notifier
         while True:
             if not notifier.has_events:
@@ -192,7 +192,7 @@ class Answering:
                     text = generation.take_text()
                     return [TextPart(index, text)] if text else []
             found = await self._new_parts()
-            if found or not has_events or self.is_nudged:  # a parser may hold back what has come
+            if found or not has_events or self.is_nudged:  # a parser may hold back text that has arrived
                 return found
 
     async def _new_parts(self) -> list[Part]:
@@ -287,8 +287,9 @@ def _silent(parts: Sequence[Part]) -> list[Part]:
 
 
 def _further_answer(work: Work, number: int) -> Work:
-    """Returns the work of a further answer, which leaves the session to the first one: they would wait for each other
-    there, and only the last one would stay. `number`: the answer's to its prompt; it copies the state of the first."""
+    """Returns the work of a further answer. It has no session, which belongs to the first answer: in one session they
+    would run one after the other, and only the last one would stay. `number`: the answer's number for its prompt; it
+    copies the state of the first."""
     sampling, flags = work.command.sampling, work.command.flags
     if number:
         sampling = msgspec.structs.replace(sampling, seed=seed_of(sampling.seed, number))

@@ -45,7 +45,7 @@ class EmbeddingJob:
 
 
 async def embedded(services: Services, job: EmbeddingJob, sender: Sender) -> Embedded:
-    """Raises ApiError."""
+    """Returns the vectors. Raises ApiError."""
     engine, texts = services.engine, job.texts
     _check(engine, job)
     n_bytes = sum(utf8_bytes(text) if isinstance(text, str) else 4 * len(text) for text in texts)
@@ -72,7 +72,7 @@ def _check(engine: Engine, job: EmbeddingJob) -> None:
 
 
 def _tokens(engine: Engine, job: EmbeddingJob, n: int) -> bytes:
-    """Returns the tokens of one text, with those that the model wants around it."""
+    """Returns the tokens of one text, with those that begin and end a text of this model."""
     text, param = job.texts[n], f"{job.param}[{n}]" if job.is_list else job.param
     most = engine.info.n_embedding_tokens
     n_bytes_max = most * engine.info.token_bytes_max

@@ -35,7 +35,7 @@ class Parser(Protocol):
 
 
 InThread = Callable[[int, Callable[[], list[Diff]]], Awaitable[list[Diff]]]
-"""Runs a call that reads so many characters."""
+"""Runs a call that reads this many characters."""
 
 
 class Parsing:
@@ -57,8 +57,8 @@ class Parsing:
         """Blanks at the end of reasoning, until more of it comes."""
 
     async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Part]:
-        """The parts that the text completes. `is_cut`: it is final, and more would have come. Awaited before the next
-        call."""
+        """Returns the parts that the text completes. `is_cut`: it is the last text of an answer that was cut off.
+        Awaited before the next call."""
         if not (text or is_final):
             return []
         self._read.append(text)
@@ -101,12 +101,12 @@ class Parsing:
 
     def _fall_back_to_text(self, error: Exception, text: str) -> list[Diff]:
         """Gives up parsing: the rest of the answer, from what was not returned yet, is text."""
-        if not isinstance(error, ApiError):  # one says that the server is stopping
+        if not isinstance(error, ApiError):  # an ApiError says that the server is stopping
             log.error("cannot parse an answer; its rest is returned as text", exc_info=error)
         self._parser, unreturned = None, "".join([*self._withheld, text])
         return [Diff("text", unreturned)] if unreturned else []
 
-    # --- what it says ------------------------------------------------------------------------------------------------
+    # --- its results -------------------------------------------------------------------------------------------------
 
     def _parts(self, diff: Diff) -> Sequence[Part]:
         if diff.kind == "call":
@@ -163,7 +163,7 @@ def count_thoughts(answer: str, thoughts: Sequence[Sequence[str]], ends: TokenEn
     n_tokens = at = 0
     for pieces in thoughts:
         whole = "".join(pieces)
-        # A run is missing as a whole only if the parser has left out characters between its pieces.
+        # a run is missing as a whole only if the parser has left out characters between its pieces
         for text in [whole] if answer.find(whole, at) >= 0 else pieces:
             begin = answer.find(text, at)
             if begin >= 0:

@@ -98,7 +98,7 @@ async def rendered(
     def known(n_messages: int) -> Past | None:
         past = answers.past(owner, source, ends[:n_messages], is_used=not is_dry_run) if is_resident else None
         if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
-            return None  # then it fits as the template has it, or not at all
+            return None  # it fits as rendered by the template, or not at all
         return past
 
     found = await _Rendering(services, chat, sender, form, is_dry_run, needs_text).with_fallback(messages, known)
@@ -154,7 +154,7 @@ class _Rendering:
             return await self._prepared(turns, moved)
         if past is None or found.since or moved is None:
             return found
-        # A template that puts what the system says in the middle somewhere else leaves no way to go on after the past.
+        # A template that moves system messages from the middle to another place cannot continue after the past.
         changed = await self._prepared(turns, moved)
         return changed if changed.since else found
 

@@ -15,12 +15,12 @@ from ..core.generation_request import ChatPrompt, Constraint, PlainMessage, Plai
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Constraints of the answer; None: no constraint."""
+    """The form that the answer must have; None: any."""
 
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
     follows_thinking: bool = False
-    """The engine has to tell reasoning from the answer."""
+    """The engine must tell reasoning from the answer."""
 
 
 ANY_FORM = Form()
@@ -93,7 +93,7 @@ def _rendered_call(call: PlainToolCall) -> dict[str, Any]:
 
 
 def text_bytes_of(messages: Sequence[PlainMessage]) -> int:
-    """Bytes of all texts that a template may write."""
+    """Returns the bytes of all texts that a template may write."""
     return sum(map(_bytes_of, messages))
 
 

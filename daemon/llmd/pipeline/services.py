@@ -20,7 +20,7 @@ class Services:
     history: HistoryMode
     """The mode of sessions for which the client chose none."""
     scratch_reuse: bool
-    """Whether requests without a session may begin with what such requests left."""
+    """Whether requests without a session may reuse the tokens of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _STEPS = 4
 
 
 def truncation_points(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
-    """Indexes of the messages before which it may be cut, the first of the conversation first. Pure."""
+    """Returns indexes of the messages before which the conversation may be cut, the first one first. Pure."""
     step = max(n_ctx * _BYTES_PER_TOKEN // _STEPS, 1)
     found, n_bytes, n_steps = [0], 0, 0
     for index, message in enumerate(messages):
@@ -41,7 +41,7 @@ def truncated(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage
 
 
 async def prepared_truncated(services: Services, request: GenerationRequest, sender: Sender) -> Prepared:
-    """Prepares the whole conversation if it fits, at no further cost; else truncates it with `fitting`."""
+    """Prepares the whole conversation if it fits, at no extra cost; else truncates it with `fitting`."""
     try:
         found = await prepared(services, request, sender)
         if found.prompt.n_tokens < services.engine.info.n_ctx:
@@ -53,7 +53,7 @@ async def prepared_truncated(services: Services, request: GenerationRequest, sen
 
 
 async def fitting(services: Services, request: GenerationRequest, sender: Sender) -> GenerationRequest:
-    """Keeps as much of the conversation as leaves room for the answer, or the least possible if none does."""
+    """Keeps as much of the conversation as leaves room for the answer, or the least possible if nothing does."""
     prompt = request.prompt
     assert isinstance(prompt, ChatPrompt)
     points = truncation_points(prompt.messages, services.engine.info.n_ctx)

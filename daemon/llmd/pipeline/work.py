@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 
 def check(services: Services, request: GenerationRequest) -> None:
-    """Refuses what only the vocabulary can tell, before the prompt is rendered, which is expensive. Raises ApiError."""
+    """Refuses parameters that only the vocabulary can judge, before the prompt is rendered, which is expensive. Raises
+    ApiError."""
     check_logit_bias(request.logit_bias, services.engine.info.n_vocab)
     check_stop_tokens(request.stop_tokens, services.engine.info.n_vocab)
 
@@ -95,7 +96,7 @@ def sampling_of(parameters: RequestedSampling, defaults: SamplingDefaults, n_ctx
     values = {name: _either(getattr(parameters, name), getattr(defaults, name)) for name in _DEFAULTED}
     for name in ("penalty_last_n", "dry_penalty_last_n"):
         values[name] = n_ctx if values[name] < 0 else min(values[name], n_ctx)
-    values["top_k"] = max(values["top_k"], 0)  # as others count
+    values["top_k"] = max(values["top_k"], 0)  # negative counts as 0, as in other servers
     return Sampling(**values, seed=seed_of(parameters.seed, 0))
 
 

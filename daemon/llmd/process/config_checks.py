@@ -1,4 +1,4 @@
-"""Checks of several options together, and against this machine."""
+"""Checks that concern several options together, or this machine."""
 
 from __future__ import annotations
 

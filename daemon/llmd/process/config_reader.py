@@ -54,7 +54,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
 
 
 def load_or_exit(arguments: Sequence[str]) -> Config:
-    """The same as `load`, but a bad option ends the process with a sentence and status 2."""
+    """Loads the configuration; a bad option ends the process with a sentence and status 2."""
     try:
         return load(arguments)
     except ConfigError as error:
@@ -64,7 +64,7 @@ def load_or_exit(arguments: Sequence[str]) -> Config:
 
 _SEE = f"; {PROGRAM} --help lists all options"
 
-# Read by build.sh, libllm and the tests; they may be set for what `./build.sh serve` starts.
+# Variables of build.sh, libllm and the tests, which may be set for the daemon that `./build.sh serve` starts.
 NOT_OPTIONS = frozenset(
     f"LLMD_{name}"
     for name in """
@@ -114,7 +114,7 @@ _TOML_KINDS: dict[type, str] = {dict: "a table", list: "a list in which not ever
 
 
 def _toml_text(path: Path, key: str, value: object) -> str:
-    """A TOML value as the command line would spell it."""
+    """Returns a TOML value as the command line would spell it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

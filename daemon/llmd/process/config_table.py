@@ -1,6 +1,5 @@
-"""The option table: what can be set, once. Each field of `Config` is an option (option.py), and a `Config` is the value
-of each. config_reader.py fills it; what no single option can know is in config_checks.py.
-"""
+"""The option table: all options, declared once. Each field of `Config` is an option (option.py), and a `Config` holds
+their values. config_reader.py fills it; config_checks.py has checks that concern several options."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from .option import (
 )
 from .socket_trust import default_socket
 
-# What is served without --model.
+# The model that is served without --model.
 DEMO_MODEL = Path(__file__).parents[1] / "data" / "llmd-demo.gguf"
 STAND_IN_MODEL = Path(__file__).parents[3] / "build" / "models" / "tiny-dense.gguf"
 EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL

@@ -31,7 +31,7 @@ UNIX_PATH_BYTES_MAX = 107
 
 
 class ListenError(Exception):
-    """An address cannot be listened on; the message says which and what to do."""
+    """llmd cannot listen on an address; the message says which, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class UnixSocket:
             if _inode(os.lstat(self.path)) == self.inode:
                 self.path.unlink()
         except OSError:
-            pass  # gone, or in a directory that is no longer ours: there is nothing left to do
+            pass  # gone, or replaced by another user's file: nothing to do
         os.close(self.lock)
 
 

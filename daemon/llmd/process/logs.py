@@ -51,8 +51,8 @@ def writes_to_journal(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Sink(logging.Handler):
-    """Writes whole lines to a descriptor. A reader that has stopped, a full disk or a lost terminal costs lines,
-    which are counted, and never more than a moment."""
+    """Writes whole lines to a descriptor. If the reader has stopped, the disk is full or the terminal is lost, lines
+    are dropped and counted; a write never blocks for longer than a moment."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ NO_PATH = "none"
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A kind of values. `parse` raises ValueError for a text that is not one."""
+    """A kind of value. `parse` raises ValueError for a text that is not one."""
 
     parse: Callable[[str], Any]
     expects: str
@@ -57,7 +57,7 @@ def size(low: int, high: int, expects: str) -> ValueKind:
 
 
 def _between(low: float, value: N, high: float) -> N:
-    """NaN is in no range."""
+    """Returns a check of a range; NaN is in none."""
     if not low <= value <= high:
         raise ValueError
     return value

@@ -13,8 +13,8 @@ ReadHeartbeat = Callable[[], tuple[int, bool]]
 
 
 class Heartbeat:
-    """Compares one reading with the last. A thread that waits for work makes progress; one that is inside the same step
-    as when it was last looked at does not."""
+    """Compares each reading with the last. A thread that waits for work makes progress; one that is in the same step as
+    at the last reading does not."""
 
     def __init__(self, read: ReadHeartbeat, clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read

@@ -1,7 +1,7 @@
 """Rules by which the unix socket is trusted.
 
 The unix socket needs no key: everybody who can open it administers the daemon (LOCAL in http/access.py). So it belongs
-to this user alone from its first moment on, llmd touches only files of this user in its place, and llmctl refuses a
+to this user alone from its first moment on, llmd removes only files of this user at its path, and llmctl refuses a
 socket that another user may have put there. engine/segment.py trusts no other user's lock file next to it.
 http/access.py checks TCP clients: keys, and the Host and Origin of browsers.
 """

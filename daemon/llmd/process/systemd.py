@@ -52,7 +52,8 @@ def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | 
 
 
 def listen_sockets(environment: MutableMapping[str, str] = os.environ) -> list[socket.socket]:
-    """Sockets that systemd opened for us (sd_listen_fds(3)), taken once; children do not see them."""
+    """Returns sockets that systemd opened for this process (sd_listen_fds(3)). They are taken once; children do not see
+    them."""
     count = environment.pop("LISTEN_FDS", "")
     pid = environment.pop("LISTEN_PID", "")
     environment.pop("LISTEN_FDNAMES", None)

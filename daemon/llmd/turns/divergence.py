@@ -59,7 +59,8 @@ def n_common(a: bytes, b: bytes) -> int:
 
 
 def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) -> DivergedTokens | None:
-    """`diverged_at`: reported by the decode thread; -1: the prompt continued the resident tokens."""
+    """Returns the divergence. `diverged_at`: reported by the decode thread; -1: the prompt continued the resident
+    tokens."""
     if diverged_at < 0:
         return None
     kept, first = _TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT, _TOKEN_BYTES * diverged_at

@@ -43,7 +43,7 @@ def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
 
 
 def reason_text(reason: int, *, is_from_own: bool) -> str:
-    """The sentence for a reason. A copy (`shared`) is of another session, or of a branch of the same one."""
+    """Returns the sentence for a reason. A copy (`shared`) is of another session, or of a branch of the same one."""
     return _FROM_OWN if reason == _SHARED and is_from_own else REASON_TEXTS[reason]
 
 
@@ -79,7 +79,7 @@ class TurnLog:
         self._page = page
         self._sessions: OrderedDict[tuple[int, str], SessionTurns] = OrderedDict()
 
-    # --- a request comes ---------------------------------------------------------------------------------------------
+    # --- a request arrives --------------------------------------------------------------------------------------------
 
     def begin_trace(self, owner: int, name: str, prompt: bytes) -> TurnTrace:
         """Compares the prompt with the branches of this session, by entry. Called before the request is queued."""
@@ -144,7 +144,7 @@ class TurnLog:
         elif turn.entry is not None:
             self._of(trace.owner, scratch_id(turn.entry)).turns.append(turn)
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- reports ------------------------------------------------------------------------------------------------------
 
     def story(self, owner: int, name: str) -> list[Turn]:
         """Returns the turns, the oldest first."""
@@ -157,11 +157,11 @@ class TurnLog:
         return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)
 
     def client(self, owner: int, name: str) -> str | None:
-        """Any thread."""
+        """Returns the program that sent the last request. Any thread."""
         return self._known(owner, name).client or None
 
     def last_words(self, owner: int, name: str) -> str | None:
-        """Any thread."""
+        """Returns the last words of the user. Any thread."""
         return self._known(owner, name).last_words or None
 
     def by_user(self, owner: int, name: str) -> UserMessages:

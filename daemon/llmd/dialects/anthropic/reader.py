@@ -39,7 +39,7 @@ def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
         stop=stops_of(body.stop_sequences, "stop_sequences"),
         constraint=_constraint(body),
         thinking_tokens_max=_thinking_tokens(body),
-        returns_progress=bool(body.stream),  # a stream begins with what was resident of the prompt
+        returns_progress=bool(body.stream),  # a stream's first event has the number of reused tokens
     )
 
 

@@ -1,1 +1,1 @@
-"""llama.cpp's own completions, and what its editors' plugins ask for."""
+"""llama.cpp's own completions, and endpoints that its editor plugins use."""

@@ -99,7 +99,7 @@ def _details(state: State) -> wire.ModelDetails:
 
 
 def _quantization(text: str) -> str:
-    """ "Q4_K - Medium" is Q4_K_M here, "all F32" F32."""
+    """Returns the quantization in Ollama's form: "Q4_K - Medium" is Q4_K_M, "all F32" is F32."""
     name, _, grade = text.removeprefix("all ").partition(" - ")
     return f"{name}_{grade[0]}" if grade else name
 
@@ -110,7 +110,7 @@ def _parameters(state: State) -> str:
 
 
 def _facts(state: State) -> dict[str, Any]:
-    """`context_length` is what is served: clients fill it."""
+    """Returns facts of the model. `context_length` is that of the daemon, because clients fill it."""
     info = state.engine.info
     return {
         "general.architecture": info.arch,

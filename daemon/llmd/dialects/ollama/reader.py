@@ -81,7 +81,7 @@ _Request = OllamaChatRequest | OllamaGenerateRequest
 
 
 def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | None:
-    """None: nothing is to be generated. Raises ApiError naming the field."""
+    """Returns the generation request; None: no answer is requested. Raises ApiError naming the field."""
     if not body.messages:
         return None
     prompt = ChatPrompt(
@@ -100,7 +100,7 @@ def _is_text(message: OllamaMessage) -> bool:
 
 
 def generate_of(body: OllamaGenerateRequest, headers: Headers) -> GenerationRequest | None:
-    """None: nothing is to be generated. Raises ApiError naming the field."""
+    """Returns the generation request; None: no answer is requested. Raises ApiError naming the field."""
     if not body.prompt and not body.suffix:
         return None
     return _generation_request(body, _prompt(body), headers)
@@ -108,7 +108,7 @@ def generate_of(body: OllamaGenerateRequest, headers: Headers) -> GenerationRequ
 
 def _prompt(body: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
     prompt = body.prompt or ""
-    if body.raw or body.suffix:  # there is no template but the client, whose control words therefore are such
+    if body.raw or body.suffix:  # without a template the client writes the control words itself
         for name in ("system", "think"):
             if getattr(body, name):
                 raise ApiError(
@@ -147,7 +147,7 @@ def _constraint(body: _Request) -> Constraint | None:
 
 def _variables(body: _Request) -> dict[str, Any]:
     think = body.think
-    effort = "high" if think == "max" else think  # the highest that templates know
+    effort = "high" if think == "max" else think  # the highest level that templates have
     return thinking_variables(
         effort if isinstance(effort, str) else None, None if think is None else think is not False
     )

@@ -37,7 +37,7 @@ class ChatWriter(AnswerWriter):
         self._calling: set[int] = set()
         """Answers that have called something."""
 
-    # --- a whole -----------------------------------------------------------------------------------------------------
+    # --- not streamed ------------------------------------------------------------------------------------------------
 
     def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.ChatChoice:
         text = text_of(parts)
@@ -56,7 +56,7 @@ class ChatWriter(AnswerWriter):
     # --- events ------------------------------------------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """The role of each answer."""
+        """Writes the role of each answer."""
         super().opening()
         role = b'"delta":{"role":"assistant","content":""},"finish_reason":null}]}' + framing.CLOSES
         return b"".join([self._choice(index) + role for index in range(self._n_answers)])

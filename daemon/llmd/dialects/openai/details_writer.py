@@ -55,7 +55,7 @@ class DetailsWriter:
         self._has_running_usage = has_running_usage
         self._logprobs: Callable[[Sequence[LogProbabilities]], Any] = chat_logprobs if is_chat else completion_logprobs
 
-    # --- wholes ------------------------------------------------------------------------------------------------------
+    # --- not streamed ------------------------------------------------------------------------------------------------
 
     def choice(self, parts: Sequence[Part]) -> dict[str, Any]:
         """Returns the members of one answer, made from its parts."""

@@ -123,8 +123,8 @@ def _is_legacy(message: wire.Message) -> bool:
 
 
 def _with_legacy_ids(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Functions are called without an id, and many templates join a call and its result by one: the message's number
-    makes it, so that a longer history renders its beginning as before."""
+    """Gives an id to each call and result of the first interface, which has none. Many templates join them by ids. The
+    id comes from the message's number, so that a longer history renders its beginning as before."""
     found, called = [], ""
     for n, message in enumerate(messages):
         if len(message.tool_calls) == 1 and message.tool_calls[0].id is None:

@@ -54,7 +54,7 @@ def conversation_of(body: ChatCompletionRequest) -> ChatPrompt:
 
 
 def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) -> bool:
-    """Raises ApiError when there is nothing to continue."""
+    """Whether the answer continues the last message. Raises ApiError if there is nothing to continue."""
     param = "continue_final_message"
     if not body.continue_final_message:
         return False
@@ -108,7 +108,7 @@ def session_of(body: CompletionBase, headers: Headers) -> Session:
 
 
 def prompts_of(body: CompletionRequest) -> list[RawPrompt]:
-    """Returns the prompts. The client is the template here: its control words are control tokens."""
+    """Returns the prompts. Here the client writes the control words itself, so they become control tokens."""
     given = _each(body.prompt)
     return [
         RawPrompt(
@@ -139,7 +139,7 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
 
 
 def written_as(body: CompletionBase, request: GenerationRequest) -> dict[str, Any]:
-    """Fields of the writers."""
+    """Returns fields of the writers."""
     options = body.stream_options or wire.StreamOptions()
     n_prompts = 1 + len(request.more_prompts)
     return {
@@ -193,7 +193,7 @@ def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes:
 
 
 def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
-    """`n_probs` is llama.cpp's name."""
+    """Returns the member that is set; `n_probs` is llama.cpp's name."""
     likely = likely_of("n_probs", n_probs)
     return max(n_logprobs or 0, likely) if likely else n_logprobs
 
@@ -203,7 +203,7 @@ def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
 
 def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
     yield from _response_format(body.response_format)
-    if body.json_schema:  # {} was said to ask for nothing
+    if body.json_schema:  # {} means no schema
         yield _schema("json_schema", body.json_schema)
     if body.grammar:
         yield Constraint("grammar", body.grammar, "grammar")

@@ -47,7 +47,7 @@ def _tool(path: str, function: OfferedFunction) -> Tool:
 
 
 def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
-    """Names of the tools whose calls are reported as custom ones. Of several with one name the first counts."""
+    """Returns names of tools whose calls are returned as custom ones. Of several with one name the first counts."""
     named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in body.tools or ()]
     kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
     return frozenset(name for name, kind in kinds.items() if kind == "custom")

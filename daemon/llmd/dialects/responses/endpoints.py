@@ -69,8 +69,8 @@ def _keep(request: web.Request, parsed: ParsedRequest) -> Keep | None:
     loop = asyncio.get_running_loop()
 
     def keep(id: str, body: bytes) -> None:
-        """A text thread writes some answers, and only the event loop may change the store. It does so before it sends
-        the answer."""
+        """Stores the response. A text thread writes some answers, but only the event loop may change the store, and
+        does so before it sends the answer."""
         response = StoredResponse(id, owner, parsed.generation_request.key.id, body, parsed.input, parsed.before)
         loop.call_soon_threadsafe(store.keep, response, state.n_owners)
 

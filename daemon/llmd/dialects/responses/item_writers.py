@@ -64,7 +64,7 @@ class ItemWriter(ABC):
         """Returns the item as it is now."""
 
     def _text(self) -> bytes:
-        """Members of the event that has the whole text."""
+        """Returns members of the event that has the whole text."""
         return b'"text":' + _encode(self.text)
 
     def _part_events(self, change: bytes) -> list[Event]:

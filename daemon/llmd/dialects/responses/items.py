@@ -47,7 +47,7 @@ class InputItem:
     """The client's own id."""
 
     def read(self, kind: type[T]) -> T:
-        """Raises ApiError naming the member."""
+        """Reads an item. Raises ApiError naming the member."""
         return decoded(bytes(self.raw), kind, self.path)
 
 
@@ -204,7 +204,7 @@ def _output(item: InputItem) -> PlainMessage:
 
 
 def _wrapped(output: dict[str, Any]) -> str:
-    """Reads an output that is an object: some clients wrap the text; a screenshot comes bare."""
+    """Reads an output that is an object: some clients wrap the text; a screenshot is not wrapped."""
     if output.get("type") in _PICTURES:
         return placeholder("image")
     content = output.get("content")

@@ -130,7 +130,7 @@ def _n_logprobs(body: ResponseRequest) -> int | None:
     return n if n or _LOGPROBS in (body.include or []) else None
 
 
-# --- what the response says of it ------------------------------------------------------------------------------------
+# --- members of the request that the response repeats ----------------------------------------------------------------
 
 
 def _response_members(body: ResponseRequest, generation_request: GenerationRequest) -> Response:

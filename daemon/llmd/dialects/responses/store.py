@@ -115,7 +115,7 @@ class ResponseStore:
         store."""
         n_max, bytes_max = share_of(self._responses_max, n_owners), share_of(self._bytes_max, n_owners)
         if response.n_bytes > bytes_max:
-            return  # it would drive out all others first
+            return  # storing it would remove all other responses first
         owned = self._owners.setdefault(response.owner, _Owned())
         owned.responses[response.id] = response
         owned.items.update(dict.fromkeys(response.output, response))
@@ -169,7 +169,7 @@ _decoder = msgspec.msgpack.Decoder(StoredResponse)
 
 
 def follow(store: ResponseStore, database: Database) -> None:
-    """Has every later change of the store written to the database."""
+    """Writes every later change of the store to the database."""
 
     def on_change(owner: int, id: str) -> None:
         database.changed((RESPONSE, owner, id, b""), partial(store.find, owner, id))
@@ -178,7 +178,7 @@ def follow(store: ResponseStore, database: Database) -> None:
 
 
 def restore(store: ResponseStore, database: Database, n_owners: int) -> None:
-    """Fills the store with what the previous daemon wrote. Blocks. Raises sqlite3.Error."""
+    """Fills the store with the rows that the previous daemon wrote. Blocks. Raises sqlite3.Error."""
     for (_, _, id, _), body in list(database.rows(RESPONSE)):
         try:
             response = _decoder.decode(body)

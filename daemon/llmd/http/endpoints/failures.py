@@ -1,4 +1,5 @@
-"""The errors that an endpoint may answer, by what it does. /openapi.json lists them, and tests check every answer."""
+"""The errors that an endpoint may answer, by the kind of its work. /openapi.json lists them, and tests check every
+answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/models: the one model there is."""
+"""/v1/models: the one model that is served."""
 
 from __future__ import annotations
 

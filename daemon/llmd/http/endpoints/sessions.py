@@ -80,7 +80,7 @@ def resolve_target(request: web.Request) -> tuple[int, str]:
     return found.owner, found.id
 
 
-# --- finding ---------------------------------------------------------------------------------------------------------
+# --- finding sessions ---------------------------------------------------------------------------------------------
 
 
 def may_see(caller: Caller, owner: int) -> bool:
@@ -172,7 +172,7 @@ def failure(reply: Reply, param: str | None = None) -> ApiError:
     return ApiError(error.code, f"{error.message} Cause: {os.strerror(reply.os_error)}.", param)
 
 
-# --- telling ---------------------------------------------------------------------------------------------------------
+# --- reporting ----------------------------------------------------------------------------------------------------
 
 
 def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
@@ -187,7 +187,8 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
 
 
 def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Session:
-    """`views`: its branches, the one used last first; none: there is no such session, and it holds nothing."""
+    """Makes the report. `views`: the session's branches, the one used last first; none: there is no such session, and
+    it holds nothing."""
     branches = [_branch(state, id, view) for view in views]
     latest = branches[0] if branches else None
     state_word = latest.state if latest is not None else "empty"

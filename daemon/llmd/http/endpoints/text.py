@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize. The context does not bound them: they have limits of their own."""
+"""/tokenize and /detokenize. The context does not limit their text: they have limits of their own."""
 
 from __future__ import annotations
 
