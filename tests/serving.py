@@ -164,7 +164,7 @@ class Daemon:
             yield response
 
     def counter(self, name: str) -> int:
-        return self.state.engine.page.counters()[name]
+        return self.state.engine.session_table.counters()[name]
 
     async def idle(self) -> None:
         """Returns when the engine has no live generation."""

@@ -26,7 +26,7 @@ from typing import Any
 import aiohttp
 
 from llmd.engine import segment
-from llmd.engine.native import Page
+from llmd.engine.native import SessionTable
 
 Json = dict[str, Any]
 
@@ -196,7 +196,7 @@ class Soak:
         self.found = Findings()
         self.url = "http://llmd"
         self.http: aiohttp.ClientSession
-        self.page: Page
+        self.session_table: SessionTable
         self.at_ready: Process
         self.in_flight_bytes_max = 0
         self.pending_looks: list[tuple[str, str, list[int]]] = []
@@ -230,7 +230,7 @@ class Soak:
                 with contextlib.suppress(aiohttp.ClientError, FileNotFoundError):
                     async with self.http.get(self.url + "/ready") as response:
                         if response.status == 200:
-                            self.page = Page.open(segment.name_in_use(self.socket) or "")
+                            self.session_table = SessionTable.open(segment.name_in_use(self.socket) or "")
                             return
                 await asyncio.sleep(0.1)
         raise SystemExit((self.directory / "log").read_text())
@@ -240,7 +240,7 @@ class Soak:
         async with asyncio.timeout(SETTLE_S):
             names = ("requests_running", "requests_waiting")
             # Counters of another process ring no bell.
-            while any(self.page.counters()[name] for name in names):  # noqa: ASYNC110
+            while any(self.session_table.counters()[name] for name in names):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -280,9 +280,9 @@ class Soak:
 
     def look_for_strangers(self, name: str, canary: str) -> None:
         """The consumed tokens of every session, read from the shared segment, hold one canary only."""
-        for view in self.page.sessions():
+        for view in self.session_table.sessions():
             if view.name == name:
-                tokens = self.page.tokens(view.entry)
+                tokens = self.session_table.tokens(view.entry)
                 self.found.did["looked"] += tokens is not None
                 self.pending_looks.append((name, canary, list(tokens or ())))
 
@@ -307,7 +307,9 @@ class Soak:
             self.found.samples.append(Process.of(pid))
             await self.judge_looks()
             for _ in range(20):
-                self.in_flight_bytes_max = max(self.in_flight_bytes_max, self.page.counters()["in_flight_bytes"])
+                self.in_flight_bytes_max = max(
+                    self.in_flight_bytes_max, self.session_table.counters()["in_flight_bytes"]
+                )
                 await asyncio.sleep(0.1)
 
     async def run(self, minutes: float) -> None:

@@ -123,13 +123,13 @@ class Client:
                 came.append(some)
 
     def _n_generated(self) -> int:
-        views = self.daemon.state.engine.page.sessions_named(self.session)
+        views = self.daemon.state.engine.session_table.sessions_named(self.session)
         return max((view.n_tokens - view.n_last_prompt for view in views if view.n_last_prompt), default=0)
 
     def tokens(self) -> list[list[int]]:
         """The resident tokens of each branch."""
-        page = self.daemon.state.engine.page
-        found = [page.tokens(view.entry) for view in page.sessions_named(self.session)]
+        table = self.daemon.state.engine.session_table
+        found = [table.tokens(view.entry) for view in table.sessions_named(self.session)]
         return [list(tokens) for tokens in found if tokens]
 
     async def holds_what_it_says(self) -> None:

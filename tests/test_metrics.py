@@ -135,11 +135,11 @@ async def test_counts(daemon: Daemon) -> None:
 
 async def test_the_numbers_are_those_of_the_page(daemon: Daemon) -> None:
     await daemon.chat(session_id="a")
-    values, page = await daemon.metrics(), daemon.state.engine.page.counters()
+    values, counters = await daemon.metrics(), daemon.state.engine.session_table.counters()
     assert 0 < values["llmd_step_seconds_total"] < 60
-    assert values["llmd_step_seconds_total"] == pytest.approx(page["step_seconds_total"] / 1e6)
+    assert values["llmd_step_seconds_total"] == pytest.approx(counters["step_seconds_total"] / 1e6)
     for name in ("steps_total", "prefill_tokens_total", "sessions_open"):
-        assert values[PREFIX + name] == page[name]
+        assert values[PREFIX + name] == counters[name]
 
 
 def test_outcomes_have_counters() -> None:

@@ -1,4 +1,4 @@
-"""The door to libllm: words, the shared page, segment names."""
+"""The interface to libllm: words, the session table, segment names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import pytest
 
 from llmd.engine import native, segment
-from llmd.engine.native import Page, SegmentError
+from llmd.engine.native import SegmentError, SessionTable
 from tests.serving import Daemon, chat
 
 
@@ -36,36 +36,36 @@ async def test_the_page_is_readable_by_name(daemon: Daemon) -> None:
     await daemon.chat("what it consumed", session_id="a")
     name = segment.name_in_use(daemon.config.socket)
     assert name is not None
-    page = Page.open(name)
-    view = page.read()
+    table = SessionTable.open(name)
+    view = table.read()
     assert (
         view.pid == os.getpid()
         and view.n_entries == daemon.state.engine.info.n_entries
         and view.n_ctx == daemon.state.engine.info.n_ctx
     )
-    [session] = page.sessions()
+    [session] = table.sessions()
     assert (session.name, session.owner, session.n_requests) == ("a", 0, 1)
-    tokens = page.tokens(session.entry)
+    tokens = table.tokens(session.entry)
     assert tokens is not None and len(tokens) == session.n_tokens
     prompt = (await daemon.ask("POST", "/apply-template", chat("what it consumed"))).json["prompt"]
     assert (await daemon.state.engine.detokenize(0, tokens.tobytes())).startswith(prompt)
     free = next(place for place in range(view.n_entries) if place != session.entry)
-    assert page.session(free) is None and page.tokens(free) is None
-    assert page.counters() == daemon.state.engine.page.counters() | {
-        name: value for name, value in page.counters().items() if name == "heartbeat_total"
+    assert table.session(free) is None and table.tokens(free) is None
+    assert table.counters() == daemon.state.engine.session_table.counters() | {
+        name: value for name, value in table.counters().items() if name == "heartbeat_total"
     }
 
 
 async def test_many_tokens_are_read_whole(daemon: Daemon) -> None:
     await daemon.ask("POST", "/v1/completions", {"prompt": "x" * 4090, "session_id": "a", "max_tokens": 1})
-    [session] = daemon.state.engine.page.sessions()
-    tokens = daemon.state.engine.page.tokens(session.entry)
+    [session] = daemon.state.engine.session_table.sessions()
+    tokens = daemon.state.engine.session_table.tokens(session.entry)
     assert tokens is not None and len(tokens) == session.n_tokens
 
 
 def test_no_segment() -> None:
     with pytest.raises(SegmentError) as caught:
-        Page.open("/llmd-0000000000000000")
+        SessionTable.open("/llmd-0000000000000000")
     assert caught.value.word == "not_found"
 
 

@@ -36,7 +36,7 @@ RANDOM = (1 << 64) - 1
 @asynccontextmanager
 async def serving(model: str) -> AsyncIterator[Services]:
     engine = await Engine.open(EngineOptions(model=model, n_ctx=100_000))
-    turns = TurnLog(engine.page)
+    turns = TurnLog(engine.session_table)
     yield Services(engine=engine, answers=AnswerMemory(), turns=turns, history="resident", scratch_reuse=True)
     await engine.close()
 
@@ -144,7 +144,7 @@ async def test_a_whole_fails_with_its_first_answer_that_fails(services: Services
 
 def until_ended(services: Services, n: int) -> None:
     """Keeps the event loop from hearing of the first before the last has ended."""
-    while services.engine.page.counters()["finished_length_total"] < n:
+    while services.engine.session_table.counters()["finished_length_total"] < n:
         time.sleep(0.001)
 
 

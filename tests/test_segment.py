@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from llmd.engine import segment
-from llmd.engine.native import Page, SegmentError
+from llmd.engine.native import SegmentError, SessionTable
 from tests.serving import chat
 from tests.test_process import Start
 
@@ -75,7 +75,7 @@ def test_a_segment_that_others_could_have_made_is_not_read(socket: Path) -> None
     try:
         path.chmod(0o644)
         with pytest.raises(SegmentError, match="operating system"):
-            Page.open(name)
+            SessionTable.open(name)
     finally:
         path.unlink()
 

@@ -513,7 +513,7 @@ async def test_who_loses_the_session_to_a_fork_hears_of_it(serve: Serve) -> None
 
 
 async def test_what_is_told_of_a_session_outlives_the_many_of_another_owner(daemon: Daemon) -> None:
-    turns = TurnLog(daemon.state.engine.page)
+    turns = TurnLog(daemon.state.engine.session_table)
     turns.started(turns.begin_trace(1, "a", b""), UserMessages(1, {1: 0}))
     for number in range(limits.TURN_SESSIONS_MAX + 10):
         turns.begin_trace(2, f"s{number}", b"")

@@ -56,7 +56,7 @@ async def test_a_divergent_request_leaves_one_session(daemon: Daemon) -> None:
     assert await listed(daemon) == ["a"]
     assert (await daemon.ask("GET", "/v1/sessions/a")).status == 200
     assert (await daemon.ask("DELETE", "/v1/sessions/a")).status == 200
-    assert list(daemon.state.engine.page.sessions()) == []
+    assert list(daemon.state.engine.session_table.sessions()) == []
 
 
 async def test_ids_with_odd_characters(daemon: Daemon) -> None:

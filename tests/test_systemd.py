@@ -219,7 +219,7 @@ async def test_a_stop_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.M
         saved, others = next(counters)
         return {"sessions_saved_total": saved, "sessions_named": 3, "others": others}
 
-    state = cast(State, SimpleNamespace(engine=SimpleNamespace(page=SimpleNamespace(counters=now))))
+    state = cast(State, SimpleNamespace(engine=SimpleNamespace(session_table=SimpleNamespace(counters=now))))
     monkeypatch.setattr(limits, "SAVE_PROGRESS_S", 0.0)
     heard = Heard(monkeypatch, 4)
     saving = asyncio.create_task(app.tell_saving(state))

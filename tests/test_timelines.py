@@ -189,7 +189,7 @@ async def test_verbs_act_on_all_timelines(daemon: Daemon) -> None:
     assert [one["tokens"] for one in reset["timelines"]] == [0]
     await open_two()
     assert (await daemon.ask("DELETE", "/v1/sessions/main")).status == 200
-    assert list(daemon.state.engine.page.sessions()) == []
+    assert list(daemon.state.engine.session_table.sessions()) == []
 
 
 @pytest.mark.parametrize("memory", CLASSES)

@@ -200,7 +200,11 @@ class Loop:
 async def looping(model: str, template: str, monkeypatch: pytest.MonkeyPatch, echo: Echo) -> AsyncIterator[Loop]:
     engine = await Engine.open(EngineOptions(model=model, n_ctx=100_000, chat_template=template))
     services = Services(
-        engine=engine, answers=AnswerMemory(), turns=TurnLog(engine.page), history="resident", scratch_reuse=True
+        engine=engine,
+        answers=AnswerMemory(),
+        turns=TurnLog(engine.session_table),
+        history="resident",
+        scratch_reuse=True,
     )
     loop = Loop(services, echo)
 

@@ -23,7 +23,7 @@ from llmd.ctl import status as ctl_status
 from llmd.dialects.openai.wire import ChatCompletionRequest
 from llmd.dialects.sampling import spoken_in
 from llmd.engine import loader
-from llmd.engine.native import SAMPLER_WORDS, PageView, SessionView, ffi
+from llmd.engine.native import SAMPLER_WORDS, SessionTableView, SessionView, ffi
 from llmd.engine.opening import EngineInfo, EngineOptions, SavedSession
 from llmd.engine.wire import Sampling
 from llmd.http.endpoints import explain, models, sessions
@@ -102,7 +102,7 @@ COPIES: dict[str, tuple[Any, Left]] = {
         },
     ),
     "llm_session_table_view": (
-        PageView,
+        SessionTableView,
         {"version": "another is not opened", "n_counters": "llm_session_table_counter knows it"},
     ),
 }
@@ -131,7 +131,7 @@ def test_every_option_of_the_engine_is_set(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_a_record_is_told(daemon: Daemon) -> None:
     """GET /v1/sessions tells of each timeline what its record in the segment has."""
     await daemon.chat(session_id="a")
-    [view] = daemon.state.engine.page.sessions()
+    [view] = daemon.state.engine.session_table.sessions()
     watched: Any = Watched(view)
     sessions.sessions_of(daemon.state, [watched])
     assert left_out(SessionView, watched.seen) == {

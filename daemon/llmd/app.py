@@ -110,7 +110,7 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
         services=Services(
             engine=engine,
             answers=answers,
-            turns=TurnLog(engine.page),
+            turns=TurnLog(engine.session_table),
             history=cast(HistoryMode, state.config.history),
             scratch_reuse=state.config.scratch_reuse,
         ),
@@ -195,7 +195,7 @@ async def tell_saving(state: State) -> None:
     """Extends systemd's timeout while the engine's counters change, which count all of its work."""
     before: dict[str, int] = {}
     while True:
-        counters = state.engine.page.counters()
+        counters = state.engine.session_table.counters()
         status = f"STATUS=Saving sessions: {counters.get('sessions_saved_total', 0)} of {counters['sessions_named']}"
         systemd.notify(status, *systemd.more_time(limits.SAVE_PATIENCE_S, counters != before))
         before = counters

@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 
-from llmd.engine.native import Page
+from llmd.engine.native import SessionTable
 
 Json = dict[str, Any]
 Left = tuple[str, bool] | None
@@ -105,9 +105,9 @@ class Daemon:
         """The tokens of its timelines. One that makes way for another session meanwhile is left out: its place may hold
         the other's tokens by then."""
         found = set()
-        for page in [Page.open(f"/{segment.name}") for segment in self.segments]:
-            for view in [view for view in page.sessions() if view.name == session]:
-                tokens, after = page.tokens(view.entry), page.session(view.entry)
+        for table in [SessionTable.open(f"/{segment.name}") for segment in self.segments]:
+            for view in [view for view in table.sessions() if view.name == session]:
+                tokens, after = table.tokens(view.entry), table.session(view.entry)
                 if after is not None and (after.name, after.opened_ms) == (session, view.opened_ms):
                     found.add(bytes(tokens or b""))
         return frozenset(found)
@@ -117,13 +117,18 @@ class Daemon:
         found = {int(file.name.partition(".")[0], 16): None for file in self.state.glob("*/*.llmd-session")}
         left: dict[int, Left] = dict.fromkeys(found)
         for segment in filter(Path.exists, self.segments):
-            views = [view for view in Page.open(f"/{segment.name}").sessions() if view.name]
+            views = [view for view in SessionTable.open(f"/{segment.name}").sessions() if view.name]
             left |= {view.id: (view.name, view.is_pinned == 1) for view in views if view.n_tokens or view.id in found}
         return left
 
     def ids(self) -> list[int]:
         """Of the branches in entries that have a name."""
-        return [view.id for segment in self.segments for view in Page.open(f"/{segment.name}").sessions() if view.name]
+        return [
+            view.id
+            for segment in self.segments
+            for view in SessionTable.open(f"/{segment.name}").sessions()
+            if view.name
+        ]
 
     def strays(self) -> list[str]:
         """Files that no session explains, once the daemon has started: crash after crash they would fill the disk."""

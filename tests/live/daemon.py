@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmd.engine import segment
-from llmd.engine.native import Page
+from llmd.engine.native import SessionTable
 from tests.serving import Events, Json, parse_events
 
 DEADLINE_S = 60.0
@@ -90,8 +90,8 @@ class Process:
     def segment(self) -> Path:
         return segment_file(self.socket)
 
-    def page(self) -> Page:
-        return Page.open(segment.name_in_use(self.socket) or "")
+    def session_table(self) -> SessionTable:
+        return SessionTable.open(segment.name_in_use(self.socket) or "")
 
     def stop(self) -> None:
         self.popen.send_signal(signal.SIGTERM)

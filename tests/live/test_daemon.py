@@ -29,13 +29,13 @@ def user(text: str) -> Json:
 
 def resident(process: Process, name: str) -> list[int]:
     """The tokens of a session's longest timeline, from the shared segment."""
-    page = process.page()
-    found = [page.tokens(place) for place in page.entries_of(owner_of(process, name), name)]
+    table = process.session_table()
+    found = [table.tokens(entry) for entry in table.entries_of(owner_of(process, name), name)]
     return max((list(tokens) for tokens in found if tokens is not None), key=len)
 
 
 def owner_of(process: Process, name: str) -> int:
-    return next(view.owner for view in process.page().sessions() if view.name == name)
+    return next(view.owner for view in process.session_table().sessions() if view.name == name)
 
 
 def text_of(process: Process, name: str) -> str:
@@ -132,7 +132,7 @@ def test_killed_then_started_again(daemons: Daemons, hybrid: str) -> None:
     with killed_while_answering(process):
         assert process.socket.exists() and process.segment.exists()
     talk.process = process = daemons.start(hybrid)
-    assert {view.name for view in process.page().sessions()} >= {"a", "busy"}
+    assert {view.name for view in process.session_table().sessions()} >= {"a", "busy"}
     assert resident(process, "a") == held
     assert process.do("GET", "/v1/sessions/a")["id"] == "a"
     talk.say("second")

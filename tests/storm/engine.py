@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from llmd.engine.native import REASON_WORDS, GenerateFlag, Outcome, Page, Status, ffi, lib, text_of
+from llmd.engine.native import REASON_WORDS, GenerateFlag, Outcome, SessionTable, Status, ffi, lib, text_of
 from llmd.engine.wire import Admitted, Command, Event, Finished, Forgotten, Generate, Reply, Sampling, Started, Text
 
 DEADLINE_S = 20.0
@@ -119,7 +119,7 @@ class Engine:
         self.places = places
         self.pointer = open_engine(model, places)
         assert lib.llm_engine_start(self.pointer) == Status.OK
-        self.page = Page.of_engine(self.pointer)
+        self.session_table = SessionTable.of_engine(self.pointer)
         self.info = ffi.new("llm_info *")
         lib.llm_engine_info(self.pointer, self.info)
         self.answers: dict[int, Answer] = {}
@@ -245,12 +245,12 @@ class Engine:
         return list(out[0 : lib.llm_tokenize(self.pointer, raw, len(raw), 0, 0, out, len(raw) + 8)])
 
     def counter(self, name: str) -> int:
-        return self.page.counters()[name]
+        return self.session_table.counters()[name]
 
     def resident(self, session: str) -> list[list[int]]:
-        """The tokens of each timeline of a session, as the shared page says."""
-        places = self.page.entries_of(0, session)
-        return [list(tokens) for tokens in map(self.page.tokens, sorted(places)) if tokens is not None]
+        """The tokens of each timeline of a session, as the session table says."""
+        entries = self.session_table.entries_of(0, session)
+        return [list(tokens) for tokens in map(self.session_table.tokens, sorted(entries)) if tokens is not None]
 
     def complaints(self) -> list[str]:
         out, found = ffi.new("char[512]"), []

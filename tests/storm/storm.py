@@ -168,7 +168,7 @@ class Storm:
     # --- checks ------------------------------------------------------------------------------------------------------
 
     def check_budgets(self) -> None:
-        counters, info = self.engine.page.counters(), self.engine.info
+        counters, info = self.engine.session_table.counters(), self.engine.info
         assert counters["checkpoint_bytes"] <= info.checkpoint_bytes_max
         assert counters["sessions_open"] <= info.n_entries
 

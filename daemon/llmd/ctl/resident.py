@@ -54,18 +54,18 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
         reason = "starting" if is_named and is_daemon_alive(socket_path) else "segment_missing"
         raise DaemonAbsent(socket_path, reason, f"{socket_path}.lock names no session table")
     try:
-        page = native.Page.open(segment_name, segment.owner(socket_path))
+        table = native.SessionTable.open(segment_name, segment.owner(socket_path))
     except native.SegmentError as error:
         raise DaemonAbsent(socket_path, _REASONS.get(error.word, "segment_missing"), str(error)) from error
-    found = page.sessions_named(name, owner)
+    found = table.sessions_named(name, owner)
     found.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)  # branches, the last used first
     if len({view.owner for view in found}) > 1:
         owners = ", ".join(str(view.owner) for view in found)
         message = f"Owners {owners} have a session {name}. Name the owner: --owner NAME."
         raise DaemonRefused(409, {"code": "ambiguous_session", "message": message})
-    tokens = page.tokens(found[0].entry) if found else None
+    tokens = table.tokens(found[0].entry) if found else None
     if tokens is None:
         raise DaemonRefused(404, {"code": "session_not_found", "message": f"There is no session {name!r}."})
-    view, pid = found[0], page.read().pid
+    view, pid = found[0], table.read().pid
     state, reason = native.STATE_WORDS[view.state], native.REASON_WORDS[view.reason]
     return Resident(name, view.owner, view.entry, state, reason, pid, tokens.tolist())

@@ -26,7 +26,7 @@ from .answer_parser import AnswerParser
 from .embedding import Embedder
 from .json_scan import body_scan
 from .loader import EngineLoader
-from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
+from .native import STATUS_WORDS, SessionTable, Status, ffi, lib, text_of
 from .opening import EngineOptions, SavedSession, fim_of, info_of, saved_of, start_engine
 from .text import Pieces, Prompt, detokenize, make_constraint, render_chat, spell, tokenize
 from .text_threads import TextThreads
@@ -73,7 +73,7 @@ class Engine:
         self._last_request = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self.page = Page.of_engine(pointer)
+        self.session_table = SessionTable.of_engine(pointer)
         self.info = info_of(pointer)
         self.embedder = Embedder(pointer, self.loop, self.info.n_embedding)
         self.fim = fim_of(pointer)

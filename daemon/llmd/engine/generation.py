@@ -278,7 +278,7 @@ class Generation:
 
     def _capacity_error(self) -> ApiError:
         """Names the sessions of this owner that hold entries, and counts those of others."""
-        holders = self._engine.page.names()
+        holders = self._engine.session_table.names()
         own = [name for owner, name in holders if owner == self.work.owner]
         info, n_others = self._engine.info, len(holders) - len(own)
         n_names = info.n_entries - info.n_scratch

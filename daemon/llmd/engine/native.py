@@ -211,7 +211,7 @@ class Counter:
     help: str
     is_gauge: bool
     is_time: bool
-    """The page holds microseconds."""
+    """The session table holds microseconds."""
 
 
 COUNTERS = tuple(
@@ -226,7 +226,7 @@ COUNTERS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class PageView:
+class SessionTableView:
     """Fixed facts of a segment; see llm_session_table_view in llm_session_table.h."""
 
     n_entries: int
@@ -264,14 +264,14 @@ class SessionView:
     name: str
 
 
-class Page:
+class SessionTable:
     """Reads a shared segment: an engine's own, or another process's by name. Any thread; takes no lock."""
 
     def __init__(self, pointer: Any) -> None:
         self._pointer = pointer
 
     @classmethod
-    def open(cls, name: str, owner: int = -1) -> Page:
+    def open(cls, name: str, owner: int = -1) -> SessionTable:
         """Opens the session table of another process. `owner`: the user that it must belong to; -1: this process's
         user."""
         out = ffi.new("llm_session_table **")
@@ -281,14 +281,14 @@ class Page:
         return cls(ffi.gc(out[0], lib.llm_session_table_close))
 
     @classmethod
-    def of_engine(cls, engine: Any) -> Page:
+    def of_engine(cls, engine: Any) -> SessionTable:
         """Returns the engine's own session table, which is valid while the engine is open."""
         return cls(lib.llm_engine_session_table(engine))
 
-    def read(self) -> PageView:
+    def read(self) -> SessionTableView:
         view = ffi.new("llm_session_table_view *")
         lib.llm_session_table_read(self._pointer, view)
-        return copied(view, PageView)
+        return copied(view, SessionTableView)
 
     def counter(self, number: int) -> int:
         return int(lib.llm_session_table_counter(self._pointer, number))

@@ -160,7 +160,7 @@ class Metrics:
 
 
 def _now(at: Moment) -> Iterator[Family]:
-    for counter, value in zip(COUNTERS, at.engine.page.counters().values(), strict=True):
+    for counter, value in zip(COUNTERS, at.engine.session_table.counters().values(), strict=True):
         kind = GaugeMetricFamily if counter.is_gauge else CounterMetricFamily
         yield kind(PREFIX + counter.name, counter.help, value * _MICRO if counter.is_time else value)
     for metric, read in _READ.items():

@@ -14,7 +14,7 @@ from ..core import limits
 from ..core.generation_request import PlainMessage
 from ..engine.engine import Engine
 from ..engine.generation import Generation
-from ..engine.native import Page
+from ..engine.native import SessionTable
 from ..turns.divergence import BranchMatch, best_match, divergence_of
 from ..turns.log import Turn
 from .prompt import Prepared
@@ -34,7 +34,7 @@ def resident_answer(services: Services, prepared: Prepared, generation: Generati
     prompt = generation.work.prompt
     spell = partial(spelled, services.engine, frozenset(memoryview(prompt.preserved).cast("i")))
     new = prompt.tokens[prepared.n_past_bytes :]
-    found = (answer_of(new, tokens, text, spell) for tokens in _generated(services.engine.page, generation))
+    found = (answer_of(new, tokens, text, spell) for tokens in _generated(services.engine.session_table, generation))
     answer = min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
     return None if answer is None else msgspec.structs.replace(answer, since=prepared.since, facts=prepared.facts)
 
@@ -59,30 +59,30 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _generated(page: Page, generation: Generation) -> Iterator[bytes]:
+def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
     """Yields the resident tokens after the prompt that the client can have seen, unless they were replaced.
 
     Without a session, these may also be tokens of other requests with the same prompt, which at best begin like these.
 
-    The decode thread may already run the next request in this session. That is safe: `Page.tokens` returns one
+    The decode thread may already run the next request in this session. That is safe: `SessionTable.tokens` returns one
     consistent copy, and `answer_of` keeps only tokens that spell the text that was delivered. TEXT events could carry
     the tokens, but not those of a stop string that is a part of the answer.
     """
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None
-    for entry in _entries(page, generation):
-        tokens = page.tokens(entry)
+    for entry in _entries(table, generation):
+        tokens = table.tokens(entry)
         resident = b"" if tokens is None else tokens.tobytes()
         if len(resident) >= 4 * finished.n_visible and resident.startswith(prompt):
             yield resident[len(prompt) : 4 * finished.n_visible]
 
 
-def _entries(page: Page, generation: Generation) -> list[int]:
+def _entries(table: SessionTable, generation: Generation) -> list[int]:
     """Returns the entries that may hold the generation's branch; without a session only the owner is known."""
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
         return [admitted.entry]
-    found = page.sessions_named("", work.owner)
+    found = table.sessions_named("", work.owner)
     return [view.entry for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]
 
 

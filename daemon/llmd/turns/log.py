@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..core import limits
 from ..core.shares import pick_eviction_victim
-from ..engine.native import OUTCOME_WORDS, REASON_TEXTS, REASON_WORDS, STATE_WORDS, Outcome, Page
+from ..engine.native import OUTCOME_WORDS, REASON_TEXTS, REASON_WORDS, STATE_WORDS, Outcome, SessionTable
 from .divergence import BranchMatch, DivergedTokens, match_of
 from .user_starts import UserMessages
 
@@ -75,8 +75,8 @@ class TurnTrace:
 
 
 class TurnLog:
-    def __init__(self, page: Page) -> None:
-        self._page = page
+    def __init__(self, session_table: SessionTable) -> None:
+        self._session_table = session_table
         self._sessions: OrderedDict[tuple[int, str], SessionTurns] = OrderedDict()
 
     # --- a request arrives --------------------------------------------------------------------------------------------
@@ -88,17 +88,17 @@ class TurnLog:
         found = self._of(owner, name)
         matches = self._matches(found.entries, owner, name, prompt)
         if not matches:
-            found.entries = self._page.entries_of(owner, name)
+            found.entries = self._session_table.entries_of(owner, name)
             matches = self._matches(found.entries, owner, name, prompt)
         return TurnTrace(found, matches, owner)
 
     def _matches(self, entries: set[int], owner: int, name: str, prompt: bytes) -> dict[int, BranchMatch]:
         found = {}
         for entry in entries:
-            view = self._page.session(entry)
+            view = self._session_table.session(entry)
             if view is None or (view.owner, view.name) != (owner, name):
                 continue
-            tokens = self._page.tokens(entry) if view.state not in _BUSY and not view.n_waiting else None
+            tokens = self._session_table.tokens(entry) if view.state not in _BUSY and not view.n_waiting else None
             if tokens is not None:
                 found[entry] = match_of(tokens.tobytes(), prompt)
         return found

@@ -47,7 +47,7 @@ async def slots(request: web.Request) -> web.Response:
     state, caller = request.app[STATE], request[FACTS].caller
 
     def listed() -> web.Response:
-        views = [view for view in state.engine.page.sessions() if STATE_WORDS[view.state] not in _ELSEWHERE]
+        views = [view for view in state.engine.session_table.sessions() if STATE_WORDS[view.state] not in _ELSEWHERE]
         occupied = [_slot(state, caller, number, view) for number, view in enumerate(views)]
         n_ctx = state.engine.info.n_ctx
         free = [Slot(id=number, n_ctx=n_ctx, is_processing=False) for number in range(len(occupied), n_slots(state))]

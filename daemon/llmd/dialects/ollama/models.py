@@ -49,7 +49,7 @@ async def tags(request: web.Request) -> web.Response:
 async def running(request: web.Request) -> web.Response:
     state = request.app[STATE]
     info = state.engine.info
-    n_bytes = info.model_bytes + state.engine.page.counters()["state_used_bytes"]
+    n_bytes = info.model_bytes + state.engine.session_table.counters()["state_used_bytes"]
     found = wire.RunningModel(
         **_known(state, n_bytes),
         expires_at=_NEVER,

@@ -154,7 +154,7 @@ async def load_session(request: web.Request) -> web.Response:
     label = _label(parsed_body.name)
     owner = _resolve_owner(request)
     is_saved = any((one.owner, one.label) == (owner, label) for one in state.engine.saved())
-    if is_saved and not parsed_body.replace and state.engine.page.sessions_named(name, owner):
+    if is_saved and not parsed_body.replace and state.engine.session_table.sessions_named(name, owner):
         raise exists(name, '"replace": true (llmctl: --replace) replaces it')
 
     async def load_both() -> Reply:

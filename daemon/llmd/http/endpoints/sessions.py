@@ -31,7 +31,7 @@ async def list_sessions(request: web.Request) -> web.Response:
     state, caller = request.app[STATE], request[FACTS].caller
 
     def listed() -> web.Response:
-        views = list(state.engine.page.sessions())
+        views = list(state.engine.session_table.sessions())
         own = sessions_of(state, (view for view in views if view.name and may_see(caller, view.owner)))
         used = (view for view in views if not view.name and view.n_requests and may_see(caller, view.owner))
         slot_counts = _slot_counts(state, [view for view in views if view.name])
@@ -92,7 +92,7 @@ def find(request: web.Request) -> Session:
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
     session_key.valid_id("id", name)
     owner = owner_in_query(request)
-    views = state.engine.page.sessions_named(name, owner)
+    views = state.engine.session_table.sessions_named(name, owner)
     found = sessions_of(state, (view for view in views if may_see(caller, view.owner)))
     if not found:
         raise not_found(name)
@@ -112,7 +112,7 @@ def find_any(request: web.Request) -> Session:
     if match is None:
         return find(request)
     state, caller = request.app[STATE], request[FACTS].caller
-    view = state.engine.page.session(int(match[1]))
+    view = state.engine.session_table.session(int(match[1]))
     if view is None or view.name or not may_see(caller, view.owner):
         raise not_found(match[0])
     return sessions_of(state, [view])[0]
@@ -120,7 +120,7 @@ def find_any(request: web.Request) -> Session:
 
 def current_session(state: State, owner: int, name: str) -> Session:
     """Returns the session as it is now, after a command."""
-    found = sessions_of(state, state.engine.page.sessions_named(name, owner))
+    found = sessions_of(state, state.engine.session_table.sessions_named(name, owner))
     if not found:
         raise not_found(name)
     return found[0]
@@ -254,13 +254,13 @@ def _slot_counts(state: State, views_with_name: list[SessionView]) -> Places:
         scratch=info.n_scratch,
         parked=n_parked,
         parked_max=info.n_entries - info.n_sessions - info.n_scratch,
-        dormant=state.engine.page.counters()["sessions_dormant"],
+        dormant=state.engine.session_table.counters()["sessions_dormant"],
         policy=state.config.capacity_policy,
     )
 
 
 def _storage(state: State, caller: Caller) -> Storage:
-    counters, info, directory = state.engine.page.counters(), state.engine.info, state.config.state_dir
+    counters, info, directory = state.engine.session_table.counters(), state.engine.info, state.config.state_dir
     return Storage(
         parked_bytes=counters["parked_bytes"],
         parked_bytes_max=info.parked_bytes_max,
