@@ -1,8 +1,8 @@
-"""Interleaved conversations: how many tokens each kind of request makes the server consume, against how many it must,
-and how long its user waits for the first one.
+"""Interleaved conversations: tokens that the server prefills for each kind of request, compared with the least possible
+number, and the time to the first token.
 
-With more conversations than places, sessions leave the model's memory between their turns. The same traffic goes to
-llama-server, turn by turn in the same run, with as many slots as places.
+With more conversations than slots, sessions leave the model's memory between their turns. The same traffic goes to
+llama-server with the same number of slots, turn by turn in the same run.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ OPERATIONS: dict[str, Callable[[Conversation], Cost]] = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--places", type=int, default=4, metavar="N", help="named sessions in the model's memory")
+    parser.add_argument("--slots", type=int, default=4, metavar="N", help="named sessions in the model's memory")
     parser.add_argument("--conversations", type=int, nargs="+", default=[], metavar="K", help="at the same time")
     parser.add_argument("--system", type=int, default=60, metavar="N", help="words of the system prompt (%(default)s)")
     parser.add_argument("--tokens", type=int, default=24, metavar="N", help="tokens of an answer (%(default)s)")
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"{TURNS} turns and {len(OPERATIONS)} kinds of request, {options.places} places"
+    return f"{TURNS} turns and {len(OPERATIONS)} kinds of request, {options.slots} slots"
 
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:
@@ -53,13 +53,13 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _costs(report: Report, model: str, n: int, options: argparse.Namespace) -> dict[str, Costs]:
-    """The costs of every server by kind of request. Each has as many places, and the same context for each."""
+    """Returns the costs of every server by kind of request. All servers have the same number of slots and context."""
     path = models.path_of(model)
     with ExitStack() as stack:
-        servers = {OURS: stack.enter_context(daemon(path, max_sessions=options.places, ctx_size=N_CTX))}
+        servers = {OURS: stack.enter_context(daemon(path, max_sessions=options.slots, ctx_size=N_CTX))}
         if peer.directory() is not None and not path.startswith("sim:"):
             servers[PEER] = stack.enter_context(
-                peer.server(path, options=["-np", f"{options.places}", "-c", f"{N_CTX * options.places}"])
+                peer.server(path, options=["-np", f"{options.slots}", "-c", f"{N_CTX * options.slots}"])
             )
         sampling = {"max_tokens": options.tokens, "temperature": 0, "seed": 1}
         sides: dict[str, list[Conversation]] = {}

@@ -354,7 +354,7 @@ async def test_holders_of_other_keys_are_only_counted(serve: Serve, tmp_path: Pa
 
 
 async def test_one_key_leaves_places_and_pins_to_others(serve: Serve, tmp_path: Path) -> None:
-    """Of 8 places one of three owners takes 6 at most, and of 6 pins 4."""
+    """Of 8 entries one of three owners gets 6 at most, and of 6 pins 4."""
     daemon = await serve(api_key_file=key_file(tmp_path), max_sessions=8, capacity_policy="refuse")
 
     async def say(key: str, name: str) -> Answer:
@@ -385,7 +385,7 @@ async def test_pinned_sessions_of_one_key_lock_nobody_out(serve: Serve, tmp_path
         await daemon.ask("POST", "/v1/chat/completions", body, headers=bearer(ANN))
         pin = await daemon.ask("POST", f"/v1/sessions/{name}/pin", {"pinned": True}, headers=bearer(ANN))
         n_pinned += pin.status == 200
-    assert n_pinned == 2  # of 4 places 3 may be pinned, and not all by one
+    assert n_pinned == 2  # of 4 entries 3 can be pinned, and not all by one owner
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(session_id="bobs"), headers=bearer(BOB))
     assert answer.status == 200
 

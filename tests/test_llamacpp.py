@@ -260,7 +260,7 @@ async def test_props(daemon: Daemon) -> None:
         assert props["model_path"] == "sim:dense" and props["build_info"].startswith("llmd ")
 
 
-async def test_slots_are_seats(daemon: Daemon) -> None:
+async def test_slots_lists_the_slots(daemon: Daemon) -> None:
     info = daemon.state.engine.info
     empty = json.loads((await daemon.ask("GET", "/slots")).body)
     assert len(empty) == info.n_sessions + info.n_scratch

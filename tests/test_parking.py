@@ -1,4 +1,4 @@
-"""Many more sessions than places: all stay warm, none is mixed up with another, none waits for ever."""
+"""Many more sessions than slots: all stay warm, none is mixed up with another, none waits for ever."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.serving import SETTLE_S, Daemon, chat
 
 CLASSES = ("dense", "window", "recurrent", "hybrid")
 N_SESSIONS = 10
-N_PLACES = 2
+N_SLOTS = 2
 N_TURNS = 4
 _TOKEN_BYTES = 64
 """What the simulated model takes for one."""
@@ -25,7 +25,7 @@ def conversations(daemon: Daemon) -> list[Conversation]:
 
 @pytest.mark.parametrize("memory", CLASSES)
 async def test_sessions_beyond_places_stay_warm(serve: Serve, memory: str) -> None:
-    daemon = await serve(model=f"sim:{memory}", max_sessions=N_PLACES)
+    daemon = await serve(model=f"sim:{memory}", max_sessions=N_SLOTS)
     talks = conversations(daemon)
     for turn in range(N_TURNS):
         for one in talks:
@@ -34,14 +34,14 @@ async def test_sessions_beyond_places_stay_warm(serve: Serve, memory: str) -> No
                 assert one.report["session_reset_reason"] == "restored"
                 assert one.n_prefilled <= 40 < one.n_prompt
     places = (await daemon.ask("GET", "/v1/sessions")).json["places"]
-    assert places["named_used"] <= N_PLACES and places["parked"] >= N_SESSIONS - N_PLACES
+    assert places["named_used"] <= N_SLOTS and places["parked"] >= N_SESSIONS - N_SLOTS
     assert daemon.counter("parked_dropped_total") == 0 and daemon.counter("sessions_evicted_total") == 0
 
 
 @pytest.mark.parametrize("memory", CLASSES)
 async def test_through_the_disk(serve: Serve, memory: str) -> None:
     """Next to no memory for parked states: they go to the state directory and come back."""
-    daemon = await serve(model=f"sim:{memory}", max_sessions=N_PLACES, park_memory=1)
+    daemon = await serve(model=f"sim:{memory}", max_sessions=N_SLOTS, park_memory=1)
     talks = conversations(daemon)
     for turn in range(N_TURNS):
         for one in talks:
@@ -57,7 +57,7 @@ async def test_through_the_disk(serve: Serve, memory: str) -> None:
 @pytest.mark.parametrize("memory", CLASSES)
 async def test_all_at_once(serve: Serve, memory: str) -> None:
     """Each conversation in a random order beside the others; nobody is refused and nobody waits for ever."""
-    daemon = await serve(model=f"sim:{memory}", max_sessions=N_PLACES)
+    daemon = await serve(model=f"sim:{memory}", max_sessions=N_SLOTS)
 
     async def run(one: Conversation, chance: random.Random) -> None:
         for turn in range(N_TURNS):

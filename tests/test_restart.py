@@ -128,7 +128,7 @@ CAPACITY = {"max_sessions": 3, "scratch_sessions": 1, "ctx_size": 2048, "session
 
 
 async def test_other_options_keep_sessions_and_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """More or fewer places, a longer context: even the states are of use."""
+    """More or fewer slots, or a longer context: even the states can be used."""
     async with serving(config(tmp_path)) as daemon:
         talk = Conversation(daemon, "desk")
         await talk.ask("a question to be kept for long")
@@ -162,7 +162,7 @@ async def test_each_model_has_a_directory_that_names_it(tmp_path: Path) -> None:
 
 
 async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """All are there, whatever places are asked for, and one that is closed never comes back."""
+    """All sessions come back, whatever number of entries is configured, and a closed one never does."""
     options = {"capacity_policy": "refuse", "max_sessions": 1}
     async with serving(config(tmp_path)) as daemon:
         for name in ("desk", "lamp", "sofa"):
@@ -192,20 +192,20 @@ async def test_what_is_too_long_for_the_context_waits(tmp_path: Path, caplog: py
         assert talk.report["session_reset_reason"] == "restored"
 
 
-UNSEATED_VERBS: dict[str, Json] = {
+VERBS_WITHOUT_ENTRY: dict[str, Json] = {
     "pin": {"pinned": True}, "save": {"name": "label"}, "fork": {"session_id": "new", "replace": True},
     "rename": {"session_id": "new"}, "park": {}, "reset": {},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", UNSEATED_VERBS)
+@pytest.mark.parametrize("verb", VERBS_WITHOUT_ENTRY)
 async def test_what_is_more_than_places_does_what_it_is_told(tmp_path: Path, verb: str) -> None:
     """A fork is a session more: where nobody makes way for it the answer says so, and nothing is lost."""
     async with serving(config(tmp_path)) as daemon:
         for name in ("lamp", "sofa", "desk"):
             await Conversation(daemon, name).ask(f"a question about the {name}")
     async with serving(config(tmp_path, capacity_policy="refuse", max_sessions=2)) as daemon:
-        body = UNSEATED_VERBS[verb]
+        body = VERBS_WITHOUT_ENTRY[verb]
         nobody = await daemon.ask("POST", f"/v1/sessions/nobody/{verb}", body or None)
         assert nobody.status == (200 if verb == "reset" else 404)
         if verb == "fork":

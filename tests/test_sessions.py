@@ -253,7 +253,7 @@ async def test_refuse_names_the_holders(serve: Serve) -> None:
     answer = await daemon.refused(chat(session_id="carl", stream=True))
     assert answer.status == 429 and answer.error["code"] == "capacity_exhausted"
     assert "ann, bob" in answer.error["message"] and "Retry-After" in answer.headers
-    await daemon.chat()  # scratch has places of its own
+    await daemon.chat()  # scratch branches have entries of their own
     await daemon.ask("DELETE", "/v1/sessions/ann")
     await daemon.chat(session_id="carl")
 

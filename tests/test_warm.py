@@ -51,7 +51,7 @@ def test_a_storm(reference: Reference, tmp_path: Path, memory: str, seed: int) -
     finally:
         storm.engine.close()
     assert not storm.complaints
-    # Whether a session still has its seat when it goes on (exact_prefix) or comes back to one (restored), or whether an
+    # Whether a session still has its slot when it goes on (exact_prefix) or comes back to one (restored), or whether an
     # answer is asked for again before it was moved, depends on how the steps fall: that it goes on in place does not.
     assert {"new", "shared"} <= found.reasons.keys(), found
     assert found.reasons.keys() & {"exact_prefix", "restored", "equal"}, found
@@ -231,7 +231,7 @@ def test_a_session_moved_to_the_disk_keeps_its_checkpoints(tmp_path: Path, memor
     places = Places(n_sessions=1, parked_bytes=1, state_dir=tmp_path)
     with serving_engine(f"sim:{memory},length=0", places) as engine:
         talk, _ = conversation(engine, 3)
-        Talk(engine, "b", SYSTEMS[1]).turn(0)  # takes the only seat
+        Talk(engine, "b", SYSTEMS[1]).turn(0)  # takes the only slot
     with serving_engine(f"sim:{memory},length=0", places) as engine:
         talk.engine = engine
         _, reused, _ = talk.ask([*talk.before_last, *talk.user(60)])

@@ -45,7 +45,7 @@ static void check_answers(const char *name, uint32_t n_scratch)
     make_prompt(prompt, N_PROMPT, 1);
     const uint64_t n = ask_all(d, prompt, true, asked);
     if (n > N_PROMPT + N_ANSWERS - 1) {
-        printf("%s, %u places: %llu tokens were consumed for a prompt of %d\n", name, n_scratch, (unsigned long long)n,
+        printf("%s, %u slots: %llu tokens were consumed for a prompt of %d\n", name, n_scratch, (unsigned long long)n,
                N_PROMPT);
     }
     CHECK(n >= N_PROMPT && n <= N_PROMPT + N_ANSWERS - 1); /* its last token anew, where its logits are not kept */

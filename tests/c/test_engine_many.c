@@ -628,7 +628,7 @@ static void test_what_waits_expires_unless_it_is_pinned(void)
 }
 
 /* The shared memory has room for the entries that are asked for, and no others: the pinned and the newest get them. */
-static void test_places_that_memory_has_no_room_for(void)
+static void test_entries_that_memory_has_no_room_for(void)
 {
     leave_three();
     driver *d = open_sim(4);
@@ -726,7 +726,7 @@ int main(void)
     RUN_FILES(test_what_waits_is_counted_and_comes_back);
     RUN_FILES(test_what_waits_can_be_closed_and_reset);
     RUN_FILES(test_what_waits_expires_unless_it_is_pinned);
-    RUN_FILES(test_places_that_memory_has_no_room_for);
+    RUN_FILES(test_entries_that_memory_has_no_room_for);
     RUN_FILES(test_many_expire_with_one_sync);
     return CHECK_RESULT();
 }

@@ -177,11 +177,11 @@ static void who_holds_the_cells_does_not_wait_for_who_needs_them(void)
         CHECK_INT(driver_wait(d, begin(d, OWN, "loaded", 500, 1, 5))->status, LLM_OK);
         CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, OWN, "loaded", "label"))->status, LLM_OK);
         CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, OWN, "loaded", "label"))->status, LLM_OK);
-        CHECK_INT(driver_wait(d, begin(d, OWN, "seated", 600, 2, 5))->status, LLM_OK);
+        CHECK_INT(driver_wait(d, begin(d, OWN, "holder", 600, 2, 5))->status, LLM_OK);
         (void)begin(d, OWN, NULL, 20, 3, 30); /* both of the following are likely to be taken at once */
         generate_call call = call_of(OWN, "loaded", 510, 1, 5);
         const uint64_t first = driver_generate(d, &call);
-        call = call_of(OWN, "seated", 610, 2, 5);
+        call = call_of(OWN, "holder", 610, 2, 5);
         call.after = first;
         CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
         driver_wait_all(d);

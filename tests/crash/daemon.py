@@ -122,7 +122,7 @@ class Daemon:
         return left
 
     def ids(self) -> list[int]:
-        """Of the branches in entries that have a name."""
+        """Returns the ids of named branches that have an entry."""
         return [
             view.id
             for segment in self.segments

@@ -70,8 +70,8 @@ class Promises:
         return self.sessions.setdefault(name, Promise())
 
     def forget_unpinned(self) -> None:
-        """Without power only pinned ones come back for certain, for others may have lived in memory alone; and where
-        there were few places, they may have made way."""
+        """After a power cut only pinned sessions come back for certain: others may have been in memory only, or may
+        have made way for others."""
         for promise in self.sessions.values():
             if promise.is_open and not promise.is_pinned:
                 promise.is_open = None

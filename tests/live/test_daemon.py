@@ -1,4 +1,4 @@
-"""The daemon as a process on each generated model: clients, isolation, cancel, crash, restart, few places.
+"""The daemon as a process on each generated model: clients, isolation, cancel, crash, restart, few slots.
 
 Texts are compared where the same kernels run on the same batches; elsewhere what is compared are the tokens that each
 session has consumed, read from the shared segment.
@@ -88,7 +88,7 @@ def test_streams_and_plain_answers(daemons: Daemons, tiny: str) -> None:
 
 
 def test_interleaved_sessions_stay_apart_and_warm(daemons: Daemons, tiny: str) -> None:
-    """More sessions than places, so that each turn brings one back from where it was parked."""
+    """More sessions than slots, so that each turn brings one back from where it was parked."""
     process = daemons.start(tiny, "--max-sessions", "2", "--session-timelines", "1", "--park-memory", "64K")
     talks = [Talk(process, f"talk-{number}") for number in range(4)]
     for turn in range(3):

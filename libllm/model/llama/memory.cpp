@@ -361,8 +361,8 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
         const measure least = at(n_least);
         const std::vector<double> least_excess = excess_of(least, wish.budget);
         if (!is_paid(least_excess) && wish.budget != 0) {
-            no_room("%u places (--max-sessions, --scratch-sessions) with %u tokens (--ctx-size) between them take %llu "
-                    "MiB, but --kv-memory is %llu MiB",
+            no_room("%u slots (--max-sessions, --scratch-sessions) that share %u tokens (--ctx-size) take %llu MiB, but "
+                    "--kv-memory is %llu MiB",
                     params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
         }
         /* Windows do not grow in a straight line, so that the estimate may still be too large: each round takes twice
