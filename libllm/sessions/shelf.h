@@ -16,7 +16,7 @@
  *   the store is busy                             stays in memory, one at a time, until spill_until_us; then NOWHERE
  *   no store, or the disk is full or failed       NOWHERE
  *
- * Example: with --park-memory 1G, a second state of 400 MB is parked: the older one is written, and its memory is freed
+ * Example: with --park-memory 1G, a third state of 400 MB is parked: the oldest one is written, and its memory is freed
  * when it is on the disk. The next request of its branch reads it, and reports `restored`.
  *
  * Lend: a prompt of one branch may share a prefix with another branch's state on the disk. That state is read if this
