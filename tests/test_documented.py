@@ -126,9 +126,9 @@ def test_exit_statuses_are_those_of_llmctl() -> None:
 # --- what is written by hand -----------------------------------------------------------------------------------------
 
 
-def test_every_way_to_name_a_session_is_told() -> None:
-    told = page("sessions").split("## Names")[1].split("##")[0]
-    assert [name for names in session_key.HEADERS for name in names if f"`{name}`" not in told.lower()] == []
+def test_every_source_of_a_session_id_is_documented() -> None:
+    section = page("sessions").split("## Session ids")[1].split("##")[0]
+    assert [name for names in session_key.HEADERS for name in names if f"`{name}`" not in section.lower()] == []
 
 
 def test_every_capacity_policy_is_told() -> None:
