@@ -240,8 +240,9 @@ def test_module_has_a_place_in_the_architecture(name: str) -> None:
 
 
 def test_the_architecture_is_short() -> None:
-    """A map of 140 lines, 40 for glossary, worked example and mechanisms, and 10 for where a change begins."""
-    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 190
+    """140 lines for layers and files, 40 for glossary, example and mechanisms, 10 for where a change begins, 6 for the
+    problem."""
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 196
 
 
 def test_the_glossary_is_short() -> None:
