@@ -1,1 +1,1 @@
-"""What the documentation claims, measured. See docs/benchmarks.md."""
+"""Measurements behind the claims of the documentation. See docs/benchmarks.md."""

@@ -33,11 +33,11 @@ NAMES = (
 
 
 class Scenario(Protocol):
-    """What a file of a measurement holds."""
+    """The members that a measurement's module has."""
 
     __doc__: str
     MODELS: tuple[str, ...]
-    """What it measures when no model is named."""
+    """Models that are measured if none is named."""
     add_options: Callable[[argparse.ArgumentParser], None]
     about: Callable[[argparse.Namespace], str]
     measure: Callable[[Report, str, argparse.Namespace], None]

@@ -1,5 +1,5 @@
-"""What the worst inputs cost everybody else: the longest block of the event loop, the longest wait of a bystander who
-says "hi" in a warm session, and the memory that was taken at the peak.
+"""The cost of the worst inputs for everybody else: the longest block of the event loop, the longest wait of a bystander
+who says "hi" in a warm session, and the peak memory.
 
 The block is the daemon's own measurement: the upper end of the largest class of delays that was met. "loop blocked" is
 by the clock (llmd_event_loop_lag_seconds); on a machine that does other things, too, it may be their doing, and
@@ -65,14 +65,14 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _cost(server: Server, name: str, body_limit: int) -> Cost:
-    """Of one round of this input."""
+    """Returns the cost of one round of this input."""
     command = [sys.executable, "-m", "bench.inputs", name, str(server.port), str(body_limit), "1"]
     root = Path(__file__).parents[1]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
         assert sender.stdin is not None and sender.stdout is not None
         sender.stdout.readline()
         before_mb = _memory_mb(server.pid, "VmRSS")
-        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # forgets the peak
+        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # resets the peak
         before = _delays(server)
         sender.stdin.write(b"\n")
         sender.stdin.close()
@@ -87,7 +87,7 @@ def _cost(server: Server, name: str, body_limit: int) -> Cost:
 
 
 def _say_hi(server: Server) -> float:
-    """Milliseconds to the end of the answer, with all that is tried again."""
+    """Returns the milliseconds to the end of the answer, retries included."""
     started_s = time.monotonic()
     while True:
         try:
@@ -99,7 +99,7 @@ def _say_hi(server: Server) -> float:
 
 
 def _delays(server: Server) -> dict[str, dict[float, int]]:
-    """How many delays of each kind were at most so long."""
+    """Returns how many delays of each kind were at most this long."""
     found: dict[str, dict[float, int]] = {"lag": {}, "work": {}}
     for kind, bound, count in DELAYS.findall(ask(server.port, "GET", "/metrics").decode()):
         found[kind][float(bound)] = int(float(count))
@@ -107,7 +107,7 @@ def _delays(server: Server) -> dict[str, dict[float, int]]:
 
 
 def _longest_ms(before: dict[float, int], after: dict[float, int]) -> float:
-    """The smallest bound that holds all delays between the two."""
+    """Returns the smallest bound that holds all delays between the two readings."""
     n_all = max(after.values()) - max(before.values())
     bound = min(bound for bound in after if after[bound] - before[bound] >= n_all)
     return min(bound, 60.0) * 1e3

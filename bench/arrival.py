@@ -20,7 +20,7 @@ from .streams import Request, Run, body, prompt_of
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 STREAMS, PROMPT_TOKENS = 4, 64
 ARRIVES_AFTER_STEPS = 20
-# The streams are to run on for so much longer than the newcomer alone takes.
+# Factor by which the streams run longer than the newcomer alone takes.
 SLOWED = 2.5
 CALIBRATION_TOKENS = 16
 STEPS_AT_MOST, GAP_MS_AT_MOST = 2.0, 100.0
@@ -89,19 +89,19 @@ def _turn(server: Server, seed: str, n_prompt: int, n_tokens_max: int, samples: 
 
 
 def _longest_gap(run: Run, from_ms: float) -> float:
-    """Of the median stream, in ms."""
+    """Returns the longest gap of the median stream, in ms."""
     return statistics.median(max(gaps_from(stream, from_ms), default=0.0) for stream in run.streams[:STREAMS])
 
 
 def _gaps_meanwhile(run: Run, arrives_ms: float) -> list[float]:
-    """Of all streams while the newcomer's prompt is read."""
+    """Returns the gaps of all streams while the newcomer's prompt is prefilled."""
     until_ms = arrives_ms + run.streams[STREAMS].first_ms
     gaps = [gap for stream in run.streams[:STREAMS] for gap in gaps_from(stream, arrives_ms, until_ms)]
     return gaps or [0.0]
 
 
 def gaps_from(stream: streams.Stream, from_ms: float, until_ms: float = math.inf) -> list[float]:
-    """Milliseconds of the gaps that end after `from_ms`, and not after `until_ms`."""
+    """Returns in milliseconds the gaps that end after `from_ms`, and not after `until_ms`."""
     at = [arrival / 1e3 for arrival in stream.arrivals_us]
     return [b - a for a, b in zip(at, at[1:], strict=False) if from_ms < b <= until_ms]
 
@@ -129,7 +129,7 @@ def _add_targets(report: Report, case: str, ours: dict[str, list[float]]) -> Non
         gap / max(step, GAP_MS_AT_MOST / STEPS_AT_MOST)
         for gap, step in zip(ours["longest gap"], ours["step of the streams"], strict=True)
     ]
-    # Two plain steps or 100 ms, whichever is longer.
+    # Returns two plain steps or 100 ms, whichever is longer.
     report.add(
         Figure(
             case=case, quantity="longest gap, in steps of at least 50 ms", unit="", values=steps, at_most=STEPS_AT_MOST

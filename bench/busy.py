@@ -101,5 +101,5 @@ def _neighbour(command: list[str]) -> Iterator[None]:
         process.stdout.readline()
         yield
     finally:
-        os.killpg(process.pid, signal.SIGKILL)  # the compiler, too
+        os.killpg(process.pid, signal.SIGKILL)  # also ends the compiler that it started
         process.communicate()

@@ -1,7 +1,5 @@
-"""The client hangs up in prefill and in decode: how long its next request then waits for its first chunk.
-
-The same request without anything before it is beside it.
-"""
+"""The client hangs up in prefill and in decode: how long its next request waits for its first chunk, compared with the
+same request without a cancelled one before it."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ from .streams import Request, body, prompt_of
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 WAITS_MS_AT_MOST = 100.0
 NEXT_TOKENS = 8
-"""Of the next prompt: as good as nothing to prefill."""
+"""Tokens of the next prompt: next to nothing to prefill."""
 N_TOKENS = 400
 CASES = {"in prefill": 0, "in decode": 16, "nothing before it": None}
-"""Tokens of the prompt before; 0: the long one."""
+"""Tokens of the cancelled request's prompt; 0: the long prompt. None: no request before."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +52,7 @@ def _figure(case: str, quantity: str, values: list[float], at_most: float | None
 
 
 def _waited(server: Server, seed: str, n_prompt: int | None, options: argparse.Namespace) -> float:
-    """Milliseconds."""
+    """Returns the wait in milliseconds."""
     after = Request(body(prompt_of(NEXT_TOKENS, f"next {seed}"), 1), user=0)
     if n_prompt is None:
         return streams.send(server.port, [after]).streams[0].first_ms

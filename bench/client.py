@@ -1,4 +1,5 @@
-"""A small blocking HTTP client for servers on this machine, and one streamed chat answer as its user sees it."""
+"""A small blocking HTTP client for servers on this machine, and one streamed chat answer with the times that its user
+sees."""
 
 from __future__ import annotations
 
@@ -45,9 +46,9 @@ class Answer:
     n_prompt: int
     n_prefilled: int
     first_ms: float
-    """From sending the request to the first piece of text."""
+    """From sending the request to the first piece of text, in ms."""
     reason: str
-    """Why it started as it did, where the server says."""
+    """The reason of the start, if the server reports one."""
 
     @property
     def text(self) -> str:
@@ -87,6 +88,6 @@ def _piece(event: dict[str, Any]) -> str:
 def _answer_of(pieces: list[str], first_ms: float, last: dict[str, Any]) -> Answer:
     session, timings = last.get("session", {}), last.get("timings", {})
     n_prompt = int(last["usage"]["prompt_tokens"])
-    # llmd says what it consumed; llama-server calls it prompt_n.
+    # llmd reports the prefilled tokens; llama-server calls them prompt_n.
     n_prefilled = session.get("prefilled_prompt_tokens", timings.get("prompt_n", n_prompt))
     return Answer(pieces, n_prompt, int(n_prefilled), first_ms, str(session.get("session_reset_reason", "")))

@@ -1,4 +1,4 @@
-"""One conversation as a client holds it, and the least that a server must consume for each of its requests.
+"""One conversation as a client holds it, and the fewest tokens that a server must prefill for each of its requests.
 
 Needed are the tokens of the prompt behind the longest prefix that any earlier state of any conversation with the server
 had consumed. States are compared as text, so that the measure is the same for every server and knows nothing of how a
@@ -25,7 +25,7 @@ USER_WORDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one request cost and what it had to."""
+    """Cost of one request, and the least possible one."""
 
     n_prefilled: int
     n_needed: int
@@ -38,7 +38,7 @@ def words(seed: str, n: int) -> str:
 
 
 class Conversation:
-    """`consumed`: the states of all conversations with the server at `port`, which they share; each adds its own.
+    """`consumed`: the states of all conversations with the server at `port`, which share the list; each adds its own.
     `n_system`: words of the system prompt, the same for all."""
 
     def __init__(self, port: int, name: str, consumed: list[str], n_system: int, **parameters: Any) -> None:
@@ -66,20 +66,20 @@ class Conversation:
         return self.say("edited")
 
     def strip(self) -> Cost:
-        """All answers lose their beginning, as reasoning is dropped, and the conversation goes on."""
+        """Removes the beginning of all answers, as clients drop reasoning, and continues the conversation."""
         for message in self.messages:
             if message["role"] == "assistant":
                 message["content"] = message["content"][len(message["content"]) // 2 :]
         return self.say("stripped")
 
     def branch(self, turn: int) -> Cost:
-        """The first `turn` turns stay, another message follows."""
+        """Keeps the first `turn` turns and sends another message."""
         self._left = [*self.messages]
         del self.messages[1 + 2 * turn :]
         return self.say("branch")
 
     def back(self) -> Cost:
-        """To what was there before the branch, and on."""
+        """Returns to the conversation before the branch, and continues it."""
         self.messages = self._left
         return self.say("back")
 
@@ -87,7 +87,7 @@ class Conversation:
         prompt = client.post(self._port, "/apply-template", {"messages": self.messages})["prompt"]
         n_needed = self._needed(prompt)
         answer = client.chat(self._port, self.messages, **self._parameters)
-        # The last token was produced and not consumed.
+        # The last token was generated and not consumed.
         self._consumed.append(prompt + "".join(answer.pieces[:-1]))
         self.messages.append({"role": "assistant", "content": answer.text})
         return Cost(answer.n_prefilled, n_needed, answer.first_ms, answer.reason)

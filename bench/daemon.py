@@ -1,4 +1,4 @@
-"""A daemon of one's own: started in a temporary directory, asked over TCP, stopped at the end."""
+"""A daemon for one measurement: started in a temporary directory, used over TCP, stopped at the end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ START_S_MAX = 120.0
 STOP_S_MAX = 60.0
 
 
-# What build.sh sets for everything that it starts: no server of a user's has it.
+# Variables that build.sh sets for everything that it starts; a user's server has none of them.
 _NOT_A_USERS = ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")
 
 
 def clean_environment() -> dict[str, str]:
-    """Of a shell in which neither build.sh nor a daemon of the user's own left its settings."""
+    """Returns an environment without settings of build.sh, or of a daemon of the user's own."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith("LLMD_") and name not in _NOT_A_USERS
     }
@@ -34,10 +34,10 @@ class StartError(Exception):
 
 
 class Server:
-    """A server process that is asked on a port of this machine. `with` waits until it is ready and stops it."""
+    """A server process on a port of this machine. `with` waits until it is ready and stops it at the end."""
 
     def __init__(self, command: list[str], directory: tempfile.TemporaryDirectory[str], ready_at: str) -> None:
-        """`directory`: owned, removed at the end. `ready_at`: answers 200 once the model is there."""
+        """`directory`: owned, removed at the end. `ready_at`: path that answers 200 once the model is loaded."""
         self._directory = directory
         self._ready_at = ready_at
         self._log = Path(directory.name) / "log"
@@ -47,7 +47,7 @@ class Server:
         self.pid = self._process.pid
         self.port = 0
         self.ready_s = 0.0
-        """From its start until it was ready, to 10 ms."""
+        """from its start until it was ready, to 10 ms"""
 
     def __enter__(self) -> Server:
         try:
@@ -63,14 +63,14 @@ class Server:
         self._stop()
 
     def metric(self, name: str) -> float:
-        """One value of /metrics."""
+        """Returns one value of /metrics."""
         match = re.search(rf"^{name} (\S+)$", ask(self.port, "GET", "/metrics").decode(), re.MULTILINE)
         if match is None:
             raise KeyError(name)
         return float(match[1])
 
     def is_ready(self) -> bool:
-        """Asked while it starts. Sets the port."""
+        """Called while the server starts. Sets the port."""
         match = re.search(r"http://127\.0\.0\.1:(\d+)", self._log.read_text(errors="replace"))
         if match is None:
             return False
@@ -100,7 +100,7 @@ class Server:
 
 
 def daemon(model: str, **options: str | int) -> Server:
-    """llmd; the options are its own, with underscores."""
+    """Returns llmd as a server; `options` are its options, with underscores."""
     directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
     root = Path(directory.name)
     given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}

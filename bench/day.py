@@ -19,14 +19,14 @@ from .streams import Request, Run, body
 
 MODELS = ("sim:dense", "sim:hybrid")
 USERS = 8
-"""Who work at the same time: agents, editors and chats."""
+"""Users who work at the same time: agents, editors and chats."""
 TURNS_MAX, TURN_TOKENS_MAX, ANSWER_TOKENS_MAX = 8, 400, 60
 COMES_BACK = 0.1
-"""Of the sessions, later in the day."""
+"""Share of the sessions that are used again later in the day."""
 BATCHES = 20
 PARKED_MAX = 1024
-"""Of the daemon's --max-parked. Those that nobody has used for longest go first."""
-# Text tokens of every simulated model.
+"""The daemon's --max-parked. Sessions unused for longest go first."""
+# Tokens of text in every simulated model.
 TEXT_TOKENS = range(97, 123)
 
 
@@ -50,7 +50,8 @@ def _sessions(options: argparse.Namespace) -> int:
 
 
 def plan(n_sessions: int, seed: str) -> list[list[Turn]]:
-    """The turns of each user, in order. A session belongs to one user; its prompts grow, as a client sends them."""
+    """Returns the turns of each user, in order. A session belongs to one user; its prompts grow, as a client sends
+    them."""
     chance = random.Random(seed)
     by_user: list[list[Turn]] = [[] for _ in range(USERS)]
     later: list[tuple[int, Turn]] = []

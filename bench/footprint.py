@@ -1,4 +1,4 @@
-"""What it costs to be there: start to ready, idle memory and processor, memory of sessions, and what is given back.
+"""The cost of a daemon: start to ready, idle memory and processor, memory of sessions, and what is given back.
 
 "beyond the weights" is the resident memory less the size of the model's file. The memory of a session is that of those
 behind the first, with which a server may take what it keeps for all. A daemon starts for each turn.
@@ -113,7 +113,7 @@ def _add_targets(report: Report, found: Values, reading: list[float]) -> None:
 
 
 def _read_s(path: str) -> float:
-    """Of the whole file, from the page cache where it is there: as a start of a daemon would find it."""
+    """Returns the time to read the whole file, from the page cache if it is there, as at the start of a daemon."""
     started_s = time.monotonic()
     with open(path, "rb", buffering=0) as file:
         while file.read(READ_BYTES):

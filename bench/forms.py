@@ -1,4 +1,4 @@
-"""What answers that must have a form cost the others: gaps between the tokens of free streams, without and with one
+"""The cost of structured output for other streams: gaps between the tokens of free streams, without and with one
 beside them whose tokens are checked against a schema.
 """
 
@@ -37,11 +37,11 @@ SCHEMA = {
         }
     },
 }
-"""Of an answer that never comes to its end."""
+"""A schema whose answers never end."""
 
 
 class Heard:
-    """When one stream's tokens came."""
+    """Times at which one stream's tokens arrived."""
 
     def __init__(self) -> None:
         self.at_s: list[float] = []
@@ -91,7 +91,7 @@ async def _measure(report: Report, path: str, options: argparse.Namespace) -> No
         report.progress(f"{repeat + 1} of {repeats}")
         for case, beside in cases.items():
             gaps, beside_ms = await _together(engine, options, beside)
-            if repeat >= 0:  # the one before warms up
+            if repeat >= 0:  # the first repeat warms up
                 found[case].append(gaps)
                 formed += [beside_ms] if case == "beside a form" else []
     for case, runs in found.items():
@@ -103,7 +103,7 @@ async def _measure(report: Report, path: str, options: argparse.Namespace) -> No
 async def _together(
     engine: Engine, options: argparse.Namespace, other_grammar: bytes | None
 ) -> tuple[list[float], float]:
-    """Gaps of the free streams, and the median one of what is beside them."""
+    """Returns the gaps of the free streams, and the median gap of the structured one."""
     free = [Heard() for _ in range(options.streams)]
     other = Heard()
     for number, heard in enumerate(free):

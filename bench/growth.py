@@ -1,4 +1,4 @@
-"""What a token costs the daemon itself in a short and in a long answer: it must not grow with the answer.
+"""The daemon's own cost of a token in a short and in a long answer: it must not grow with the answer.
 
 Processor time of the event loop, of the decode thread (with the simulated model in it) and of all other threads, over
 the tokens of one answer at a time, in each dialect and form. What a request costs once makes short answers dearer.
@@ -23,14 +23,14 @@ from .report import Figure, Report
 MODELS = ("sim:dense",)
 LENGTHS = (3000, 30000)
 GROWTH_MOST = 1.25
-"""Of a token behind the middle of a long answer, over one before."""
+"""Limit on the cost of a token after the middle of a long answer, relative to one before."""
 COUNTS_US = 1.0
-"""A thread that takes less of a token has no growth worth telling."""
+"""A thread that takes less per token is not compared."""
 THREADS = ("loop", "decode", "others")
 TEMPLATE = ROOT / "tests" / "templates" / "qwen3.jinja"
-"""One with thoughts and calls."""
+"""A template with reasoning and calls."""
 _ROOM = 2048
-"""Of the context, for prompts."""
+"""Tokens of the context for prompts."""
 
 Body = dict[str, Any]
 
@@ -40,12 +40,12 @@ class Form:
     name: str
     path: str
     body: Callable[[int], Body]
-    """Of a request for an answer of about so many tokens."""
+    """Returns the body of a request for an answer of about this many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one answer, by thread."""
+    """Cost of one answer, by thread."""
 
     n_tokens: float
     us: dict[str, float]
@@ -80,7 +80,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _compare(report: Report, server: Server, form: Form, lengths: tuple[int, int, int], repeats: int) -> None:
-    _cost(server, form, lengths[0])  # warm: imports, buffers
+    _cost(server, form, lengths[0])  # warms up imports and buffers
     turns = [[_cost(server, form, n) for n in lengths] for _ in range(repeats)]
     for thread in THREADS:
         for at in (0, 2):
@@ -94,7 +94,7 @@ def _compare(report: Report, server: Server, form: Form, lengths: tuple[int, int
 
 
 def _growth(turn: list[Cost], thread: str) -> float:
-    """What a token costs behind the middle, over what it costs before: without what a request costs once."""
+    """Returns the cost of a token after the middle relative to one before, without the fixed cost of a request."""
     short, middle, long = turn
     before = (middle.us[thread] - short.us[thread]) / (middle.n_tokens - short.n_tokens)
     behind = (long.us[thread] - middle.us[thread]) / (long.n_tokens - middle.n_tokens)
@@ -121,7 +121,7 @@ def _cpu_s(pid: int) -> dict[str, float]:
 
 
 def _sent(port: int, path: str, body: Body) -> None:
-    """Reads the answer to its end and looks at none of it, so that the daemon is the slower of the two."""
+    """Reads the answer to its end without parsing it, so that the daemon is the slower of the two."""
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -133,7 +133,7 @@ def _sent(port: int, path: str, body: Body) -> None:
             pass
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
+# --- the requests ----------------------------------------------------------------------------------------------------
 
 SCHEMA = {
     "type": "object",
@@ -143,11 +143,11 @@ SCHEMA = {
 }
 _ROW = " little world made some people very"
 _TOKENS_OF_ROW = 8
-"""A word each, and what is between rows."""
+"""Tokens of a row: a word each, and the separators."""
 
 
 def _script(n: int) -> str:
-    """What the simulated model says to the words of `_chat_body`."""
+    """Returns the simulated model's script for the words of `_chat_body`."""
     words = " little world" * (n // 2)
     rows = ",".join([f'"{_ROW}"'] * (n // _TOKENS_OF_ROW + 1))
     form = f'{{"rows":[{rows}]}}'
@@ -163,7 +163,8 @@ def _chat_body(topic: str, **more: Any) -> Callable[[int], Body]:
 
 
 def _plain(limit: str, prompt: str, **more: Any) -> Callable[[int], Body]:
-    """`limit`: what the dialect calls the most tokens, in which object; `prompt`: what it calls the prompt."""
+    """Returns the request. `limit`: the dialect's name of the maximum tokens, and the object that has it; `prompt`: its
+    name of the prompt."""
 
     def body(n: int) -> Body:
         asked: Body = {prompt: [{"role": "user", "content": "hello"}] if prompt == "messages" else "hello", **more}
@@ -197,7 +198,7 @@ def forms() -> Iterator[Form]:
 _PARAMETERS = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "string"}}}}
 _TOOL = {"type": "function", "function": {"name": "keep", "description": "", "parameters": _PARAMETERS}}
 _STOPS = ["zebra", " little world made zebras", "\n\n\n\nzebra", " the of and zebra"]
-"""Begun now and then, and never said."""
+"""Texts that the answer begins now and then, and never completes."""
 
 
 def _openai() -> Iterator[Form]:

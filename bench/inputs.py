@@ -1,4 +1,4 @@
-"""The worst that a client can send, one kind each: python -m bench.inputs NAME PORT BODY_LIMIT TIMES.
+"""The worst inputs that a client can send, one kind each: python -m bench.inputs NAME PORT BODY_LIMIT TIMES.
 
 In a process of its own, so that what it costs is not what is measured. Says "ready" when everything is made, and sends
 when a line comes.
@@ -19,7 +19,7 @@ Send = Callable[[int], None]
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 MB = 1_000_000
 HELD_S = 3.0
-"""How long connections are held that do nothing or little."""
+"""Seconds for which connections are held that send nothing or little."""
 TIMEOUT_S = 120.0
 
 
@@ -28,7 +28,7 @@ def connect(port: int) -> socket.socket:
 
 
 def exchange(port: int, data: bytes) -> None:
-    """Sends, half-closes and reads to the end. That a server stops reading is its right."""
+    """Sends, half-closes and reads to the end. A server may stop reading."""
     with connect(port) as connection:
         try:
             connection.sendall(data)
@@ -55,18 +55,18 @@ def fields(values: Mapping[str, object], path: str = CHAT) -> Send:
 
 
 def content(text: bytes) -> Send:
-    """A message whose content is this JSON string, without its quotes."""
+    """Returns a message whose content is this JSON string, without its quotes."""
     return body(b'{"max_tokens":1,"messages":[{"role":"user","content":"' + text + b'"}]}')
 
 
 def padded(limit: int, filler: bytes) -> Send:
-    """A body of exactly the limit."""
+    """Returns a body of exactly the limit."""
     start, end = b'{"max_tokens":1,"messages":[{"role":"user","content":"', b'"}]}'
     return body(start + filler * ((limit - len(start) - len(end)) // len(filler)) + end)
 
 
 def bomb() -> Send:
-    """Some hundred kilobytes that unpack to 300 MB."""
+    """Returns some hundred kilobytes that unpack to 300 MB."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = b"".join(packer.compress(bytes(MB)) for _ in range(300)) + packer.flush()
     return body(packed, CHAT, "Content-Encoding: gzip")
@@ -81,7 +81,7 @@ INTEGERS = (
 
 
 def combined(n_floats: int, n_objects: int) -> Send:
-    """All that takes long to decode, in one body."""
+    """Returns a body with everything that takes long to decode."""
     values = [SLOW_FLOAT] * n_floats + [b'{"k%d":"v%d"}' % (n, n) for n in range(n_objects)]
     call = b'{"function":{"name":"f","arguments":{"a":[%b]}}}' % b",".join(values)
     messages = b'{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[%b]}' % call
@@ -89,33 +89,33 @@ def combined(n_floats: int, n_objects: int) -> Send:
 
 
 def as_floats() -> bytes:
-    """Members that are integers, each written as a float."""
+    """Returns members that are integers, each written as a float."""
     return b"".join(b',"%b":1.0' % name.encode() for name in INTEGERS)
 
 
 def variables(n_floats: int) -> Send:
-    """A legal body: variables of a template may hold anything."""
+    """Returns a legal body: variables of a template may hold anything."""
     floats = b",".join([SLOW_FLOAT] * n_floats)
     head = b'{"messages":[{"role":"user","content":"hi"}],"logprobs":true,"chat_template_kwargs":{"a":[%b]}' % floats
     return body(head + as_floats() + b"}")
 
 
 def unknown(n: int) -> Send:
-    """Ollama ignores what it does not know, and llmd logs its names."""
+    """Returns unknown members, which Ollama ignores and whose names llmd logs."""
     return body(
         json.dumps({"messages": [], **{f"k{n}": 1.5 if n < 1000 else n for n in range(n)}}).encode(), "/api/chat"
     )
 
 
 def biased(n_ids: int, n_biases: int) -> Send:
-    """A prompt of token ids, some of them written as floats, and biases that are slow to read."""
+    """Returns a prompt of token ids, some of them written as floats, and biases that are slow to parse."""
     ids = b",".join([b"1.0"] * 60 + [b"100000"] * n_ids)
     biases = b",".join(b'"%d":%b' % (n, SLOW_FLOAT) for n in range(n_biases))
     return body(b'{"max_tokens":1.0,"prompt":[%b],"logit_bias":{%b}}' % (ids, biases), COMPLETIONS)
 
 
 def calls(n: int) -> Send:
-    """Past calls, with as many floats as are compared one by one."""
+    """Returns past calls, with as many floats as are compared one by one."""
     function = {"name": "f", "arguments": f"[{','.join([SLOW_FLOAT.decode()] * 500)}]"}
     call = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
     return fields({"messages": [{"role": "user", "content": "hi"}, *[call] * n, {"role": "user", "content": "hi"}]})
@@ -129,7 +129,7 @@ def items(n: int, item: Mapping[str, object]) -> Send:
 
 
 def held(n: int, data: bytes, drip: bytes = b"") -> Send:
-    """So many connections at once, that send this and then nothing, or a little now and then."""
+    """Opens this many connections at once, which send `first` and then nothing, or a little now and then."""
 
     def send(port: int) -> None:
         connections = []
@@ -154,7 +154,7 @@ def held(n: int, data: bytes, drip: bytes = b"") -> Send:
 
 
 def many(n: int, data: bytes) -> Send:
-    """One connection after the other."""
+    """Opens one connection after the other."""
 
     def send(port: int) -> None:
         for _ in range(n):
@@ -168,7 +168,7 @@ def get(path: str = "/health", *headers: str) -> bytes:
 
 
 def unread(port: int) -> None:
-    """Asks for much and reads nothing."""
+    """Requests a long answer and reads none of it."""
     with connect(port) as connection:
         connection.settimeout(HELD_S)
         try:
@@ -179,7 +179,7 @@ def unread(port: int) -> None:
 
 
 def left(n: int) -> Send:
-    """Requests whose clients go before the answer."""
+    """Sends requests and disconnects before the answer."""
     data = json.dumps({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1000, "ignore_eos": True})
     whole = head(CHAT, len(data)) + data.encode()
 

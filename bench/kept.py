@@ -21,7 +21,7 @@ def keep(path: Path, machine: str, measured: str, rows: Sequence[Mapping[str, st
 
     `machine` describes the processor and becomes the file's first line. `measured` is the day and the commit.
     """
-    # A model given as a path is kept by its file's name: the path says nothing on another machine.
+    # A model given as a path is kept by its file's name: on another machine the path means nothing.
     new = [{"measured": measured, **row, "model": row["model"].rpartition("/")[2]} for row in rows]
     replaced = {(row["bench"], row["model"]) for row in new}
     kept = [row for row in read(path) if (row["bench"], row["model"]) not in replaced] if path.exists() else []

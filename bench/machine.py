@@ -1,4 +1,4 @@
-"""What the machine is, and what else it did while something was measured."""
+"""Describes the machine, and the work of other processes during a measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-# Instructions that decide which kernels there are: the best of each line that a processor has.
+# Instructions that decide which kernels run: of each line the best that a processor has.
 _INSTRUCTIONS = (("amx_int8", "AMX"), ("avx512_vnni", "AVX-512 VNNI"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
 
 
@@ -30,7 +30,7 @@ def processor(cpuinfo: str) -> str:
 
 
 def thread_cpu_s(pid: int, tid: int) -> float:
-    """Processor time of one thread so far, to the nanosecond where the kernel keeps it."""
+    """Returns the processor time of one thread so far, in nanoseconds if the kernel keeps them."""
     try:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, IndexError):
@@ -43,7 +43,7 @@ def _stat_cpu_s(stat: str) -> float:
 
 
 def _processes() -> dict[int, tuple[str, float, int]]:
-    """Name, processor time and parent of every process."""
+    """Returns name, processor time and parent of every process."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -92,7 +92,7 @@ def _is_ours(pid: int, processes: dict[int, tuple[str, float, int]]) -> bool:
 
 
 def today() -> str:
-    """The day and what was measured: "2026-01-31, commit 0123abc", and whether the sources had changes."""
+    """Returns the day and the measured commit: "2026-01-31, commit 0123abc", and whether the sources had changes."""
     commit = _git("rev-parse", "--short", "HEAD")
     changed = _git("status", "--porcelain", "--", ":/", *(f":!/{path}" for path in _NO_SOURCES))
     of_commit = f", commit {commit}{' and changes' if changed else ''}" if commit else ""
@@ -108,11 +108,11 @@ def _git(*arguments: str) -> str:
 
 
 def process_cpu_s(pid: int) -> float:
-    """Processor time of a process so far, of all its threads."""
+    """Returns the processor time of a process so far, all threads included."""
     return sum(thread_cpu_s(pid, int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 def resident_mb(pid: int) -> float:
-    """Anonymous, shared and of files."""
+    """Returns the resident memory: anonymous, shared and of files."""
     rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     return int(rows["VmRSS"].split()[0]) / 1000 * 1.024

@@ -1,9 +1,9 @@
-"""Many streams at once: on fresh seats, on every other of the warm sessions, and after streams that came and went.
+"""Many streams at once: in new sessions, in every other of the warm sessions, and after streams that came and went.
 
 Total and per-stream tokens per second of decode after a prompt of 64 tokens, gaps between tokens, and the first token
 of the last stream. The total counts from the first text of any stream. Every server has a turn before those that count,
-and ours forgets the sessions of a turn after it, so that every turn finds the same seats.
-Streams on every other seat are compared with streams on neighbouring ones, in sessions that are as warm.
+and llmd forgets the sessions of a turn after it, so that every turn finds the same slots.
+Streams in every other slot are compared with streams in neighbouring ones, in sessions that are as warm.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PROMPT_TOKENS, N_CTX = 64, 1024
 STAGGERED, BESIDE = "staggered", "neighbours beside staggered"
 KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
 TRAFFIC_REQUESTS, TRAFFIC_REQUESTS_SHORT = 144, 16
-"""Of all users together, where there are four or more: about two minutes of four or eight."""
-# Ratio of the total to llama-server's by the number of streams.
+"""Requests of all users together, with four or more of them: about two minutes of four or eight."""
+# Target for the total, as a ratio to llama-server's, by the number of streams.
 TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
 SAME_AS_FRESH = 0.95
 REFERENCES = {STAGGERED: BESIDE, "after traffic": "fresh"}
@@ -77,7 +77,7 @@ def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], opti
 def _measure_staggered(
     report: Report, model: str, n: int, runs: Runs, neighbours: Runs, options: argparse.Namespace
 ) -> None:
-    """Beside each turn of ours one on neighbouring seats, of a daemon of its own: both are of the same minute."""
+    """Adds to each turn of llmd one in neighbouring slots of another daemon, so that both are of the same minute."""
     with both(options, model, slots=2 * n, n_ctx=N_CTX) as servers, ours(model, slots=n, n_ctx=N_CTX) as other:
         for side, server in (*servers.items(), (OURS, other)):
             warm(server, n, 1, options.tokens, "before")
@@ -111,13 +111,13 @@ def _run(kind: str, server: Server, n: int, turn: str, options: argparse.Namespa
 
 
 def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
-    """Streams nobody has heard of."""
+    """Returns streams of new sessions."""
     names = [f"{seed} {number}" for number in range(n)]
     return streams.complete(server.port, [body(prompt_of(PROMPT_TOKENS, name), n_tokens, name) for name in names])
 
 
 def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
-    """Every so manieth of the warm sessions goes on, with as many tokens before it as fresh ones have."""
+    """Continues every n-th of the warm sessions, with as many tokens before it as new ones have."""
     names = [f"{seed} {number}" for number in range(every * n)]
     prompts = {name: prompt_of(PROMPT_TOKENS, name) for name in names}
     for name in names:
@@ -128,7 +128,7 @@ def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
 
 
 def traffic(n_users: int, n_requests: int) -> list[Request]:
-    """Of users who each send one request after the other, of all lengths, each in a new session."""
+    """Returns requests of users who each send one after the other, of all lengths, each in a new session."""
     lengths = random.Random("traffic")
     requests = []
     for number in range(n_users * n_requests):
@@ -139,7 +139,8 @@ def traffic(n_users: int, n_requests: int) -> list[Request]:
 
 
 def _rate(kind: str, run: Run, n: int, options: argparse.Namespace) -> float:
-    """Tokens per second of all streams together, from the first text on; with the prompts where streams come and go."""
+    """Returns the tokens per second of all streams together, from the first text on; with the prompts if streams come
+    and go."""
     if kind == "traffic":
         n_tokens: int = sum(request.body["max_tokens"] for request in traffic(n, len(run.streams) // n))
         return n_tokens / run.whole_s
@@ -163,13 +164,13 @@ def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str
         report.compare(case, "first token of the last", "ms", last, at_most=1.0 if kind == "fresh" else None)
         fresh_kind = REFERENCES.get(kind)
         if fresh_kind in totals:
-            name = "fresh seats" if fresh_kind == "fresh" else "neighbouring seats"
+            name = "fresh slots" if fresh_kind == "fresh" else "neighbouring slots"
             against = {OURS: totals[kind][OURS], name: totals[fresh_kind][OURS]}
             report.add_ratio(case, "total", against, against=name, at_least=SAME_AS_FRESH)
 
 
 def _of_each(runs: Runs, n_tokens: int) -> dict[str, list[float]]:
-    """Of the median stream, behind its first token."""
+    """Returns the rate of the median stream, after its first token."""
     return {
         side: [statistics.median(one.decode_rate(n_tokens) for one in run.streams) for run in made]
         for side, made in runs.items()

@@ -1,4 +1,4 @@
-"""llama.cpp's own programs, built by `./build.sh peer` from the same source with the same flags: what we compare with.
+"""llama.cpp's own programs, with which llmd is compared: built by `./build.sh peer` from the same source and flags.
 
 They run as their users run them: in the environment of a shell, with their own defaults. What a scenario cannot do
 without (a slot per stream, a longer context) is added and no more.
@@ -16,10 +16,10 @@ from typing import Any
 
 from .daemon import Server, clean_environment, free_port
 
-# Set by build.sh to the directory of the programs, when they are there.
+# Directory of the programs, set by build.sh if they are built.
 DIRECTORY_VARIABLE = "LLMD_BENCH_PEER"
 SLOTS = 4
-"""That llama-server has when it is not told."""
+"""Slots that llama-server has by default."""
 
 
 def directory() -> Path | None:
@@ -32,8 +32,8 @@ def advice() -> str:
 
 
 def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None = None) -> Server:
-    """`slots`: streams at once. Where they are more than it has slots it is told so, and then it divides its context
-    among them: it gets `n_ctx` tokens for each."""
+    """Returns llama-server. `slots`: streams at once. With more than its default slots it gets an option, and then
+    divides its context among them: it gets `n_ctx` tokens for each."""
     found = directory()
     if found is None:
         raise SystemExit(advice())
@@ -52,11 +52,11 @@ class EngineRate:
     n_decoded: int
     n_depth: int
     tokens_per_s: tuple[float, ...]
-    """Of each repeat."""
+    """One value per repeat."""
 
 
 def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], repeats: int) -> list[EngineRate]:
-    """llama-bench: prefill of `prompts`, and decode of `n_decoded` tokens after `depths`."""
+    """Runs llama-bench: prefill of `prompts`, and decode of `n_decoded` tokens after `depths`."""
     found = directory()
     if found is None:
         raise SystemExit(advice())
@@ -71,7 +71,7 @@ def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], re
 
 
 def read_engine(rows: list[dict[str, Any]]) -> list[EngineRate]:
-    """llama-bench's JSON."""
+    """Reads llama-bench's JSON."""
     return [
         EngineRate(row["n_prompt"], row["n_gen"], row["n_depth"], tuple(float(rate) for rate in row["samples_ts"]))
         for row in rows

@@ -1,4 +1,4 @@
-"""What it costs to pick a token of 151,936: in every form, and in every way without one (bench/picking.c)."""
+"""Cost of picking a token of 151,936: in every form of structured output, and with every sampler (bench/picking.c)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from . import kept, machine
 COLUMNS = ("bench", "model", "case", "side", "quantity", "unit", "median", "least", "most", "repeats", "target", "met")
 OURS = "llmd"
 RATIO = "ratio"
-"""The side of a figure that says how ours stands to another's, and stands for both."""
+"""The side of a figure that is the ratio of two others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """None: there is no target."""
+        """Whether the target is met; None: there is no target."""
         if self.at_least is not None:
             return self.median >= self.at_least
         return self.median <= self.at_most if self.at_most is not None else None
@@ -51,14 +51,14 @@ class Figure:
 
 
 def ratios_of(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Turn by turn, where both had as many turns; else of the medians."""
+    """Returns ratios turn by turn if both sides had equally many turns, else the ratio of the medians."""
     if len(ours) == len(theirs):
         return [a / b for a, b in zip(ours, theirs, strict=True) if b]
     return [statistics.median(ours) / statistics.median(theirs)] if ours and theirs else []
 
 
 class Report:
-    """The figures of one measurement of one model. Printed at the end, with what else the machine did meanwhile."""
+    """The figures of one measurement of one model, printed at the end with the work of other processes meanwhile."""
 
     def __init__(self, bench: str, model: str, about: str) -> None:
         self._bench = bench
@@ -85,7 +85,7 @@ class Report:
         at_most: float | None = None,
         against: str = "llama-server",
     ) -> None:
-        """A figure of each side, and the ratio of ours to `against`, for which the target is."""
+        """Adds a figure for each side, and the ratio of llmd's to `against`, which has the target."""
         for side, measured in values.items():
             self.add(Figure(case=case, side=side, quantity=quantity, unit=unit, values=measured))
         self.add_ratio(case, quantity, values, at_least=at_least, at_most=at_most, against=against)

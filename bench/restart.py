@@ -1,4 +1,4 @@
-"""The first prompt behind a restart: the conversation that was, a new one behind the same system prompt, a stranger's.
+"""The first prompt after a restart: of an earlier conversation, a new one with the same system prompt, an unknown one.
 
 An orderly stop writes the sessions; what a new conversation shares with them lies on the disk then. Each case is the
 first request of a daemon of its own.
@@ -18,7 +18,7 @@ from .report import Figure, Report, ratios_of
 MODELS = ("bench-dense", "bench-hybrid")
 GOES_ON, NEW, STRANGER = "goes on", "new, the same system prompt", "new, another system prompt"
 HALF = 0.5
-"""A new conversation is to wait for its first token at most so long as a stranger does."""
+"""Target for the first token of a new conversation, as a fraction of an unknown one's."""
 N_TOKENS, USER_WORDS = 16, 60
 
 
@@ -64,7 +64,8 @@ def _restarts(path: str, seed: str, options: argparse.Namespace) -> dict[str, cl
         for case, (session, prompt) in asked.items():
             with daemon(path, state_dir=state) as server:
                 answers[case] = _ask(server.port, session, prompt)
-                client.ask(server.port, "DELETE", f"/v1/sessions/{session}")  # the next case finds what this one found
+                # so that the next case finds the same state
+                client.ask(server.port, "DELETE", f"/v1/sessions/{session}")
         return answers
 
 

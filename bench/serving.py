@@ -43,7 +43,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     for step_us in options.step_us:
         name = f"{model},length=0,step_us={step_us},ctx=65536"
         with daemon(name, max_sessions=max(options.streams), scratch_sessions=1, threads=1) as server:
-            _measure(server, 1, 200)  # warm: imports, buffers
+            _measure(server, 1, 200)  # warms up imports and buffers
             for repeat in range(repeats):
                 for n_streams in options.streams:
                     n_tokens = _tokens(options.tokens, n_streams, step_us, options.seconds)
@@ -54,7 +54,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _tokens(most: int, n_streams: int, step_us: int, seconds: float) -> int:
-    """Per stream: no more than `most`, and no more than take `seconds` at a pace that a step sets."""
+    """Returns the tokens per stream: at most `most`, and at most as many as take `seconds` at the pace of a step."""
     return min(most, int(seconds * 1e6 / max(step_us, 1))) if step_us else most // (1 if n_streams > 1 else 2)
 
 

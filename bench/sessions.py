@@ -24,7 +24,7 @@ TURNS, BRANCH_AT = 6, 3
 N_CTX = 4096
 
 Costs = dict[str, list[Cost]]
-# In this order: each continues what the one before left.
+# In this order, because each continues what the one before left.
 OPERATIONS: dict[str, Callable[[Conversation], Cost]] = {
     "regenerate": Conversation.regenerate,
     "edit last": Conversation.edit_last,
@@ -91,7 +91,7 @@ def _add(report: Report, case: str, side: str, costs: Costs) -> None:
     for kind, made in costs.items():
         reasons = Counter(cost.reason for cost in made if cost.reason)
         why = " ".join(f"{word}:{count}" for word, count in reasons.most_common())
-        # What must be consumed for its logits counts as needed: a request for what is there already costs one token.
+        # The last token is always needed, for its logits: a request that is completely resident costs one token.
         ratio = sum(cost.n_prefilled for cost in made) / sum(max(cost.n_needed, 1) for cost in made)
         figures: tuple[tuple[str, str, list[float]], ...] = (
             ("prefilled", why, [cost.n_prefilled for cost in made]),

@@ -1,4 +1,4 @@
-"""Who is compared: the daemon as its users run it, and llama-server as its users run it, where it is built."""
+"""The servers that are compared: the daemon with its defaults, and llama-server with its defaults, if it is built."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .daemon import Server, daemon
 from .report import OURS
 
 SLOTS = 8
-"""Named sessions that the daemon has when it is not told."""
+"""Slots for named sessions that the daemon has by default."""
 CTX_DEFAULT = 8192
-"""Tokens of a session that it has room for in each of them when it is not told; one alone may hold more."""
+"""Tokens per session for which the daemon has room by default if all slots are in use; one alone may have more."""
 PEER = "llama-server"
 
 Sides = dict[str, Server]
@@ -21,8 +21,8 @@ Sides = dict[str, Server]
 
 @contextmanager
 def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0) -> Iterator[Sides]:
-    """The servers by name, ready, at the same time. `slots` streams at once, each of at most `n_ctx` tokens: what is
-    more than a server's default is asked for, everything else is left to it. `options.also` names further rows."""
+    """Returns the servers by name, ready, at the same time. `slots` streams at once, each of at most `n_ctx` tokens:
+    options are set only where a server's defaults are smaller. `options.also` adds further rows."""
     path = models.path_of(model)
     with ExitStack() as stack:
         waiting = {OURS: ours(model, slots, n_ctx)}
@@ -33,13 +33,13 @@ def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0
 
 
 def ours(model: str, slots: int = 0, n_ctx: int = 0) -> AbstractContextManager[Server]:
-    """The daemon of `both`, alone."""
+    """Returns the daemon of `both`, alone."""
     flags: dict[str, str | int] = {"max_sessions": slots} if slots > SLOTS else {}
     flags |= {"ctx_size": n_ctx} if n_ctx > CTX_DEFAULT else {}
     return daemon(models.path_of(model), **flags)
 
 
 def alternating(sides: Sides, turn: int) -> list[tuple[str, Server]]:
-    """In an order that changes from turn to turn, so that who goes first does not count."""
+    """Yields the servers in an order that changes from turn to turn, so that going first does not count."""
     order = list(sides.items())
     return order if turn % 2 == 0 else order[::-1]

@@ -15,9 +15,9 @@ from .sides import alternating, both
 
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 ENGINE = "llama-bench"
-# It prefills everything twice, to warm up.
+# llama-bench prefills everything twice, to warm up.
 ENGINE_PREFILL_MAX = 1000
-# Ratio to llama-server by depth, and to llama-bench at any.
+# Target ratio to llama-server by depth, and to llama-bench at any depth.
 DECODE_AT_LEAST = {4000: 1.5}
 ENGINE_AT_LEAST = 0.98
 
@@ -51,7 +51,8 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             for n in prompts:
                 report.progress(f"{turn + 1} of {repeats}: {n} tokens")
                 for side, server in alternating(servers, turn):
-                    steps_s = _steps_s(servers[OURS])  # whoever is measured, so that nobody alone is asked just before
+                    # read before every server's turn, so that none of them has an idle pause before it
+                    steps_s = _steps_s(servers[OURS])
                     stream = _stream(server, n, options.tokens, f"{turn} {n}")
                     if side == OURS:
                         beside[n].append(100 * (1 - (_steps_s(server) - steps_s) / (stream.last_us / 1e6)))

@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 CLIENT = ROOT / "build" / "native" / "bench" / "sse_client"
 
-# What a text completion's stream says beside its text: how it finished.
+# Events of a text completion's stream that are not text: how it finished.
 _EVENTS_BESIDE_TEXT = 1
 
 # Ids that are ordinary text in every model, so that a prompt needs no tokenizer.
@@ -25,7 +25,7 @@ def prompt_of(n_tokens: int, seed: int | str) -> list[int]:
 
 
 def body(prompt: list[int], n_tokens: int, session: str = "", **parameters: Any) -> dict[str, Any]:
-    """A greedy completion of so many tokens, whatever they are; without a session nothing is reused."""
+    """Returns a greedy completion of this many tokens, whatever they are; without a session nothing is reused."""
     greedy = {"prompt": prompt, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0}
     return {**greedy, **({"session_id": session_id(session)} if session else {"cache_prompt": False}), **parameters}
 
@@ -40,14 +40,14 @@ class Request:
     user: int
     """A user sends one request after the other."""
     pause_ms: int = 0
-    """After the user's last one has ended, or after the start."""
+    """Pause after the user's last stream has ended, or after the start."""
     cancel_ms: int = 0
-    """After sending it the client hangs up; 0: never."""
+    """Time after sending at which the client hangs up; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream as its reader saw it."""
+    """One stream, as its reader saw it."""
 
     n_bytes: int
     sent_us: int
@@ -55,9 +55,9 @@ class Stream:
     first_us: int
     """From sending the request to the first piece of text; 0: there was none."""
     last_us: int
-    """... to the end of the stream."""
+    """From sending the request to the end of the stream."""
     arrivals_us: tuple[int, ...]
-    """... to each piece of text."""
+    """From sending the request to each piece of text."""
 
     @property
     def n_text_events(self) -> int:
@@ -72,7 +72,7 @@ class Stream:
         return [(b - a) / 1e3 for a, b in zip(self.arrivals_us, self.arrivals_us[1:], strict=False)]
 
     def decode_rate(self, n_tokens: int) -> float:
-        """Tokens per second after the first one."""
+        """Returns the tokens per second after the first one."""
         return (n_tokens - 1) / (self.last_us - self.first_us) * 1e6
 
 
@@ -87,13 +87,13 @@ class Run:
 
     @property
     def whole_s(self) -> float:
-        """From sending the first request to the end of the last stream."""
+        """Returns the time from sending the first request to the end of the last stream."""
         first_us = min(stream.sent_us for stream in self.streams)
         return (max(stream.sent_us + stream.last_us for stream in self.streams) - first_us) / 1e6
 
     @property
     def streaming_s(self) -> float:
-        """From the first text of any stream to the end of the last one."""
+        """Returns the time from the first text of any stream to the end of the last one."""
         first_us = min(stream.sent_us + stream.first_us for stream in self.streams)
         return (max(stream.sent_us + stream.last_us for stream in self.streams) - first_us) / 1e6
 
@@ -103,12 +103,12 @@ class Run:
 
 
 def complete(port: int, bodies: Sequence[dict[str, Any]]) -> Run:
-    """Sends all of them to /v1/completions at once and reads the streams to their ends."""
+    """Sends all requests to /v1/completions at once and reads the streams to their ends."""
     return send(port, [Request(body, user) for user, body in enumerate(bodies)])
 
 
 def send(port: int, requests: Sequence[Request]) -> Run:
-    """Sends them to /v1/completions, each in its user's turn, and reads all to their ends."""
+    """Sends requests to /v1/completions, each in its user's turn, and reads all streams to their ends."""
     if not CLIENT.exists():
         raise SystemExit(f"{CLIENT.relative_to(ROOT)} is missing: run ./build.sh bench")
     lines = "".join(
@@ -123,7 +123,7 @@ def send(port: int, requests: Sequence[Request]) -> Run:
 
 
 def read(output: str) -> Run:
-    """What the client printed."""
+    """Reads the client's output."""
     *rows, cpu = output.splitlines()
     return Run([_stream(row.split(",")) for row in rows], int(cpu.split(",")[1]) / 1e6)
 
