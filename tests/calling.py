@@ -62,7 +62,7 @@ REPLIES = {
     "ponder": "<think>\nhm\n</think>\n\nYes.",
     "plain": "Just text.",
 }
-"""By what has to be said for it."""
+"""Texts of the simulated model, by the case that they serve."""
 
 
 def calling(directory: Path, replies: Mapping[str, str] = REPLIES) -> dict[str, Any]:

@@ -16,7 +16,7 @@ GREEDY: Json = {"temperature": 0}
 
 
 def read(message: Json) -> PlainMessage:
-    """As a chat's reader reads it."""
+    """Reads messages as the reader of a chat does."""
     return message_of("", msgspec.convert(message, wire.Message))
 
 

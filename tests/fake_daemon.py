@@ -143,7 +143,7 @@ def echo(exchange: Exchange) -> None:
 
 
 def home(daemon: FakeDaemon) -> Path:
-    """Where its llmctl keeps what it knows."""
+    """Directory in which this daemon's llmctl keeps its files."""
     return Path(daemon.path).parent / "state"
 
 

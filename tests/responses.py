@@ -1,4 +1,4 @@
-"""What tests of responses share: their events, taken apart."""
+"""Helpers of the tests of responses: they take events apart."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def events_of(stream: bytes) -> list[Json]:
 
 
 def names(events: list[Json]) -> list[str]:
-    """Without what they all begin with; a run of deltas is told once."""
+    """Returns the names of events without their common beginning; a run of deltas counts once."""
     found: list[str] = []
     for event in events:
         name = event["type"].removeprefix("response.")

@@ -49,7 +49,7 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """Of a refusal, whatever its envelope."""
+        """Returns the code of a refusal, whatever its envelope."""
         error = self.json["error"]
         return str(error["code"] if isinstance(error, dict) else self.json["code"])
 
@@ -105,7 +105,7 @@ def chat(text: str = "hello", **fields: Any) -> Json:
 
 
 def documented_codes(method: str, path: str) -> frozenset[str] | None:
-    """What /openapi.json says that this may be refused with; None: there is no such address."""
+    """Returns the codes with which an endpoint may refuse by /openapi.json; None: there is no such address."""
     bare = path.split("?")[0]
     for row in ENDPOINTS:
         patterns = (re.sub(r"{\w+}", ".+" if row.id_spans_slashes else "[^/]+", spelling) for spelling in row.spellings)

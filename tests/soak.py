@@ -47,11 +47,12 @@ REFUSALS = {
 }
 """A busy daemon may say so."""
 NEAR_TIES_SHARE = 0.05
-"""Of the answers of a real model in the production build: other batches round differently, and a near tie tips."""
+"""Share of the answers of a real model in the production build that may differ: other batches round differently, and a
+near tie tips over."""
 GROWTH_MIB_MAX = 48
 PARK_MIB, CHECKPOINT_MIB = 1, 8
 IN_FLIGHT_MIB = 256
-"""What may be on its way to the disk or from it: as much as may be parked, and at least this (IN_FLIGHT_BYTES_MIN)."""
+"""Limit on states on their way to or from disk: as much as may be parked, and at least this (IN_FLIGHT_BYTES_MIN)."""
 REST_MIB_MAX = 64
 """For requests, texts, kept answers and what the allocator does not give back: beside weights, KV cache, budgets."""
 WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
@@ -59,7 +60,7 @@ WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish 
 
 @dataclass
 class Process:
-    """What the daemon holds."""
+    """Resources that the daemon's process holds."""
 
     rss_mib: float
     descriptors: int

@@ -168,7 +168,7 @@ def test_only_a_key_without_a_name_needs_the_salt(tmp_path: Path) -> None:
 
 
 def test_a_salt_that_exists_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may come from a backup, on a file system that is mounted read-only."""
+    """The salt may come from a backup, on a file system that is mounted read-only."""
     salt = salt_of(tmp_path)
 
     def refuse(*_: object, **__: object) -> None:

@@ -65,7 +65,7 @@ async def test_options(daemon: Daemon, path: str, allowed: str) -> None:
 
 @pytest.mark.parametrize(("path", "status"), [("/health", 200), ("/nothing", 404), ("/v1/chat/completions", 405)])
 async def test_head_has_no_body(daemon: Daemon, path: str, status: int) -> None:
-    """What comes next is the next answer."""
+    """The bytes after the head belong to the next answer."""
     async with connected(daemon) as (reader, writer):
         for _ in range(2):
             writer.write(request(f"HEAD {path}"))

@@ -1,4 +1,4 @@
-"""What the memory of answers holds at most, and who has to make way in it."""
+"""Limits of the memory of answers, and whose answers make way in it."""
 
 from __future__ import annotations
 

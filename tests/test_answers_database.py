@@ -84,7 +84,7 @@ def mode_of(path: Path) -> int:
 
 
 def copied(path: Path, directory: Path) -> Path:
-    """With the log beside it."""
+    """Returns a copy, with the log next to it."""
     directory.mkdir()
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copy(file, directory)
@@ -328,7 +328,8 @@ async def test_a_full_disk_costs_a_line_and_what_did_not_fit_is_tried_again(
 async def test_a_disk_that_refuses_rows_is_tried_again_at_times(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a timer and by whoever waits for the rows; not with each change, which would have all of them tried."""
+    """The daemon tries again by a timer, and when something waits for the rows; not with each change, which would try
+    all rows each time."""
     caplog.set_level("INFO", "llmd.history")
     memory, database = followed(path)
     tried: list[int] = []

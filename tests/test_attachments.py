@@ -1,4 +1,4 @@
-"""What a user attached: refused in the newest question alone, told as not shown in those before, in every dialect."""
+"""Attachments of users: refused in the newest question only, replaced by a note in earlier ones, in every dialect."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ def test_a_request_that_was_left_before_its_answer_is_read() -> None:
 
 
 async def answered(requests: list[Request]) -> tuple[Run, list[list[str]]]:
-    """By a server that says three pieces, and one that it was asked to hang after the first never goes on. Also what
-    happened, in order."""
+    """Returns the events of a server that sends three pieces; a request that it must hang never continues after the
+    first."""
     seen: list[list[str]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

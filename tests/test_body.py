@@ -1,4 +1,4 @@
-"""From the bytes of a body to a typed request: what a refusal says, and bounds before work."""
+"""From the bytes of a body to a typed request: texts of refusals, and limits that are checked before the work."""
 
 from __future__ import annotations
 

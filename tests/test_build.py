@@ -95,7 +95,7 @@ class Machine:
         return ran(f"{begin}; {expression}", str(self.bin), **setting)
 
     def backend(self, **settings: str) -> str:
-        """What is built, or the one line that says why nothing is."""
+        """Returns the backend that is built, or the one line that says why none is."""
         done = self.runs("llama_backend native", **settings)
         assert (done.returncode == 0) == (done.stdout != ""), done
         return done.stdout.strip() or done.stderr.strip()

@@ -330,7 +330,8 @@ async def test_the_model_field_is_lenient(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 async def test_a_prompt_can_be_read_ahead(daemon: Daemon, path: str) -> None:
-    """As llama.vim and llama.vscode do while their user is still typing: nothing is answered, and the next is warm."""
+    """llama.vim and llama.vscode do this while their user is still typing: nothing is answered, and the next request is
+    warm."""
     said = {"prompt": "word " * 50} if path == "/v1/completions" else chat("word " * 50)
     fields: Json = {
         "id_slot": 3,

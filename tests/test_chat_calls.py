@@ -85,7 +85,7 @@ async def test_a_message_is_continued(caller: Daemon) -> None:
 
 
 async def test_an_answer_of_its_own_is_continued_behind_what_came_before(caller: Daemon) -> None:
-    """Without its thoughts, which the client does not send: only that answer is read again."""
+    """The client does not send the reasoning: only that answer is prefilled again."""
     messages: list[Json] = []
     for _ in range(4):
         messages.append({"role": "user", "content": "ponder"})

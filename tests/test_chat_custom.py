@@ -133,7 +133,7 @@ def test_what_is_missing_is_named(fields: Json, param: str) -> None:
     ],
 )
 async def test_a_form_that_is_none_is_refused(daemon: Daemon, form: Json, code: str, param: str) -> None:
-    """That of another dialect, too."""
+    """A form of another dialect is refused, too."""
     error = (await daemon.refused(chat(tools=[F, custom(format=form)]))).error
     assert (error["code"], error["param"]) == (code, f"tools[1].custom.format.{param}")
 
@@ -208,7 +208,7 @@ async def test_a_text_that_was_cut_off_is_what_there_is_of_it(daemon: Daemon) ->
 
 
 def said_by(arguments: str) -> str:
-    """What of TEXT is there already."""
+    """Returns the part of TEXT that has arrived."""
     for n in range(len(TEXT), -1, -1):
         if arguments.startswith(json.dumps({"input": TEXT[:n]}).removesuffix('"}')):
             return TEXT[:n]
@@ -275,7 +275,7 @@ async def test_an_answer_may_be_cut_off_anywhere(scripted: Daemon) -> None:
 
 @pytest.mark.parametrize("definition", [GRAMMAR, GRAMMAR + '\n%ignore " "'])
 async def test_a_tool_has_a_grammar(scripted: Daemon, definition: str) -> None:
-    """That may be more than can be kept to."""
+    """The grammar may be more than can be enforced."""
     said = await answered(scripted, asked("right patch", tools=[formed(definition)], tool_choice=custom()))
     assert [call["custom"]["input"] for call in said["tool_calls"]] == [TEXT]
 

@@ -1,4 +1,4 @@
-"""From the body of a chat to what is asked: tools, their choice, forms, thinking, the past. Without a daemon."""
+"""From the body of a chat to a GenerationRequest: tools, their choice, forms, reasoning, the past. Without a daemon."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ async def scripted(serve: Serve, tmp_path: Path) -> Daemon:
 
 @pytest.fixture
 def renders(scripted: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[Json]:
-    """What the renderer was asked for; answers are parsed."""
+    """Returns the requests to the renderer; answers are parsed."""
     return parsed_by(monkeypatch, scripted)
 
 
@@ -289,7 +289,7 @@ async def test_the_renderer_is_told(scripted: Daemon, renders: list[Json], field
     ids=["as it is", "stripped, with other spaces and order", "in parts, thoughts under another name"],
 )  # fmt: skip
 async def test_a_tool_loop_is_warm(scripted: Daemon, renders: list[Json], echo: Any) -> None:
-    """What the model wrote is found by what was parsed of it, though the text that came back is another."""
+    """The generated text is found by its parsed form, although the text that the client sends back differs."""
     body = ask("read it", tools=[READ], session_id="s")
     first = await whole(scripted, body)
     said = first["choices"][0]["message"]
@@ -371,7 +371,7 @@ async def test_a_parser_that_fails_leaves_the_text(scripted: Daemon, monkeypatch
 
 
 async def test_a_stream_that_tells_nothing_yet_is_no_comment(scripted: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a parser holds back is neither an empty event nor a sign that nothing comes."""
+    """Text that a parser holds back is neither an empty event nor a sign that the stream is silent."""
 
     class Late(FakeParser):
         def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:

@@ -237,7 +237,7 @@ CLIENTS: dict[str, tuple[Ask, str, str]] = {
     "anthropic": (messages_of_anthropic, "tool_use", "end_turn"),
     "ollama": (chat_of_ollama, "stop", "stop"),
 }
-"""With the reasons for the end of a turn that calls, and of one that answers."""
+"""Clients, with the reasons for the end of a turn that calls, and of one that answers."""
 
 
 @pytest.fixture

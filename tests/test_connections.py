@@ -57,7 +57,7 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def connected(daemon: Daemon, local: bool = False) -> AsyncIterator[Wire]:
-    """Whatever is awaited inside has a deadline."""
+    """Everything that is awaited inside has a deadline."""
     async with asyncio.timeout(SETTLE_S):
         if local:
             reader, writer = await asyncio.open_unix_connection(str(daemon.config.socket))
@@ -265,7 +265,7 @@ async def test_a_body_may_not_trickle(serve: Serve, monkeypatch: pytest.MonkeyPa
 
 
 async def test_what_is_too_large_is_not_asked_for(serve: Serve) -> None:
-    """With Expect: 100-continue nothing of the body is sent."""
+    """With Expect: 100-continue no byte of the body is sent."""
     daemon = await serve(body_limit=4096)
     async with connected(daemon) as (reader, writer):
         writer.write(post(b"", "Expect: 100-continue", length=5000))
@@ -474,7 +474,7 @@ async def test_answers_that_nobody_reads(serve: Serve, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("n_bytes", [400_000, 40_000], ids=["kept", "closed"])
 async def test_an_answer_may_be_read_slowly(made: list[Connection], daemon: Daemon, n_bytes: int) -> None:
-    """As long as something is taken. What is small enough is left to a connection that is closing."""
+    """A slow client is served as long as it reads something. The last bytes are left to the connection that closes."""
     loop, long_s = asyncio.get_running_loop(), 2 * max(limits.UNREAD_S_MAX, limits.CLOSE_S_MAX)
     body = json.dumps({"content": "x" * (n_bytes // len("120,"))}).encode()
     with socket.socket(socket.AF_UNIX) as client:

@@ -208,7 +208,7 @@ class Person:
         os.write(self._master, typed)
 
     def wait_for(self, text: str) -> str:
-        """What came before; the rest stays for the next call."""
+        """Returns the output up to the text; the rest stays for the next call."""
         while text not in self.seen:
             try:
                 read = os.read(self._master, 4096)

@@ -1,4 +1,4 @@
-"""What llmctl keeps of conversations: its user's own text, which no lost cache, second chat or full disk takes away."""
+"""Conversations that llmctl keeps: its user's own text, which no lost cache, second chat or full disk takes away."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def last_contents(daemon: FakeDaemon) -> list[str]:
 
 
 def files(folder: Path) -> list[str]:
-    """What the kept files hold, as "one ONE two TWO"."""
+    """Returns the contents of the kept files, as "one ONE two TWO"."""
     found = [json.loads(path.read_bytes())["messages"] for path in (folder / "llmd" / "chats").iterdir()]
     return sorted(" ".join(message["content"] for message in messages) for messages in found)
 
@@ -131,7 +131,7 @@ def test_a_conversation_travels_with_its_label(daemon: FakeDaemon) -> None:
 
 
 def test_a_label_without_a_conversation(daemon: FakeDaemon) -> None:
-    """What was said before in the session that it replaces is no part of it."""
+    """Text of the session before the load does not belong to the loaded one."""
     daemon.route("POST /v1/sessions/d/load", {"id": "d", "tokens": 20})
     daemon.route("GET /v1/sessions/d", {"id": "d", "state": "idle", "tokens": 20})
     llmctl(daemon, "chat", "--session", "d", lines="one\n")

@@ -1,4 +1,4 @@
-"""What llmctl's verbs about sessions send to a small server, and what they say."""
+"""Requests that llmctl's verbs about sessions send to a small server, and their output."""
 
 from __future__ import annotations
 

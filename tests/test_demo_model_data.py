@@ -177,7 +177,7 @@ def test_long_conversations_reach_over_a_thousand_tokens_and_stay_within_the_con
 
 
 def bare(text: str) -> str:
-    """What remains of a sentence when case and punctuation do not count."""
+    """Returns a sentence without case and punctuation."""
     return " ".join(re.findall(r"[a-z{}']+", text.casefold()))
 
 

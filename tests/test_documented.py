@@ -26,7 +26,7 @@ ROOT = reference.ROOT
 NAMES = {name for requests in reference.DIALECTS.values() for kind in requests.values() for name in parameters_of(kind)}
 BY_HAND = ["transcript"]
 FOREIGN_FLAGS = {"--now", "--shm-size", "--provider", "--auth-type", "--force-reinstall", "--no-deps"}
-"""Of systemctl, containers, pip, and of clients that the pages tell how to start."""
+"""Options of systemctl, containers, pip, and of clients whose start the pages describe."""
 LINKING = (
     *reference.PAGES,
     ROOT / "ARCHITECTURE.md",
@@ -167,7 +167,7 @@ def test_the_readme_is_short() -> None:
 
 
 def anchors(text: str) -> set[str]:
-    """Of a page's headings, as the usual viewers make them."""
+    """Returns the anchors of a page's headings, as the usual viewers make them."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -233,7 +233,7 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("name", modules())
 def test_module_has_a_place_in_the_architecture(name: str) -> None:
-    """By its own name, or by the name of its family ("engine*")."""
+    """A module is named by its own name, or by the name of its family ("engine*")."""
     named = set(re.findall(r"`(?:\w+/)*(\w+\*?)(?:/|\.h)?`", (ROOT / "ARCHITECTURE.md").read_text()))
     families = tuple(word.removesuffix("*") for word in named if word.endswith("*"))
     assert name in named or name.startswith(families)

@@ -181,7 +181,7 @@ async def test_a_request_that_is_given_up_stops(serve: Serve) -> None:
 
 
 async def test_a_long_text_that_is_given_up_ends(serve: Serve) -> None:
-    """It would take minutes, and is one batch: whoever comes next does not wait for it."""
+    """The text would take minutes in one batch: the next request does not wait for it."""
     daemon = await serve(model=f"{EMBEDDING},token_us=500000", ctx_size=512)
     with pytest.raises(TimeoutError):
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.3)) as client:

@@ -47,7 +47,7 @@ def generation(
 
 
 async def taken(one: Generation) -> str:
-    """What has come, waiting for it."""
+    """Waits, and returns the text that has arrived."""
     if not one._notifier.has_events:
         await one._notifier.wait()
     one._notifier.has_events = False

@@ -1,4 +1,5 @@
-"""What clients of the completions get is what was recorded, byte by byte (python -m tests.golden records it anew)."""
+"""Answers to clients of the completions equal the recorded ones, byte by byte (python -m tests.golden records them
+anew)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ async def test_models_and_props(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("name", ["whatever-a-request-calls-it", "Qwen/Qwen3-8B", "Qwen%2FQwen3-8B", "a/b/c/"])
 async def test_the_model_under_any_name(daemon: Daemon, name: str) -> None:
-    """As it stands in the first line: clients send slashes as they are."""
+    """Names are tested as they are in the request line: clients send slashes unescaped."""
     [model] = (await daemon.ask("GET", "/models")).json["data"]
     for path in (f"/v1/models/{name}", f"/models/{name}"):
         reader, writer = await asyncio.open_unix_connection(str(daemon.config.socket))

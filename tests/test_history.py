@@ -142,7 +142,7 @@ REFUSING = ["mistral_nemo", "qwen35", "gpt_oss", "hermes", "deepseek_v31"]
 
 @pytest.mark.parametrize("family", REFUSING)
 async def test_no_history_is_refused_for_good(serve: Serve, family: str) -> None:
-    """Whatever the template thinks of it: every word reaches the model, and the next turn goes on after it."""
+    """Whatever the template refuses, every word reaches the model, and the next turn continues after it."""
     daemon: Daemon = await serve(model="sim:hybrid", chat_template_file=TEMPLATES / f"{family}.jinja")
     for number, messages in enumerate(ODD.values()):
         body: Json = {

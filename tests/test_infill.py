@@ -15,7 +15,7 @@ from tests.serving import Daemon
 
 SENDER = Sender(owner=0, n_bytes=10, is_large=False)
 PREFIX, SUFFIX, MIDDLE = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-"""What stands for the marks in sim:...,fim=1."""
+"""The marks of sim:...,fim=1."""
 
 
 @pytest.fixture

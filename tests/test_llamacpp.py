@@ -45,7 +45,7 @@ EDITOR: Json = {
         "no/x",
     ],
 }
-"""As editors send it."""
+"""A request as editors send it."""
 
 
 def native(text: str = "once upon a time", **fields: Any) -> Json:
@@ -99,7 +99,7 @@ async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
 
 
 async def test_a_prompt_can_be_read_ahead(daemon: Daemon) -> None:
-    """With 0 tokens to predict: the next request finds it warm."""
+    """A request with 0 tokens to predict makes the next one warm."""
     fields = {"session_id": "s"}
     ahead = (await daemon.ask("POST", COMPLETION, native(n_predict=0, **fields))).json
     assert (ahead["content"], ahead["tokens_predicted"]) == ("", 0)

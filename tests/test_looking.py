@@ -19,7 +19,7 @@ LOOKS = {
 
 
 def known(daemon: Daemon) -> list[Any]:
-    """Of all sessions, in order of use."""
+    """Returns the answers of all sessions, in order of use."""
     answers = daemon.state.answers
     return [(key, answers.find(*key)) for key in answers.keys()]
 
@@ -66,7 +66,7 @@ async def test_a_look_leaves_the_history_s_mode(daemon: Daemon, path: str) -> No
 
 
 async def test_a_fork_to_be_is_shown_with_what_its_parent_said(daemon: Daemon) -> None:
-    """As the prompt would be, if it were asked for."""
+    """The session is shown with the prompt that a request would get."""
     answer = await daemon.ask("POST", "/v1/chat/completions", {"messages": SAID, "session_id": "parent"})
     said = answer.json["choices"][0]["message"]
     messages = [*SAID, said, {"role": "user", "content": "go on"}]

@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer is an answer or a refusal that names something; never a defect of ours."""
+"""Whatever a client sends, the response is an answer or a refusal that names something; never an internal error."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plain(page: str) -> str:
-    """What a reader sees, roughly: without fonts and escapes, in one line."""
+    """Returns the text that a reader sees, roughly: without fonts and escapes, in one line."""
     text = re.sub(r"\\f[BIR]", "", FILES[page]).replace(r"\-", "-").replace(r"\(aq", "'").replace(r"\(rs", "\\")
     return " ".join(text.split())
 
@@ -54,7 +54,7 @@ def test_a_page_has_known_macros_and_whole_lines(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_formatters_have_nothing_to_say(page: str, share: Path) -> None:
-    """Those that are installed."""
+    """Tests the formatters that are installed."""
     for program in (["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"], ["mandoc", "-T", "lint"]):
         if shutil.which(program[0]):
             done = subprocess.run([*program, str(share / page)], capture_output=True, text=True, check=False)
@@ -121,7 +121,7 @@ def test_a_wheel_installs_all_of_it() -> None:
 
 
 def completed(share: Path, *words: str) -> set[str]:
-    """What bash offers for the last word, which may be empty."""
+    """Returns bash's completions of the last word, which may be empty."""
     script = share / "bash-completion" / "completions" / words[0]
     line = " ".join(f"'{word}'" for word in words)
     program = f"""
@@ -152,7 +152,7 @@ def test_options_and_their_words_are_completed(share: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_can_read_theirs(shell: str, share: Path) -> None:
-    """Those that are installed."""
+    """Tests the shells that are installed."""
     scripts = [share / name for name in FILES if name.startswith(f"{shell}/")]
     assert len(scripts) == 2
     if shutil.which(shell):

@@ -75,7 +75,7 @@ async def test_another_question_about_the_marked_text_is_read_alone(serve: Serve
 
 @pytest.mark.parametrize("is_marked", [True, False])
 async def test_sessions_share_the_marked_beginning_of_the_system_s_words(serve: Serve, is_marked: bool) -> None:
-    """What stands behind it differs from one to the next."""
+    """The text after the mark differs between sessions."""
     daemon = await serve(model="sim:hybrid")
     for number in range(2):
         system = [part(DOCUMENT, is_marked=is_marked), part(f"{number}: today.")]

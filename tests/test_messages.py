@@ -53,7 +53,7 @@ async def streamed(daemon: Daemon, body: Json) -> list[Json]:
 
 
 async def test_a_prompt_is_read_ahead(daemon: Daemon) -> None:
-    """As Anthropic has it for warming a cache."""
+    """Anthropic's API warms a cache in this way."""
     ahead = await answered(daemon, message("word " * 50, max_tokens=0, session_id="s"))
     assert (ahead["content"], ahead["stop_reason"], ahead["usage"]["output_tokens"]) == ([], "max_tokens", 0)
     assert ahead["usage"]["input_tokens"] > 50

@@ -1,4 +1,4 @@
-"""What Anthropic's clients send, as what is asked: the same messages that a chat would bring."""
+"""Requests of Anthropic's clients become the same GenerationRequest that a chat would."""
 
 from __future__ import annotations
 

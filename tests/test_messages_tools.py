@@ -53,7 +53,7 @@ async def asked(client: anthropic.AsyncAnthropic, is_stream: bool, messages: lis
 
 
 def resent(block: Any) -> Json:
-    """As agents send it back: members in another order."""
+    """Returns the message as agents send it back: members in another order."""
     found: Json = block.model_dump(exclude_none=True)
     if found["type"] == "tool_use":
         found["input"] = dict(reversed(found["input"].items()))

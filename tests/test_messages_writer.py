@@ -118,7 +118,7 @@ def events_of(stream: bytes) -> list[Json]:
 
 
 def put_together(stream: bytes) -> anthropic.types.Message:
-    """By the official client."""
+    """Returns the message that the official client builds from the events."""
 
     def answer(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=stream)

@@ -321,7 +321,7 @@ async def test_a_refusal_names_the_field(daemon: Daemon) -> None:
 
 
 async def test_unknown_names_are_ignored_and_logged_once(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
-    """As Ollama does: its clients send what other versions and forks of it know."""
+    """Ollama ignores them, too: its clients send names of other versions and forks."""
     caplog.set_level("INFO", "llmd")
     unknown: Json = {"keepalive": 5, "prompts": "x", "options": {**SHORT, "temprature": 1, "tfs_z": 0.5}}
     for _ in range(2):
@@ -552,7 +552,7 @@ async def test_log_probabilities_come_with_the_text(daemon: Daemon, path: str, m
 
 
 async def test_of_a_call_all_tokens_are_told(serve: Serve, tmp_path: Path) -> None:
-    """Where there is no text to tell them with, they have lines of their own."""
+    """Tokens without text of their own get lines of their own."""
     daemon = await serve(**calling(tmp_path))
     body = {**chat("two files", tools=[READ], logprobs=True), "options": {"num_predict": 300, "temperature": 0}}
     streamed = lines(await daemon.ask("POST", CHAT, body))

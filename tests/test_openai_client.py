@@ -196,7 +196,7 @@ async def test_a_tool_call(scripted: openai.AsyncOpenAI) -> None:
 
 
 async def test_a_streamed_tool_call(scripted: openai.AsyncOpenAI) -> None:
-    """As the client itself puts it together."""
+    """The client itself builds the call from the stream."""
     async with scripted.chat.completions.stream(
         model="any", messages=ABOUT_PARIS, tools=[WEATHER], temperature=0
     ) as stream:

@@ -45,7 +45,7 @@ async def test_events(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_the_streams_helper(client: openai.AsyncOpenAI, daemon: Daemon) -> None:
-    """It accumulates what comes, and checks the order and the ids while it does."""
+    """The helper accumulates the events, and checks their order and ids."""
     async with client.responses.stream(model="any", input="hello", extra_body={"seed": 1}) as stream:
         texts = [event.snapshot async for event in stream if event.type == "response.output_text.delta"]
         response = await stream.get_final_response()

@@ -99,7 +99,7 @@ def test_a_refusal_quotes_json_and_says_what_to_do_instead(
 
 
 async def test_what_other_servers_documentation_sends(daemon: Daemon) -> None:
-    """Of LM Studio, Ollama, OpenRouter and llama-server: where and how long the model is, and what is counted."""
+    """Parameters of LM Studio, Ollama, OpenRouter and llama-server about the model's placement and counts."""
     kept: dict[str, Any] = {"ttl": 300, "keep_alive": "5m"}
     sent = {**kept, "usage": {"include": True}, "backend_sampling": False, "post_sampling_probs": False}
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(**sent, include_reasoning=True))

@@ -16,7 +16,7 @@ N_SESSIONS = 10
 N_SLOTS = 2
 N_TURNS = 4
 _TOKEN_BYTES = 64
-"""What the simulated model takes for one."""
+"""Bytes of a token in the simulated model."""
 
 
 def conversations(daemon: Daemon) -> list[Conversation]:
@@ -127,7 +127,7 @@ async def test_memory_follows_use(serve: Serve) -> None:
 
 
 async def test_one_session_alone_exceeds_the_budget(serve: Serve) -> None:
-    """It is refused by its length, and the refusal names what would have to be larger."""
+    """The session is refused by its length, and the refusal names the option to enlarge."""
     daemon = await serve(model="sim:dense,ctx=3000", kv_memory=1000 * _TOKEN_BYTES)
     assert (await daemon.ask("GET", "/v1/models")).json["data"][0]["meta"]["n_ctx"] == 1000
     answer = await daemon.refused(chat("word " * 500))

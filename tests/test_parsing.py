@@ -1,4 +1,4 @@
-"""From the text of an answer to its parts, in whatever pieces it comes; and what a parser's defects become."""
+"""From the text of an answer to its parts, in whatever pieces it arrives; and the results of a parser's defects."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def test_any_split_gives_the_same_parts(cuts: list[int]) -> None:
 
 
 async def test_what_is_much_to_read_is_parsed_in_a_thread_and_in_order() -> None:
-    """What comes, and what the parser looks at again: a long call is no work where that is little."""
+    """New text counts, and text that the parser reads again: a long call is little work if the parser reads little of
+    it."""
     threads, used = TextThreads(asyncio.get_running_loop(), n_jobs_max=1), []
 
     class Watched(FakeParser):

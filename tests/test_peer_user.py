@@ -1,4 +1,5 @@
-"""Without keys, each user of this machine is an owner: whom the kernel names, what it cannot know, who sees what."""
+"""Without keys, each user of this machine is an owner: users that the kernel names, users that it does not know, and
+who sees which sessions."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make so
 
 
 def without_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a kernel without its module tcp_diag: it knows no connection."""
+    """A kernel without its module tcp_diag: it knows no connection."""
     monkeypatch.setattr(peer_user._Netlink, "user_of", lambda *_: None)
 
 
@@ -65,7 +66,7 @@ def listener(sockets: ExitStack, host: str, *, is_dual: bool = False) -> socket.
 
 
 def client(sockets: ExitStack, address: tuple[Any, ...], user: int | None = None) -> socket.socket:
-    """Of that user: a socket is its who owns its inode, as the one who makes it does."""
+    """A client of that user: a socket belongs to the user who owns its inode, who is the one that makes it."""
     made = sockets.enter_context(socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET))
     if user is not None:
         os.fchown(made.fileno(), user, -1)
@@ -106,7 +107,7 @@ def test_the_user_of_a_connection(
 def test_a_kernel_that_knows_no_user_is_named_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without its module tcp_diag."""
+    """The kernel has no module tcp_diag."""
     PeerUsers().close()
     without_netlink(monkeypatch)
     PeerUsers().close()
@@ -145,7 +146,7 @@ def test_a_program_of_another_user(users: PeerUsers, sockets: ExitStack) -> None
 def test_a_client_that_sends_no_more_is_known_and_one_that_has_gone_is_not(
     users: PeerUsers, sockets: ExitStack
 ) -> None:
-    """Of a socket that its program has closed, kernels name root."""
+    """For a socket that its program has closed, kernels name root."""
     listening = listener(sockets, "127.0.0.1")
     made = client(sockets, listening.getsockname(), ALICE)
     taken = accepted(sockets, listening)
@@ -427,7 +428,7 @@ class Users:
         self._clients: dict[int, aiohttp.ClientSession] = {}
 
     async def ask(self, user: int | None, method: str, path: str, body: Any = None) -> Answer:
-        """As None: the user that the daemon runs as."""
+        """Sends a request as this user; None: the user that the daemon runs as."""
         if user is None:
             return await self.daemon.ask(method, path, body)
         if user not in self._clients:
@@ -493,7 +494,7 @@ async def test_responses_of_another_user_are_not_there(asking: Users) -> None:
 
 @needs_root
 async def test_the_daemon_s_own_user_and_the_unix_socket(asking: Users) -> None:
-    """What curl makes, llmctl lists, and the other way round; llmctl sees those of the others, too."""
+    """Sessions that curl makes, llmctl lists, and the other way round; llmctl also sees those of other users."""
     daemon = asking.daemon
     await asking.ask(None, "POST", "/v1/chat/completions", chat("hi", session_id="curl"))
     await daemon.ask("POST", "/v1/chat/completions", chat("hi", session_id="llmctl"), local=True)
@@ -509,7 +510,7 @@ async def test_the_daemon_s_own_user_and_the_unix_socket(asking: Users) -> None:
 
 @needs_root
 async def test_one_user_has_everything_until_another_one_works(asking: Users) -> None:
-    """Who only looks, as a monitor does, takes nothing."""
+    """A user who only reads, like a monitor, takes no share."""
     state = asking.daemon.state
     await asking.ask(None, "POST", "/v1/chat/completions", chat())
     for path in ("/metrics", "/v1/sessions"):

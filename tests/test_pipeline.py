@@ -1,4 +1,4 @@
-"""From what is asked to the parts of answers, without HTTP and without a dialect."""
+"""From a GenerationRequest to the parts of answers, without HTTP and without a dialect."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def asked(**fields: Any) -> GenerationRequest:
 
 
 class Counted:
-    """What observers were told."""
+    """Counts the calls of observers."""
 
     def __init__(self) -> None:
         self.ended: list[Generation] = []
@@ -149,7 +149,7 @@ def until_ended(services: Services, n: int) -> None:
 
 
 async def test_each_of_several_answers_is_kept_with_its_own_tokens() -> None:
-    """Without a session only the prompt tells where they are, and it is the same."""
+    """Without a session only the prompt tells the answers apart, and it is the same."""
     async with serving("sim:dense,ctx=100000,step_us=5000") as services:  # they run at the same time, each in its place
         said, n_tokens = [PlainMessage("user", "hello")], 20
         one = await answering(services, prompt=ChatPrompt(said), n_answers=2, max_tokens=n_tokens)
@@ -195,7 +195,7 @@ async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(services:
 async def test_an_answer_that_is_parsed_waits_for_who_takes_it(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nobody takes is not parsed, and the engine stops to make more of it."""
+    """Text that nobody takes is not parsed, and the engine stops to generate more of it."""
     paused, pause = asyncio.Queue[bool](), services.engine.pause
 
     def noted(request: int, is_paused: bool) -> None:

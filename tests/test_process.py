@@ -251,7 +251,7 @@ def test_ready_and_watchdog_reach_systemd(start: Start, tmp_path: Path) -> None:
 
 
 def test_sockets_from_systemd(start: Start, tmp_path: Path) -> None:
-    """As systemd does it: descriptors from 3 on, and our pid, which only the child knows."""
+    """Passes sockets as systemd does: descriptors from 3 on, and the pid, which only the child knows."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     script = (

@@ -1,4 +1,4 @@
-"""What a model's file recommends is how it is sampled by default."""
+"""By default a model is sampled as its file recommends."""
 
 from __future__ import annotations
 

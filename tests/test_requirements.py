@@ -14,7 +14,7 @@ SETS = sorted(path.stem for path in REQUIREMENTS.glob("*.in"))
 
 
 def asked(name: str) -> dict[str, str]:
-    """What an .in file names, by package: "==1.2", or nothing."""
+    """Returns the packages that an .in file names: "==1.2", or nothing."""
     lines = [line.partition("#")[0].strip() for line in (REQUIREMENTS / f"{name}.in").read_text().splitlines()]
     return {re.split(r"[=<>]", line)[0]: re.sub(r"^[\w-]+", "", line) for line in lines if line and line[0] != "-"}
 
@@ -25,7 +25,7 @@ def pinned(name: str) -> dict[str, str]:
 
 
 def floors() -> dict[str, str]:
-    """What setup.cfg lets a wheel be installed with."""
+    """Returns the versions with which setup.cfg allows a wheel to be installed."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     lines = [line for line in config["options"]["install_requires"].splitlines() if line]

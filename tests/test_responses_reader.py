@@ -1,4 +1,4 @@
-"""From the body of a response's request to what is asked: items, tools, and what is refused with which name."""
+"""From the body of a response's request to a GenerationRequest: items, tools, and the names in refusals."""
 
 from __future__ import annotations
 

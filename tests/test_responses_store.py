@@ -1,4 +1,4 @@
-"""What is stored of responses is bounded, and each owner's own."""
+"""Stored responses are limited, and each owner has its own."""
 
 from __future__ import annotations
 

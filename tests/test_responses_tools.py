@@ -117,7 +117,7 @@ def _as_codex_echoes(items: list[Json]) -> list[Json]:
 
 
 def _prefilled_little(response: Json, before: Json) -> None:
-    """What is new: the tool's result, and what the template puts around it."""
+    """Checks that only new tokens were prefilled: the tool's result, and the template's text around it."""
     n_new = response["usage"]["input_tokens"] - before["total_tokens"]
     assert response["session"]["session_reset_reason"] == "exact_prefix"
     assert response["session"]["prefilled_prompt_tokens"] <= n_new + 32
@@ -132,7 +132,7 @@ def _prefilled_little(response: Json, before: Json) -> None:
     ],
 )
 async def test_a_custom_tool_has_a_grammar(scripted: Daemon, asked: Json) -> None:
-    """That may be more than can be kept to."""
+    """The grammar may be more than can be enforced."""
     response = await respond(scripted, [user("right patch")], **asked, ignore_eos=False, max_output_tokens=None)
     assert [(item["type"], item["input"]) for item in response["output"]] == [("custom_tool_call", RIGHT)]
 

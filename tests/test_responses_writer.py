@@ -139,7 +139,7 @@ async def test_reasoning_without_a_summary_is_told_as_it_is(daemon: Daemon) -> N
 
 @pytest.mark.parametrize("summary", [None, "auto"])
 async def test_an_answer_sent_back_is_the_message_that_was_generated(daemon: Daemon, summary: str | None) -> None:
-    """Whatever a client leaves out of a reasoning item but what it cannot read."""
+    """A client may leave out anything of a reasoning item except the text that it cannot read."""
     fields: Json = {"include": ["reasoning.encrypted_content"], "reasoning": {"summary": summary}}
     output = written(writer_of(daemon, **fields), *EVERYTHING[:-2], end())[-1]["response"]["output"]
     calls = (

@@ -35,7 +35,7 @@ def files(directory: Path, suffix: str = "llmd-session") -> list[Path]:
 
 
 def models(directory: Path) -> list[str]:
-    """What the directories of the state directory say that they are of."""
+    """Returns the models that the subdirectories of the state directory name."""
     return [path.read_text().strip() for path in (directory / "state").glob("*/model.txt")]
 
 
@@ -128,7 +128,7 @@ CAPACITY = {"max_sessions": 3, "scratch_sessions": 1, "ctx_size": 2048, "session
 
 
 async def test_other_options_keep_sessions_and_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """More or fewer slots, or a longer context: even the states can be used."""
+    """With more or fewer slots, or a longer context, even the states can be used."""
     async with serving(config(tmp_path)) as daemon:
         talk = Conversation(daemon, "desk")
         await talk.ask("a question to be kept for long")
@@ -301,7 +301,7 @@ def ask(process: Process, text: str) -> Json:
 
 
 def test_killed_then_stopped(start: Start) -> None:
-    """Between the two nobody used the session: it is known, and pinned."""
+    """Between the kill and the stop nobody used the session: it is known, and pinned."""
     first = start("--model", "sim:hybrid")
     ask(first, "a question before the crash")
     held = first.ask("POST", "/v1/sessions/desk/pin", {"pinned": True})[1]["tokens"]

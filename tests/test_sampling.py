@@ -36,7 +36,7 @@ def with_parameters(path: str, **parameters: Any) -> Json:
 
 
 async def sampled(daemon: Daemon, monkeypatch: pytest.MonkeyPatch, path: str, **parameters: Any) -> Sampling:
-    """What the sampler is asked to do for such a request."""
+    """Returns the sampler's parameters for such a request."""
     asked = pushed(daemon, monkeypatch)
     answer = await daemon.ask("POST", path, with_parameters(path, **parameters))
     assert answer.status == 200, answer.body

@@ -1,4 +1,4 @@
-"""What a request gets that asks for nothing: what the model recommends, told and done."""
+"""Sampling of a request that sets no parameter: the model's recommendation is reported and applied."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tools.tiny_models.catalog import RECIPES
 
 RECOMMENDED = {"temperature": 0.25, "top_p": 0.5, "top_k": 7, "min_p": 0.125, "repeat_penalty": 1.25}
 KEYS = {"temperature": "temp", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repeat_penalty": "penalty_repeat"}
-"""As the metadata calls them."""
+"""Names of parameters in the metadata."""
 WITHOUT_SAMPLING = {"n_predict": -1, "stream": False}
-"""What /props tells beside how tokens are picked."""
+"""Members of /props that are not sampling parameters."""
 
 
 @pytest.fixture

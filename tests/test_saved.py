@@ -225,7 +225,7 @@ async def test_answers_come_along(tmp_path: Path) -> None:
 
 
 async def test_a_session_is_only_replaced_when_that_is_asked_for(tmp_path: Path) -> None:
-    """As a fork does."""
+    """A load behaves like a fork here."""
     async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
         await Conversation(daemon, "a").ask("what is to be kept")
         await save(daemon, "a", "label")

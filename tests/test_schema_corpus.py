@@ -1,4 +1,4 @@
-"""What ./build.sh schemas adds up, on small corpora."""
+"""The counts of ./build.sh schemas, on small corpora."""
 
 from __future__ import annotations
 

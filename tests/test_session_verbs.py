@@ -372,7 +372,7 @@ async def test_explain_tells_where_histories_parted(daemon: Daemon) -> None:
 
 
 def asking(user: str, **fields: Any) -> Json:
-    """Behind a system message that all have in common."""
+    """Sends a question after a system message that all requests have in common."""
     system = {"role": "system", "content": "You are a helper. " * 20}
     return {**chat(**fields), "messages": [system, {"role": "user", "content": user}]}
 

@@ -136,7 +136,7 @@ async def test_unknown_sessions(daemon: Daemon) -> None:
 
 
 async def test_what_is_not_there_is_closed_and_empty(daemon: Daemon) -> None:
-    """As ExecuTorch's clients expect: they free what they may never have used."""
+    """ExecuTorch's clients expect this: they free sessions that they may never have used."""
     closed = await daemon.ask("DELETE", "/v1/sessions/nobody")
     assert (closed.status, closed.json["session_id"], closed.json["closed"]) == (200, "nobody", True)
     assert closed.json["deleted"] is False

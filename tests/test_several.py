@@ -76,7 +76,7 @@ async def test_the_first_is_the_one_that_is_given_alone(daemon: Daemon) -> None:
 @pytest.mark.parametrize("model", ["sim:dense", "sim:hybrid", "sim:recurrent", "sim:window"])
 @pytest.mark.parametrize("timelines", [1, 4])
 async def test_a_session_goes_on_from_any_of_them(serve: Serve, model: str, timelines: int) -> None:
-    """What is sent back is read at most once: the answer, not what it answers."""
+    """At most the answer that is sent back is prefilled, not the question."""
     daemon = await serve(model=model, session_timelines=timelines)
     for chosen in range(3):
         messages: list[Json] = [{"role": "user", "content": "tell me " + "a long story " * 30}]

@@ -1,4 +1,4 @@
-"""What one owner may take of what all share."""
+"""The shares of one owner in limits that all owners have together."""
 
 from __future__ import annotations
 

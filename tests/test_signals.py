@@ -107,7 +107,7 @@ def test_nohup_is_respected(start: Start) -> None:
 
 
 def test_signals_ignored_around_the_tests_reach_a_process(start: Start) -> None:
-    """As they are under nohup, or where a shell without job control runs the tests in the background."""
+    """Signals are ignored under nohup, or if a shell without job control runs the tests in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = start()

@@ -1,4 +1,4 @@
-"""What is found out before the daemon serves: addresses, directories, templates. Each complaint names its option."""
+"""Checks before the daemon serves: addresses, directories, templates. Each complaint names its option."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def opened(path: Path) -> Listeners:
 
 @pytest.mark.parametrize("mask", [0, 0o077, 0o027])
 def test_socket_lock_and_directories_are_for_their_user_only(tmp_path: Path, mask: int) -> None:
-    """From the beginning: at no time does the mode depend on the umask, which is the process's and not the thread's."""
+    """At no time does the mode depend on the umask, which belongs to the process and not to the thread."""
     path = tmp_path / "a" / "b" / "llmd.sock"
     before = os.umask(mask)
     try:
@@ -151,7 +151,7 @@ def test_socket_lock_and_directories_are_for_their_user_only(tmp_path: Path, mas
 
 
 def test_the_socket_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has its mode when it appears."""
+    """The file has its mode from the moment when it appears."""
     modes: list[int] = []
 
     class Watched(socket.socket):
@@ -229,7 +229,8 @@ def test_a_socket_that_somebody_listens_on_stays(tmp_path: Path) -> None:
 def test_what_another_user_put_there_is_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    """Who holds a lock file of theirs could keep us out; who owns a socket there could stand in for us."""
+    """A user who holds a lock on their own file there could keep the daemon out; one who owns a socket there could
+    impersonate it."""
     path = tmp_path / "llmd.sock"
     opened(path).close()
     with socket.socket(socket.AF_UNIX) as dead:
@@ -252,7 +253,7 @@ NOBODY_UID = 65534
 
 
 def as_nobody(act: Callable[[], object]) -> int:
-    """What another user gets: 0, or the error's number. The child does nothing but this."""
+    """Returns the result of another user: 0, or the error's number. The child does nothing else."""
     child = os.fork()
     if child == 0:
         status = 255
@@ -486,7 +487,7 @@ def test_broken_models_end_the_start_with_a_sentence(start: Start, tmp_path: Pat
 
 
 def test_a_template_that_loops_costs_one_request(start: Start, tmp_path: Path) -> None:
-    """It does so only for a message that nobody tries at the start."""
+    """The template loops only for a message that the start does not try."""
     loop = "{% if messages[0].content == 'go' %}{% for i in range(10000000) %}{% endfor %}{% endif %}"
     process = start(
         "--model", model_with_template(tmp_path, loop + tokenizer.build().chat_template), "--ctx-size", "64"

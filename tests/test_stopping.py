@@ -19,7 +19,7 @@ PATHS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/apply-templat
 
 
 async def refused(wire: Wire) -> Raw:
-    """What is told before the connection ends."""
+    """Returns the refusal that arrives before the connection ends."""
     answer = await read_answer(wire[0])
     assert answer.status == 503 and answer.error["code"] == "shutting_down" and "retry-after" in answer.headers
     assert answer.headers["connection"] == "close"

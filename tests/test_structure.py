@@ -134,7 +134,7 @@ def test_layers_import_downwards() -> None:
 
 
 def knows_who_serves(one: Import) -> bool:
-    """From beside the layers into one that serves."""
+    """Whether a module outside the layers imports one that serves."""
     imported = layer(one.imported)
     return layer(one.importer) is None and imported is not None and imported < LAYERS.index("engine")
 
@@ -148,7 +148,7 @@ def test_what_stands_beside_the_layers_knows_none_that_serves() -> None:
 
 
 def test_every_folder_has_a_place() -> None:
-    """What is in none is llmctl, and nothing else."""
+    """Modules in no layer belong to llmctl, and to nothing else."""
     beside = {one.importer.split(".")[1] for one in all_imports() if layer(one.importer) is None}
     assert beside == {"ctl"}
 
@@ -266,7 +266,7 @@ def test_llama_has_few_doors() -> None:
 
 
 def test_headers_of_doors_show_nothing_foreign() -> None:
-    """Whoever includes model.h, sampler.h or chat.h must not get llama.cpp with it."""
+    """A file that includes model.h, sampler.h or chat.h must not get llama.cpp's headers."""
     doors = "model/model.h", "text/sampling/sampler.h", "text/chat/chat.h"
     assert {name: FOREIGN_HEADER.findall((LIBLLM / name).read_text()) for name in doors} == {name: [] for name in doors}
 

@@ -197,7 +197,7 @@ def test_exposure_is_low_with_a_gpu(installed: Path) -> None:
 
 
 class Heard(list[str]):
-    """What systemd is told, until `n` notifications have come."""
+    """Collects systemd's notifications until there are `n`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
         super().__init__()

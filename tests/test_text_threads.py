@@ -169,7 +169,7 @@ def test_shares() -> None:
 
 
 async def test_the_time_of_a_request_counts_from_its_arrival(serve: Serve) -> None:
-    """It waits for a text thread until its time is up, and takes its work back."""
+    """The request waits for a text thread until its time is up, and then takes its work back."""
     daemon = await serve(request_timeout=0.2)
     gate, engine = Gate(), daemon.state.engine
     blocking = [asyncio.create_task(engine.in_thread(0, SHORT, gate.job("blocks"))) for _ in range(limits.TEXT_THREADS)]

@@ -12,7 +12,7 @@ from llmd.pipeline.parsing import count_thoughts
 
 
 def ends_of(events: list[list[str]]) -> TokenEnds:
-    """Of events, each with the texts of its tokens."""
+    """Returns the ends of events, each with the texts of its tokens."""
     ends = TokenEnds()
     for tokens in events:
         text = "".join(tokens)

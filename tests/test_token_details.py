@@ -41,7 +41,7 @@ def choices_of(events: Events) -> list[Json]:
 
 
 def joined(logprobs: list[Json]) -> Json:
-    """Of the events of a stream, as a whole has them."""
+    """Joins the details of a stream's events to those of an answer that is not streamed."""
     return {name: [one for some in logprobs for one in some[name] or []] for name in logprobs[0]}
 
 

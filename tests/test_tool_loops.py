@@ -44,7 +44,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 FAMILIES = sorted(file.stem for file in TEMPLATES.glob("*.jinja"))
 ENDS = ("<|eot_id|>", "<｜end▁of▁sentence｜>", "<|call|>", "<turn|>", "<|tool_response>", "<|observation|>",
         "<|END_OF_TURN_TOKEN|>", "<|end_of_msg|>")  # fmt: skip
-"""What ends a turn in these models; the simulated one has a word of its own for it."""
+"""Texts that end a turn in these models; the simulated one has its own."""
 END = "<|im_end|>"
 ONE_CALL = ("llama31",)
 """Families whose answers have one call at most."""
@@ -55,7 +55,7 @@ SLACK = 32
 WORD = re.compile(r"<[^<>]*>|\w+|[^\w\s]+|\s+")
 """One token of a template's own text in real vocabularies, at most; the simulated one spells it by letters."""
 TOKEN_CHARS = 4
-"""Of a template's own text in a real vocabulary; the simulated one spells its words by letters."""
+"""Characters of a template's own text per token in a real vocabulary; the simulated one spells its words by letters."""
 
 
 # --- what clients make of an answer --
@@ -64,7 +64,8 @@ Echo = Callable[[PlainMessage], PlainMessage]
 
 
 def written_anew(arguments: str) -> str:
-    """By a client that has parsed them: other spaces, another order, numbers as JavaScript has them."""
+    """Returns the message of a client that has parsed it: other spaces, another order, numbers as JavaScript writes
+    them."""
 
     def plain(value: object) -> object:
         if isinstance(value, float) and value.is_integer():
@@ -109,7 +110,7 @@ def results(answer: PlainMessage, turn: int) -> list[PlainMessage]:
 
 
 def script(n_calls: int) -> list[PlainMessage]:
-    """What the model says, turn by turn."""
+    """Returns the model's text, turn by turn."""
     return [
         called(*("read", "list")[:n_calls]),
         called("edit", text="I change it.", start=10),
@@ -131,9 +132,9 @@ class Loop:
     n_turns: int = 0
     variables: dict[str, Any] = field(default_factory=dict)
     tokens: bytes = b""
-    """Of the last prompt."""
+    """Tokens of the last prompt."""
     saying: PlainMessage | None = None
-    """What the model's next answer is taken for."""
+    """The message that the model's next answer is parsed to."""
 
     async def turn(self, new: list[PlainMessage], answer: PlainMessage) -> SessionReport:
         """The answer must be the one that the same tokens have without a session."""

@@ -15,7 +15,7 @@ from tools.tiny_models.catalog import RECIPES
 
 
 def _model(directory: Path, templates: Any) -> str:
-    """With several named templates, as gguf takes them."""
+    """Writes a model with several named templates, as gguf accepts them."""
     words = dataclasses.replace(tokenizer.build(), chat_template=templates)
     path = directory / "model.gguf"
     writer.write(path, "model", RECIPES["tiny-dense"].plan(words), words, False)

@@ -227,7 +227,7 @@ def test_a_restarted_engine_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", ["dense", "window,window=16", "recurrent", "hybrid"])
 def test_a_session_moved_to_the_disk_keeps_its_checkpoints(tmp_path: Path, memory: str) -> None:
-    """It lay there when the engine stopped, and the first thing after the start is an edit of its last message."""
+    """The session was on disk when the engine stopped, and the first request after the start edits its last message."""
     places = Places(n_sessions=1, parked_bytes=1, state_dir=tmp_path)
     with serving_engine(f"sim:{memory},length=0", places) as engine:
         talk, _ = conversation(engine, 3)

@@ -1,4 +1,4 @@
-"""Who is silent gets a comment, who is stuck is cut off: by a clock that the test moves."""
+"""A silent stream gets a comment, a stuck one is cut off: by a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmd.http.watches import KeepAlive, SlowReader
 
 
 class Clock:
-    """As much of an event loop as a watch uses."""
+    """The part of an event loop that a watch uses."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -40,7 +40,7 @@ class Timer:
 
 
 class Written:
-    """As much of a stream as a watch looks at."""
+    """The part of a stream that a watch uses."""
 
     n_writes = 0
     is_writing = False

@@ -1,4 +1,4 @@
-"""What is said to libllm and what it says, compared with its tables; and what travels beside the text."""
+"""Messages to and from libllm, compared with its tables; and the details that travel with the text."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def engine() -> AsyncIterator[Engine]:
 
 
 class Heard:
-    """Who asked for one generation, and what came."""
+    """The listener of one generation, with its events."""
 
     def __init__(self) -> None:
         self.texts: list[Text] = []

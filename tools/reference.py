@@ -86,7 +86,7 @@ def with_endpoints(requests: Requests) -> list[tuple[Parameter, list[str]]]:
 
 
 def request_parameters(requests: Requests) -> str:
-    """Of one dialect, without those that say how to pick tokens: a row has a sentence, and a list has the rest."""
+    """Returns the parameters of one dialect but those of sampling: a row has a sentence, and a list has the rest."""
     rows = [
         (one, endpoints)
         for one, endpoints in with_endpoints(requests)
@@ -119,7 +119,7 @@ def _sentences(parameter: Parameter) -> tuple[str, str]:
 
 
 def _names(requests: Requests, treatment: str) -> str:
-    """Without those that another endpoint supports."""
+    """Returns the names without those that another endpoint supports."""
     rows = [one for one, _ in with_endpoints(requests)]
     supported = {one.name for one in rows if one.treatment == "supported"}
     names = dict.fromkeys(one.name for one in rows if one.treatment == treatment and one.name not in supported)
@@ -211,7 +211,7 @@ _BLOCK = re.compile(r"(<!-- ([\w. ]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 
 
 def names(text: str) -> list[str]:
-    """Of the blocks in a page, those that are written by hand included."""
+    """Returns the names of the blocks in a page, including those written by hand."""
     return [found[2] for found in _BLOCK.finditer(text)]
 
 

@@ -1,4 +1,4 @@
-"""What llmctl can be told, read off its parser: the reference, the man page and the tests go by it."""
+"""The verbs of llmctl, read from its parser: the reference, the man page and the tests use them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Verb:
 
     @property
     def arguments(self) -> list[argparse.Action]:
-        """What it takes beside what every verb takes: words first, then options."""
+        """Returns the arguments of a verb without those of all verbs: words first, then options."""
         own = [action for action in self.parser._actions if action.dest not in SHARED]
         return sorted(own, key=lambda action: bool(action.option_strings))
 
@@ -31,7 +31,7 @@ class Verb:
 
 
 def spelling(action: argparse.Action) -> str:
-    """As a usage line has it: "ID", "[VERB ...]", "[--at POINT]"."""
+    """Returns the spelling in a usage line: "ID", "[VERB ...]", "[--at POINT]"."""
     if not action.option_strings:
         return f"[{action.metavar} ...]" if action.nargs == "*" else str(action.metavar)
     return f"[{flag(action)}]"

@@ -19,13 +19,13 @@ class Agent:
     source: Source
     program: str
     arguments: tuple[str, ...]
-    """Behind the program; `PROMPT` stands for what is asked, `URL` for llmd's address."""
+    """Command-line arguments; `PROMPT` stands for the question, `URL` for llmd's address."""
     says: Callable[[str], str]
-    """What the model says to have a command run."""
+    """Returns the model's text that makes the agent run a command."""
     n_kept: int | None = None
     """Tokens of its own words in front, where it rewrites what follows: more need not be reused. None: it does not."""
     row: str = ""
-    """Of README's table, with the lines that configure it."""
+    """The name of the row in README's table that has the lines to configure it."""
     environment: Callable[[str], Mapping[str, str]] = lambda url: {}
     again: tuple[str, ...] = ()
     """Arguments of a second run, which goes on with the conversation of the first."""
@@ -69,7 +69,8 @@ def _python_environment(url: str) -> Mapping[str, str]:
 
 
 def _claude_code(*more: str, contexts: tuple[int, ...] = (N_CTX,)) -> Agent:
-    """With all of its tools, its first prompt has 34,000 tokens of the simulated model, of others some 11,600."""
+    """With all of its tools, its first prompt has 34,000 tokens of the simulated model; those of others have some
+    11,600."""
     arguments = ("-p", "PROMPT", "--dangerously-skip-permissions", *more)
     return Agent(
         Npm("@anthropic-ai/claude-code", "2.1.330"),

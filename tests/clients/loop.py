@@ -23,7 +23,7 @@ TEMPLATE = Path(__file__).parents[1] / "templates" / "qwen3.jinja"
 PROMPT = "Please do the job, begin-here, and tell me when it is done."
 LAST_WORD = "The job is done."
 STEPS = (("begin-here", "echo one-$((20+1))"), ("one-21", "echo two-$((30+4))"), ("two-34", "echo three-$((50+6))"))
-"""What the model sees, and what it runs then; no command holds what it prints."""
+"""Text that the model sees, and the command that it runs then; no command contains what it prints."""
 END = "three-56"
 PROMPT_AGAIN = "Now do it once more, begin-again, and tell me when it is done."
 LAST_WORD_AGAIN = "It is done once more."
@@ -75,7 +75,7 @@ def run(agent: Agent, programs: Sequence[Path], directory: Path, n_ctx: int) -> 
 
 
 def script_of(agent: Agent) -> str:
-    """What the simulated model says."""
+    """Returns the script of the simulated model."""
     entries = []
     for steps, end, last_word in ((STEPS, END, LAST_WORD), (STEPS_AGAIN, END_AGAIN, LAST_WORD_AGAIN)):
         for n, (seen, command) in enumerate(steps, start=1):
@@ -146,7 +146,7 @@ def _agent_ran(
 
 
 def turns_of(log: Path) -> list[Turn]:
-    """Of the loop itself: requests on the side (a title, a summary) have short prompts."""
+    """Returns the turns of the loop itself, without short requests on the side (a title, a summary)."""
     asked = [line for line in _lines(log) if line["message"] == "request" and "prompt_tokens" in line]
     longest = max((line["prompt_tokens"] for line in asked), default=0)
     turns: list[Turn] = []

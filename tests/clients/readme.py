@@ -9,15 +9,15 @@ from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
 ADDRESS = "http://127.0.0.1:8000"
-"""What the lines call llmd."""
+"""llmd's address in these lines."""
 CONTEXT = "65536"
-"""Where the lines have it stands the context that is served."""
+"""The context size in these lines, which stands for the one that is served."""
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| (`.*`) \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What one row says."""
+    """The lines of one row."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     """Path in the home to contents. The working directory is `work` in it."""

@@ -65,7 +65,7 @@ def shim() -> Path:
 
 
 class DaemonEnded(Exception):
-    """It is gone; asking again is for its next life."""
+    """The daemon has ended; a further request goes to its next life."""
 
 
 @dataclass
@@ -113,7 +113,7 @@ class Daemon:
         return frozenset(found)
 
     def left(self) -> dict[int, Left]:
-        """What a start has to find after this one was killed: each timeline of a name, by its id."""
+        """Returns what a start must find after this daemon was killed: each timeline of a name, by its id."""
         found = {int(file.name.partition(".")[0], 16): None for file in self.state.glob("*/*.llmd-session")}
         left: dict[int, Left] = dict.fromkeys(found)
         for segment in filter(Path.exists, self.segments):
@@ -135,7 +135,7 @@ class Daemon:
         return strays_in(self.state, self.born_s)
 
     def lose_memory(self) -> None:
-        """As a machine without power does."""
+        """Loses what a machine without power loses."""
         for segment in self.segments:
             segment.unlink(missing_ok=True)
 

@@ -299,7 +299,7 @@ static void forget(int i)
     memmove(&disk.undone[i], &disk.undone[i + 1], (size_t)(disk.n_undone - i) * sizeof disk.undone[0]);
 }
 
-/* What happened in this directory is on the disk now. */
+/* The changes made in this directory are on disk now. */
 static void settle(const char *directory)
 {
     for (int i = disk.n_undone - 1; i >= 0; i--) {

@@ -1,4 +1,4 @@
-"""What a client may rely on after an answer: kept by name, for sessions and for saved ones."""
+"""Promises that an answer makes to a client: kept by name, for sessions and for saved ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ Json = dict[str, Any]
 
 TRAIL = 40
 NOT_THERE = "session_not_found"
-"""It was not there, or it was given up between the command and its answer: whether it was carried out nobody knows."""
+"""The session did not exist, or was given up between the command and its answer: nobody knows whether the command was
+carried out."""
 
 
 TOKEN_BYTES = 4
@@ -18,19 +19,19 @@ TOKEN_BYTES = 4
 
 @dataclass(frozen=True)
 class Label:
-    """What was saved under a label."""
+    """A session saved under a label."""
 
     is_there: bool
     messages: list[Json] = field(default_factory=list)
     """As the client had them."""
     n_tokens: int = 0
-    """As the answer told them."""
+    """As the answer reported it."""
     held: frozenset[bytes] = frozenset()
     """The tokens of each timeline that the session was seen with, just before and just after."""
 
     @property
     def contents(self) -> frozenset[bytes]:
-        """What may lie there. Empty: nobody knows, for the timeline made way for another one meanwhile."""
+        """Contents that may be on disk. Empty: unknown, because the timeline made way for another one meanwhile."""
         return frozenset(tokens for tokens in self.held if len(tokens) == TOKEN_BYTES * self.n_tokens)
 
 

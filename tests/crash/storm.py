@@ -38,7 +38,7 @@ COMPLAINTS = ("cannot be removed", "cannot be read", "cannot be listed", "of suc
 CALM = {"capacity_exhausted", "queue_full", "overloaded", "session_busy", "session_exists", "session_not_found",
         "snapshot_not_found", "nothing_to_save", "io_error", "cancelled", "shutting_down", "no_memory",
         "pins_exhausted", "saved_full", "not_found"}  # fmt: skip
-"""What a daemon that is busy, short of something, or on a failing disk may say."""
+"""Errors that a daemon may return that is busy, short of something, or has a failing disk."""
 
 
 @dataclass
@@ -145,7 +145,7 @@ class Client:
         await self._command(daemon, "POST", "/park")
 
     def _label(self) -> str:
-        """Of this client alone: of two who save at once nobody could say who was the last."""
+        """Returns a label of this client alone: if two clients save under one, the last one is unknown."""
         return f"{self.name.removesuffix(RENAMED)}-{self.random.randrange(N_LABELS)}"
 
     async def _save(self, daemon: Daemon) -> None:
@@ -172,7 +172,7 @@ class Client:
             self.storm.promises.saved[label] = before
 
     async def _rename(self, daemon: Daemon) -> None:
-        """To its other name and back."""
+        """Renames a session to its other name and back."""
         old, promises = self.name, self.storm.promises
         new = old.removesuffix(RENAMED) if old.endswith(RENAMED) else old + RENAMED
         was = replace(promises.of(old))
@@ -310,7 +310,7 @@ class Storm:
         return (self.directory / "daemon" / "log").read_text()[-2000:]
 
     def _complaints(self, since: int) -> None:
-        """What the daemon says that its disk refused to read or to remove is excused, until it can be read."""
+        """Returns the names of sessions that the daemon's log excuses: its disk refused to read or remove them."""
         log = (self.directory / "daemon" / "log").read_text()[since:].splitlines()
         complaints = [line for line in log if any(told in line for told in COMPLAINTS)]
         if complaints:
@@ -358,7 +358,8 @@ class Storm:
         self.did["files checked"] += 1
 
     async def _look_at(self, daemon: Daemon, label: str, saved: Label) -> None:
-        """What lies there is what was saved, and an answer that goes on with it is that of a cold start."""
+        """Checks that the contents on disk are those that were saved, and that an answer which continues them equals
+        that of a cold start."""
         status, loaded = await daemon.ask("POST", f"/v1/sessions/{WITNESS}/load", {"name": label})
         if status != 200:
             self.refused(loaded["error"])

@@ -21,7 +21,7 @@ DEADLINE_S = 60.0
 
 
 def segment_file(socket: Path) -> Path:
-    """Where it lies, or lay: the newest that the lock file names."""
+    """Returns the path of the newest segment that the lock file names."""
     named = segment.names(socket)
     return Path("/dev/shm") / (named[0].lstrip("/") if named else "none")
 
@@ -143,5 +143,5 @@ class Daemons:
             popen.wait()
             if popen.stderr is not None:
                 popen.stderr.close()
-        # What a killed daemon leaves for its successor; there will be none.
+        # A killed daemon leaves this for its successor, and here none will start.
         segment_file(self.socket).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What an encoder's file says the embedding of tokens is, computed with numpy alone."""
+"""The embedding of tokens by an encoder's file, computed with numpy alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Encoder:
         self._reader = reader
 
     def embedding(self, tokens: Sequence[int]) -> FloatArray:
-        """Of length 1."""
+        """Returns a vector of length 1."""
         x = self._states(tokens)
         pooled = x[0] if self._pooling == CLS else x.mean(axis=0)
         found: FloatArray = pooled / np.linalg.norm(pooled)

@@ -88,7 +88,7 @@ def test_streams_and_plain_answers(daemons: Daemons, tiny: str) -> None:
 
 
 def test_interleaved_sessions_stay_apart_and_warm(daemons: Daemons, tiny: str) -> None:
-    """More sessions than slots, so that each turn brings one back from where it was parked."""
+    """There are more sessions than slots, so that each turn brings a parked one back."""
     process = daemons.start(tiny, "--max-sessions", "2", "--session-timelines", "1", "--park-memory", "64K")
     talks = [Talk(process, f"talk-{number}") for number in range(4)]
     for turn in range(3):
@@ -124,7 +124,7 @@ def killed_while_answering(process: Process) -> Iterator[None]:
 
 
 def test_killed_then_started_again(daemons: Daemons, hybrid: str) -> None:
-    """What the sessions had consumed is known from the dead daemon's segment, and is refilled on the next request."""
+    """The tokens of the sessions are known from the dead daemon's segment, and the next request prefills them."""
     process = daemons.start(hybrid)
     talk = Talk(process, "a")
     talk.say("first")

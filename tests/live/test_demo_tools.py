@@ -70,7 +70,7 @@ def test_a_stream(client: openai.OpenAI) -> None:
 
 
 def test_a_call_that_is_required(client: openai.OpenAI) -> None:
-    """Whatever was said."""
+    """The model calls, whatever the user has said."""
     answer = client.chat.completions.create(
         model="any", messages=[{"role": "user", "content": "Hello!"}], tools=[WEATHER], tool_choice="required",
         temperature=0, max_tokens=200,

@@ -17,7 +17,7 @@ HIDDEN = {
 """No driver finds a device."""
 
 SMALL = {"GGML_VK_FORCE_MAX_BUFFER_SIZE": "12000000"}
-"""So many bytes in a buffer, of Vulkan's devices."""
+"""Limit on the bytes of a buffer of Vulkan's devices."""
 
 ASKED: Json = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
 

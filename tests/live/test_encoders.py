@@ -18,10 +18,11 @@ from tests.storm.engine import DEVICE
 
 NAMES = ("bert", "nomic-bert", "modern-bert")
 CLOSE = 0.005 if DEVICE else 0.002
-"""Between vectors of length 1: keys, values and GELU are rounded to 16 bits. Measured: 0.001; 0.0025 on a device, which
-rounds more."""
+"""Distance between vectors of length 1: keys, values and GELU are rounded to 16 bits. Measured: 0.001; 0.0025 on a
+device, which rounds more."""
 SAME = 0.005 if DEVICE else 0.0005
-"""Beside others and alone: only rounding differs. Measured: 0.0002, 0.0033 on a device."""
+"""Distance between a text embedded alone and next to others: only rounding differs. Measured: 0.0002, 0.0033 on a
+device."""
 N_CTX = 512
 TEXTS = (
     "hello",

@@ -37,7 +37,8 @@ STEPS = {
     "save and load": {"restored"},
     "restart": {"exact_prefix"},
 }
-"""What was done before, and as what the session then starts; one that was asked in between goes on from there."""
+"""Preparation by name, and the reasons with which the session can start then; a request in between continues from
+there."""
 
 
 def measured(variant: str, name: str, n_history: int) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Bench:
     # --- away and back -----------------------------------------------------------------------------------------------
 
     def served_history(self, engine: Engine) -> list[int]:
-        """What session `a` holds after an answer."""
+        """Returns the tokens of session `a` after an answer."""
         assert engine.say("a", HISTORY + SUFFIX, 6, boundaries=[40, N_HISTORY]).is_whole
         return engine.resident("a")[0]
 

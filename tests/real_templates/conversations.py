@@ -19,7 +19,7 @@ class Shape:
 
     @property
     def request(self) -> Json:
-        """As the chat door takes it (llm.h)."""
+        """Returns the request in the form of llm_chat_render (llm.h)."""
         out: Json = {"messages": self.messages, "add_generation_prompt": self.opens, "continues": self.continues}
         if self.tools:
             out["tools"] = self.tools
@@ -31,7 +31,7 @@ class Shape:
 
     @property
     def inputs(self) -> Json:
-        """As llama.cpp takes it, beside the messages."""
+        """Returns llama.cpp's inputs, without the messages."""
         out: Json = {"add_generation_prompt": self.opens, "continues": self.continues, "kwargs": self.variables}
         if self.tools:
             out["tools"] = self.tools

@@ -90,7 +90,7 @@ def _decoded(text: str) -> Json:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client gets of an answer, the parts of a stream joined."""
+    """An answer as a client gets it, with the parts of a stream joined."""
 
     content: str
     reasoning: str
@@ -113,7 +113,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Upstream:
-    """What llama.cpp's common_chat_templates_apply returns."""
+    """The result of llama.cpp's common_chat_templates_apply."""
 
     prompt: str
     generation_prompt: str

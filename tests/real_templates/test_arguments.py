@@ -49,7 +49,7 @@ def tool(parameters: Json) -> Json:
 
 
 def is_allowed(model: Model, template: Template, parameters: Json, arguments: Json) -> bool:
-    """By the mask; then it is read back, too."""
+    """Whether the mask allows the text; if so, it must also be parsed."""
     syntax, answer = past_answer(model, template, arguments, tool=tool(parameters))
     said = model.walk(model.render({"messages": [USER], "tools": [tool(parameters)]}).constraint, text=answer)
     if said.refused_at is not None:

@@ -53,7 +53,7 @@ def marks_of(syntax: str, thoughts: list[str]) -> list[str]:
 
 
 def completed(arguments: str) -> str:
-    """With what closes the string and the containers that are open."""
+    """Returns the text with the string and the containers closed that are open."""
     closers, in_string, at = [], False, 0
     while at < len(arguments):
         sign = arguments[at]

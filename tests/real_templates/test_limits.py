@@ -22,7 +22,7 @@ CALL: Json = {
 
 
 def rows() -> dict[str, str]:
-    """What happens, by the names of the models."""
+    """Returns the results of the table, by the names of the models."""
     page = (ROOT / "docs/limits.md").read_text()
     table = page[page.index("| model | limitation | result |") :].split("\n\n")[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]

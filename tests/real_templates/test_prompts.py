@@ -80,7 +80,7 @@ def _llama_cpp_s(model: Model, shape: Shape) -> str | None:
 
 
 def _both(model: Model, shape: Shape) -> tuple[str | None, str | None]:
-    """Of the same day: some templates print it."""
+    """Renders with the same date both times: some templates print it."""
     day = None
     while day != date.today():
         day = date.today()

@@ -1,4 +1,4 @@
-"""Where thinking ends: each mark of the family, calls that begin before any, and budgets that run out anywhere."""
+"""Where reasoning ends: each mark of the family, calls that begin before any, and budgets that run out anywhere."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def text_of(value: Any, *, item: str = ", ", colon: str = ": ") -> str:
 
 
 def gemma_of(value: Any) -> str:
-    """As Gemma 4's template writes values: sorted names without quotes, no blanks, and texts between marks."""
+    """Returns a value as Gemma 4's template writes it: sorted names without quotes, no blanks, texts between marks."""
     if isinstance(value, str):
         return f'<|"|>{value}<|"|>'
     if isinstance(value, dict):

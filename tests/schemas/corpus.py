@@ -21,7 +21,7 @@ MADE_UP = re.compile(r"Handwritten|Synthesized|draft|v1$|latest$")
 """Groups of schemas that test a validator's corners. The others are schemas that people use."""
 
 LEFT_OUT = {"format.json", "refRemote.json", "vocabulary.json"}
-"""Of the test suite: they ask that formats are not checked, or need other documents."""
+"""Files of the test suite that are left out: they require that formats are not checked, or need other documents."""
 
 AWKWARD: list[Json] = [
     None,

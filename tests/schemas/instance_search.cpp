@@ -10,7 +10,7 @@ namespace {
 constexpr size_t STEPS_MAX = 4'000'000; /* characters, each for one stack: about a second */
 constexpr size_t SUBSETS_MAX = 20'000;  /* of the members of one object */
 
-/* As JSON.stringify writes it: 1.0 as 1. */
+/* Writes a number as JSON.stringify does: 1.0 as 1. */
 std::string scalar_text(const schema_json &value)
 {
     const std::string text = value.dump(-1, ' ', false, schema_json::error_handler_t::replace);

@@ -22,7 +22,8 @@ class Tally:
     n_judged: int = 0
     """Accepted schemas that have instances."""
     n_right: int = 0
-    """Of those: every instance decided, each as the corpus says. A schema with an undecided instance is not right."""
+    """Schemas of which every instance is decided as the corpus says. A schema with an undecided instance is not right.
+    """
     n_forbidding: int = 0
     n_letting_pass: int = 0
     n_instances: int = 0

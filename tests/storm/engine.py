@@ -160,7 +160,7 @@ class Engine:
         owner: int = 0,
         sampling: Sampling = GREEDY,
     ) -> int:
-        """Of several boundaries the first is where the system text ends."""
+        """The first of several boundaries is the end of the system text."""
         request = self.new_request()
         self.answers[request] = Answer()
         ends = sorted(set(boundaries))

@@ -29,7 +29,7 @@ class Asked:
 
 @dataclass
 class Reference:
-    """What a fresh session says, asked once for each prompt. Its engine has no faults."""
+    """Answers of a fresh session, one for each prompt. Its engine has no faults."""
 
     engine: Engine
     known: dict[tuple[tuple[int, ...], int], Answer] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Reference:
 
 @dataclass
 class Outcomes:
-    """What a storm did, so that a test can tell that it did something."""
+    """Counts of what happened in a storm, so that a test can check that something did."""
 
     reasons: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class Outcomes:
 
 
 def boundaries_of(prompt: list[int]) -> list[int]:
-    """Where the messages of a prompt end: the system text, each message, the generation prompt."""
+    """Returns the ends of a prompt's parts: the system text, each message, the generation prompt."""
     return [k for k, token in enumerate(prompt) if token == TURN_START and k > 0] + [len(prompt)]
 
 

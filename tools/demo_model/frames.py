@@ -57,7 +57,7 @@ CLAUSE = (
 
 
 def noun_phrase(kind: Kind) -> str:
-    """What stands for a fact of this kind, as a template; empty where only a clause does."""
+    """Returns a noun phrase for a fact of this kind, as a template; empty if only a clause can express it."""
     if kind.key == "called":
         return "[the name of my {n}|my {n}'s name]"
     return kind.mine if kind.mine.startswith(("my ", "the ")) else ""

@@ -97,7 +97,7 @@ def spelling(rng: Random, words: Vocabulary) -> Exchange:
 
 
 def repeating(rng: Random, words: Vocabulary) -> Exchange:
-    """What was said, word for word, once or several times."""
+    """Repeats a text word for word, once or several times."""
     text = " ".join(words.word(rng.choice(("thing", "animal", "food", "colour"))) for _ in range(rng.randint(1, 5)))
     if rng.random() < 0.4:
         text = _sentence(rng, words)

@@ -218,7 +218,7 @@ def _field(rng: Random, words: Vocabulary) -> tuple[str, str | int]:
 
 
 def response(rng: Random, words: Vocabulary) -> tuple[str, str]:
-    """What a tool may return, and how the model tells it."""
+    """Returns a result of the tool, and the model's sentence about it."""
     if rng.random() < 0.4:
         options = [
             words.word("thing"),

@@ -1,4 +1,4 @@
-"""What bash, zsh and fish complete after llmd and llmctl, by shtab from the programs' own parsers."""
+"""Completions of bash, zsh and fish for llmd and llmctl, made by shtab from the programs' own parsers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLACES = {
 
 
 def scripts() -> dict[str, str]:
-    """By the path below share/."""
+    """Returns the scripts by their paths below share/."""
     programs = {"llmd": _llmd(), "llmctl": _llmctl()}
     return {
         place.format(name): shtab.complete(parser, shell)

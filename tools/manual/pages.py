@@ -27,12 +27,12 @@ DEFAULTS = {
 
 
 def default(option: Option) -> str:
-    """As a page for everybody has it; "" where the help says it, or there is none."""
+    """Returns the default as a page for all users has it; "" if the help says it, or there is none."""
     return "" if "(default:" in option.help else DEFAULTS.get(option.name) or option.default_text()
 
 
 def pages() -> dict[str, str]:
-    """By the path below share/."""
+    """Returns the pages by their paths below share/."""
     return {
         "man/man1/llmd.1": _llmd(),
         "man/man1/llmctl.1": _llmctl(),
@@ -89,7 +89,7 @@ def _option(option: Option) -> str:
 
 
 def _value(option: Option) -> str:
-    """What it takes, and what it is when nobody says."""
+    """Returns the values that an option takes, and its default."""
     shown = default(option)
     return f"Takes {option.kind.expects}." + (f" Default: {shown}." if shown else "")
 

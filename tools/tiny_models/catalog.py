@@ -157,7 +157,7 @@ TINY_ENCODERS: dict[str, Encoder] = {
 
 
 def long(plan: Plan, n_tokens: int = BENCH_CONTEXT_LENGTH) -> Plan:
-    """As models of that size are trained: a server's defaults follow it."""
+    """Models of that size are trained for such a context: a server's defaults follow it."""
     return replace(plan, metadata={**plan.metadata, "context_length": n_tokens})
 
 

@@ -94,7 +94,7 @@ def _layer(shape: Encoder, seed: str, prefix: str) -> list[Tensor]:
 
 
 def _linear(shape: Encoder, seed: str, name: str, n_rows: int, n_cols: int, gain: float = 1.0) -> list[Tensor]:
-    """With a bias where the architecture has them."""
+    """Returns a linear layer, with a bias if the architecture has one."""
     matrix = _matrix(name, n_rows, n_cols, gain)
     return [matrix] if shape.has_rope else [matrix, _vector(seed, f"{name}.bias", n_rows)]
 

@@ -57,7 +57,7 @@ class Latent:
     n_heads: int
     n_query_rank: int
     n_key_rank: int
-    """Of the compressed key, which is the value, too."""
+    """Rank of the compressed key, which is the value, too."""
     n_plain: int
     n_rope: int
     """Entries of a head's query without and with a position."""

@@ -185,7 +185,7 @@ class Mamba2:
 
 
 def decay_rates(n_heads: int) -> FloatArray:
-    """What a head forgets per token: from a memory of 200 tokens to one of 5000."""
+    """Returns how fast each head forgets: from a memory of 200 tokens to one of 5000."""
     return np.geomspace(1 / 200, 1 / 5000, n_heads).astype(np.float32)
 
 

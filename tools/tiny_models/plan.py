@@ -1,4 +1,4 @@
-"""What a model file consists of, as values: metadata and tensors, before any large array exists."""
+"""The contents of a model file as values: metadata and tensors, before any large array exists."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Plan:
     tensors: list[Tensor]
 
     def all_metadata(self) -> dict[str, MetadataValue]:
-        """With what every model states alike."""
+        """Returns all metadata, with the entries that every model has."""
         return {
             "context_length": CONTEXT_LENGTH,
             "attention.layer_norm_rms_epsilon": NORM_EPS,

@@ -1,4 +1,4 @@
-"""What every loop has: the words of the system, and the tool."""
+"""The system prompt and the tool that every loop has."""
 
 from __future__ import annotations
 
