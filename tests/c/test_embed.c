@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include <ggml-backend.h>
+
 #include "check.h"
 #include "llm.h"
 
@@ -162,6 +164,36 @@ static void what_is_given_up_leaves_nothing_behind(void)
     }
 }
 
+/* The largest buffer that llama.cpp has cleared since: of a context without a memory, only that of its output is. */
+static size_t n_cleared;
+
+void __real_ggml_backend_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value);
+
+void __wrap_ggml_backend_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value)
+{
+    const size_t n = ggml_backend_buffer_get_size(buffer);
+    n_cleared = n > n_cleared ? n : n_cleared;
+    __real_ggml_backend_buffer_clear(buffer, value);
+}
+
+static void an_encoder_keeps_no_logits(void)
+{
+    static const char *const encoders[] = {"tiny-bert.gguf", "tiny-nomic-bert.gguf", "tiny-modern-bert.gguf"};
+    for (size_t f = 0; f < sizeof encoders / sizeof *encoders; f++) {
+        n_cleared = 0;
+        llm_engine *engine = opened(encoders[f]);
+        const llm_info info = info_of(engine);
+        texts *t = texts_made(info.n_embedding_tokens);
+        CHECK(t != NULL);
+        CHECK(embed_all(engine, t->tokens, t->n_tokens, t->together) > 0);
+        printf("  %zu bytes of output, %u tokens of %u in the vocabulary\n", n_cleared, info.n_embedding_tokens,
+               info.n_vocab);
+        CHECK(n_cleared > 0 && n_cleared <= sizeof(float) * info.n_embedding * info.n_embedding_tokens);
+        free(t);
+        llm_engine_close(engine);
+    }
+}
+
 typedef struct caller {
     const llm_engine *engine;
     const texts *t;
@@ -213,6 +245,7 @@ int main(void)
     RUN(beside_others_as_alone);
     RUN(what_cannot_be_embedded_is_refused);
     RUN(what_is_given_up_leaves_nothing_behind);
+    RUN(an_encoder_keeps_no_logits);
     RUN(callers_wait_for_each_other);
     return CHECK_RESULT();
 }
