@@ -219,6 +219,8 @@ static void a_text_looks_as_its_pattern_says(void)
          {"'acd'", "'abcd", "'abbbcd'"}},
         {"{'type':'string','pattern':'^[ab]*$','maxLength':2}", {"''", "'ab'"}, {"'aba'"}},
         {"{'type':'string','pattern':'^ab.*','maxLength':4}", {"'ab'", "'abcd'", "'ab\\nc'"}, {"'abcde'", "'a'"}},
+        {"{'type':'string','pattern':'^([^,]+(,|$)){2,}$'}", {"'a,b'", "'a,b,'"}, {"'a'", "'a,,b'"}},
+        {"{'type':'string','pattern':'^(^|,)a$$'}", {"'a'", "',a'"}, {"'ba'", "'aa'"}},
         {"{'type':'string','pattern':'b$','minLength':2,'maxLength':3}", {"'ab'", "'aab'"}, {"'b'", "'aaab'", "'aba'"}},
         {"{'type':'string','pattern':'a','minLength':1}", {"'a'", "'bab'"}, {"''", "'b'"}},
         {"{'type':'string','pattern':'^(?:a|bc)*$','minLength':0,'maxLength':9007199254740991}",

@@ -1,6 +1,7 @@
 #include "text/schema/regex_automaton.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -36,10 +37,10 @@ class net {
         todo = {first};
         close();
         const node_set start = reached;
-        step(start, REGEX_BEGIN);
+        step_all(start, REGEX_BEGIN);
         (void)state_reached();
         for (size_t i = 0; i < sets.size(); i++) {
-            step(*sets[i], REGEX_END);
+            step_all(*sets[i], REGEX_END);
             out.states[i].is_end = !reached.empty() && reached.front() == 0;
             find_ways(static_cast<uint32_t>(i), *sets[i]);
         }
@@ -176,6 +177,20 @@ class net {
             }
         }
         close();
+    }
+
+    /* Like step, but the anchor matches as often as the expression has it in a row: both $ of (a$|,)+$ match the same
+     * end of a text. */
+    void step_all(const node_set &from, uint32_t anchor)
+    {
+        step(from, anchor);
+        for (node_set all, more = reached; more.size() > all.size() && more.front() != 0;) {
+            all = more;
+            step(all, anchor);
+            more.clear();
+            std::set_union(all.begin(), all.end(), reached.begin(), reached.end(), std::back_inserter(more));
+            reached = more;
+        }
     }
 
     /* Returns the number of the state that stands for `reached`, a new one if no text reached the same nodes before. */
