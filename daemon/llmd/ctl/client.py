@@ -10,7 +10,6 @@ import socket
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -41,14 +40,6 @@ class DaemonRefused(Exception):
         self.error = error
         self.code = str(error.get("code") or "")
         self.retry_after = retry_after
-
-
-@dataclass(frozen=True)
-class DaemonAnswer:
-    """An answer that is not an error to everybody: /ready says 503 and is still a fact worth showing."""
-
-    status: int
-    body: Json
 
 
 # The first match wins; any other error is "unreachable" before the connection exists, and "gone" after.
@@ -89,30 +80,31 @@ class Client:
         self.stream_timeout_s = stream_timeout_s
         """Longest silence of a stream, and of what moves a session's state. None: these take as long as they take."""
 
-    def health(self) -> DaemonAnswer:
-        return self._ask("GET", "/health", tolerate=(503,))
+    def health(self) -> Json:
+        return self._look("/health")[1]
 
-    def ready(self) -> DaemonAnswer:
-        return self._ask("GET", "/ready", tolerate=(503,))
+    def ready(self) -> tuple[int, Json]:
+        """The status, and what it is about."""
+        return self._look("/ready")
 
     def metrics(self) -> dict[str, float]:
         with _Exchange(self, "GET", "/metrics", timeout_s=self.timeout_s) as exchange:
             return samples(exchange.text())
 
     def models(self) -> Json:
-        return self._ask("GET", "/v1/models").body
+        return self._ask("GET", "/v1/models")
 
     def sessions(self) -> Json:
-        return self._ask("GET", "/v1/sessions").body
+        return self._ask("GET", "/v1/sessions")
 
     def session(self, name: str, owner: str | None = None) -> Json:
-        return self._ask("GET", _session_path(name, "", owner)).body
+        return self._ask("GET", _session_path(name, "", owner))
 
     def reset(self, name: str, owner: str | None = None) -> Json:
-        return self._ask("POST", _session_path(name, "/reset", owner)).body
+        return self._ask("POST", _session_path(name, "/reset", owner))
 
     def close(self, name: str, owner: str | None = None) -> Json:
-        return self._ask("DELETE", _session_path(name, "", owner)).body
+        return self._ask("DELETE", _session_path(name, "", owner))
 
     def fork(
         self, name: str, new_name: str, at: int | str | None, owner: str | None = None, *, replace: bool = False
@@ -124,10 +116,10 @@ class Client:
         return self._move(_session_path(name, "/park", owner))
 
     def pin(self, name: str, pinned: bool, owner: str | None = None) -> Json:
-        return self._ask("POST", _session_path(name, "/pin", owner), {"pinned": pinned}).body
+        return self._ask("POST", _session_path(name, "/pin", owner), {"pinned": pinned})
 
     def rename(self, name: str, new_name: str, owner: str | None = None) -> Json:
-        return self._ask("POST", _session_path(name, "/rename", owner), {"session_id": new_name}).body
+        return self._ask("POST", _session_path(name, "/rename", owner), {"session_id": new_name})
 
     def save(self, name: str, label: str, owner: str | None = None) -> Json:
         return self._move(_session_path(name, "/save", owner), {"name": label})
@@ -137,13 +129,13 @@ class Client:
         return self._move(_session_path(name, "/load", owner), body)
 
     def saved(self, owner: str | None = None) -> Json:
-        return self._ask("GET", f"/v1/saved{_query(owner)}").body
+        return self._ask("GET", f"/v1/saved{_query(owner)}")
 
     def remove_saved(self, label: str, owner: str | None = None) -> Json:
-        return self._ask("DELETE", f"/v1/saved/{_quoted(label)}{_query(owner)}").body
+        return self._ask("DELETE", f"/v1/saved/{_quoted(label)}{_query(owner)}")
 
     def explain(self, name: str, owner: str | None = None) -> Json:
-        return self._ask("GET", _session_path(name, "/explain", owner)).body
+        return self._ask("GET", _session_path(name, "/explain", owner))
 
     def chat(self, request: Json) -> Generator[Json, None, None]:
         """Yields the chunks of one streamed completion. Closing the generator cancels the generation."""
@@ -155,9 +147,14 @@ class Client:
         with _Exchange(self, "POST", path, body, timeout_s=self.stream_timeout_s) as exchange:
             return exchange.json()
 
-    def _ask(self, method: str, path: str, body: Json | None = None, tolerate: tuple[int, ...] = ()) -> DaemonAnswer:
-        with _Exchange(self, method, path, body, tolerate, timeout_s=self.timeout_s) as exchange:
-            return DaemonAnswer(exchange.status, exchange.json())
+    def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
+        with _Exchange(self, method, path, body, timeout_s=self.timeout_s) as exchange:
+            return exchange.json()
+
+    def _look(self, path: str) -> tuple[int, Json]:
+        """503 is no error here: it comes with a fact worth showing."""
+        with _Exchange(self, "GET", path, tolerate=(503,), timeout_s=self.timeout_s) as exchange:
+            return exchange.status, exchange.json()
 
 
 class _Exchange:

@@ -23,14 +23,14 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     client = context.client
-    health, ready = client.health().body, client.ready()
+    health, (http_status, ready) = client.health(), client.ready()
     listed = client.sessions()
     slot_counts, storage = listed.get("places") or {}, listed.get("storage") or {}
     counters = {name.removeprefix(PREFIX): value for name, value in client.metrics().items()}
-    raw: Json = {"health": health, "ready": ready.body, "places": slot_counts, "storage": storage, "metrics": counters}
+    raw: Json = {"health": health, "ready": ready, "places": slot_counts, "storage": storage, "metrics": counters}
     context.say(raw, lambda: overview(raw, counters))
     _warn_if_different(context, health.get("version"))
-    return EXIT_OK if ready.status == 200 else EXIT_REFUSED
+    return EXIT_OK if http_status == 200 else EXIT_REFUSED
 
 
 def overview(raw: Json, counters: Counters) -> str:
@@ -163,7 +163,7 @@ def _embeddings(meta: Json) -> str:
 def run_version(context: Context) -> None:
     if not context.json:
         output.answer(f"llmctl  {llmd.__version__}")
-    health = context.client.health().body
+    health = context.client.health()
     raw = {"llmctl": llmd.__version__, "llmd": health}
     context.say(raw, lambda: f"llmd    {health.get('version', 'unknown')}")
     _warn_if_different(context, health.get("version"))
