@@ -6,9 +6,8 @@ Every body goes through libllm first (json_scan.py). A large one is read in a te
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import TracebackType
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -29,34 +28,25 @@ def deadline_of(request: web.Request) -> float | None:
     return request[FACTS].came_at + seconds if seconds else None
 
 
-class in_time:  # noqa: N801  # used as a statement, like asyncio.timeout
+@asynccontextmanager
+async def in_time(request: web.Request) -> AsyncIterator[None]:
     """Bounds reading, rendering and tokenizing by the deadline and by the daemon's stop. Work that waits for a text
     thread is taken back then."""
-
-    def __init__(self, request: web.Request) -> None:
-        self._state = request.app[STATE]
-        self._scope = asyncio.timeout_at(deadline_of(request))
-        self._is_stopped = False
-
-    def stop(self) -> None:
-        if not self._scope.expired():
-            self._is_stopped = True
-            self._scope.reschedule(asyncio.get_running_loop().time())
-
-    async def __aenter__(self) -> None:
-        if self._state.is_stopping:
-            raise ApiError("shutting_down")
-        await self._scope.__aenter__()
-        self._state.preparing.add(self)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._state.preparing.discard(self)
-        try:
-            await self._scope.__aexit__(kind, error, trace)
-        except TimeoutError:
-            raise ApiError("shutting_down" if self._is_stopped else "deadline_exceeded") from None
+    state, scope = request.app[STATE], asyncio.timeout_at(deadline_of(request))
+    if state.is_stopping:
+        raise ApiError("shutting_down")
+    try:
+        async with scope:
+            state.preparing.add(scope)
+            try:
+                yield
+            finally:
+                state.preparing.discard(scope)
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        is_stopped = scope.when() != deadline_of(request)  # State.stop has moved it
+        raise ApiError("shutting_down" if is_stopped else "deadline_exceeded") from None
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from aiohttp import web
 
@@ -47,10 +47,6 @@ class LoadedModel:
     """None, like the database, without a state directory."""
 
 
-class Stoppable(Protocol):
-    def stop(self) -> None: ...
-
-
 @dataclass(slots=True, kw_only=True)
 class State:
     """State of the application, made before its model is loaded. Owned by the event loop."""
@@ -63,16 +59,17 @@ class State:
     loaded_model: LoadedModel | None = None
     admission: Admission = field(default_factory=lambda: Admission(limits.LIVE_REQUESTS_MAX))
     is_stopping: bool = False
-    preparing: set[Stoppable] = field(default_factory=set)
-    """Requests that are being read or rendered."""
+    preparing: set[asyncio.Timeout] = field(default_factory=set)
+    """Of requests that are being read or rendered."""
     users: set[int] = field(default_factory=set)
     """Owners that have sent a body, if there are no keys."""
 
     def stop(self) -> None:
         """Refuses new requests from now on."""
         self.is_stopping = True
-        for one in list(self.preparing):
-            one.stop()
+        for scope in self.preparing:
+            if not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time())
 
     def use_keys(self, keys: KeyRing) -> None:
         self.keys = keys
