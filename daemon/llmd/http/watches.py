@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,10 +22,18 @@ if TYPE_CHECKING:
 _LOOKS = 4
 
 
-class _Watch(ABC):
-    def __init__(self, loop: asyncio.AbstractEventLoop, interval_s: float, strike: Callable[[], None]) -> None:
+class _Watch:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        interval_s: float,
+        idle_s: Callable[[float], float],
+        strike: Callable[[], None],
+    ) -> None:
+        """`idle_s`: how long nothing has happened, at a time of the loop."""
         self._loop = loop
         self._interval_s = interval_s
+        self._idle_s = idle_s
         self._strike = strike
         self._timer = loop.call_later(interval_s / _LOOKS, self._look)
 
@@ -38,20 +45,17 @@ class _Watch(ABC):
         if self._idle_s(self._loop.time()) >= self._interval_s:
             self._strike()
 
-    @abstractmethod
-    def _idle_s(self, now: float) -> float: ...
-
 
 class KeepAlive(_Watch):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, stream: Stream, interval_s: float, speak: Callable[[], None]
     ) -> None:
-        super().__init__(loop, interval_s, speak)
+        super().__init__(loop, interval_s, self._silent_s, speak)
         self._stream = stream
         self._n_writes_seen = 0
         self._silent_since = loop.time()
 
-    def _idle_s(self, now: float) -> float:
+    def _silent_s(self, now: float) -> float:
         """Returns how long the stream was silent. Silence begins again after the watch has sent something."""
         stream, silent_s = self._stream, now - self._silent_since
         if stream.is_writing or stream.n_writes != self._n_writes_seen:
@@ -70,16 +74,12 @@ class SlowReader(_Watch):
         drop: Callable[[], None],
     ) -> None:
         """`unread_s`: seconds for which the client has read nothing, at a time of the loop."""
-        super().__init__(loop, timeout_s, self._drop_once)
-        self._unread_s = unread_s
-        self._drop = drop
 
-    def _idle_s(self, now: float) -> float:
-        return self._unread_s(now)
+        def drop_once() -> None:
+            self.stop()
+            drop()
 
-    def _drop_once(self) -> None:
-        self.stop()
-        self._drop()
+        super().__init__(loop, timeout_s, unread_s, drop_once)
 
 
 # --- the event loop ---------------------------------------------------------------------------------------------------
