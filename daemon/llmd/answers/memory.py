@@ -201,7 +201,7 @@ class AnswerMemory:
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
         """Sets the mode until the client chooses another one; None changes nothing."""
         if session and mode is not None and self.mode(owner, session) != mode:
-            self._record(owner, session).mode = mode
+            self.record(owner, session).mode = mode
             self._report(owner, session, b"")
 
     def mode(self, owner: int, session: str) -> HistoryMode | None:
@@ -223,10 +223,6 @@ class AnswerMemory:
                 return Past(index, digests[index], _tokens_of(record, chain), last.rest, last.facts)
         return None
 
-    def record(self, owner: int, session: str) -> SessionAnswers:
-        """Returns the record of the session, for an answer that is not complete yet."""
-        return self._record(owner, session)
-
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
         """Keeps the answer under the present name of the session, or drops it if the session was forgotten. `past`: the
         tokens that its prompt continued. If other tokens, or none, are stored for them now, the answer gets them
@@ -239,7 +235,7 @@ class AnswerMemory:
 
     def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
         """`digest`: of the conversation with the answer as its last message."""
-        record = self._record(owner, session)
+        record = self.record(owner, session)
         before = record.answers.get(digest)
         if before is not None and before != answer:
             self._retire(record, digest)  # what went on after it did so after other tokens
@@ -314,7 +310,8 @@ class AnswerMemory:
     def _known(self, owner: int, session: str) -> SessionAnswers:
         return self._sessions.get((owner, session)) or SessionAnswers(owner, session)
 
-    def _record(self, owner: int, session: str) -> SessionAnswers:
+    def record(self, owner: int, session: str) -> SessionAnswers:
+        """Returns the record of the session, also for an answer that is not complete yet."""
         record = self._sessions.setdefault((owner, session), SessionAnswers(owner, session))
         self._sessions.move_to_end((owner, session))
         while len(self._sessions) > limits.ANSWER_SESSIONS_MAX:

@@ -40,12 +40,9 @@ class Loading:
     """Progress of loading the model."""
 
     def __init__(self, per_mille: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask = per_mille
+        self.per_mille = per_mille
         self._clock = clock
         self._since = clock()
-
-    def per_mille(self) -> int:
-        return self._ask()
 
     def seconds(self) -> float:
         return self._clock() - self._since
