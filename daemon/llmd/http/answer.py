@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web
@@ -75,10 +76,11 @@ def answers(kind: type[T]) -> Callable[[Callable[[T, web.Request], Asking | msgs
             found = await read_as(request, kind, lambda parsed_body: make(parsed_body, request))
             return respond(found) if isinstance(found, msgspec.Struct) else found
 
+        @wraps(make)  # /openapi.json names an operation after the function
         async def handler(request: web.Request) -> web.StreamResponse:
             return await answer(request, read)
 
-        return named(make, handler)
+        return handler
 
     return decorated
 
@@ -87,6 +89,7 @@ def embeds(kind: type[T]) -> Callable[[Callable[[T, web.Request], EmbeddingAskin
     """Makes a handler from a function that reads a request for embeddings, in the thread that decodes it."""
 
     def decorated(make: Callable[[T, web.Request], EmbeddingAsking]) -> Handler:
+        @wraps(make)
         async def handler(request: web.Request) -> web.StreamResponse:
             state, owner = request.app[STATE], request[FACTS].caller.owner
             with state.admission.entered(owner):
@@ -95,15 +98,9 @@ def embeds(kind: type[T]) -> Callable[[Callable[[T, web.Request], EmbeddingAskin
                     found = await embedded(state.services, job, sender_of(request))
                     return await state.engine.in_thread(owner, found.n_bytes, lambda: respond(tell(found)))
 
-        return named(make, handler)
+        return handler
 
     return decorated
-
-
-def named(make: Callable[..., Any], handler: Handler) -> Handler:
-    """/openapi.json names an operation after the function"""
-    handler.__name__ = make.__name__
-    return handler
 
 
 async def render_only(

@@ -30,7 +30,7 @@ class _Watch:
         idle_s: Callable[[float], float],
         strike: Callable[[], None],
     ) -> None:
-        """`idle_s`: how long nothing has happened, at a time of the loop."""
+        """`idle_s`: seconds for which nothing has happened, at a time of the loop."""
         self._loop = loop
         self._interval_s = interval_s
         self._idle_s = idle_s
