@@ -7,7 +7,8 @@ import json
 import pytest
 
 from llmd.core import limits
-from llmd.core.errors import CODES, ApiError, code_of_status, context_length_error, quoted
+from llmd.core.context_limits import ContextLimits
+from llmd.core.errors import CODES, ApiError, code_of_status, quoted
 from llmd.engine import native
 from llmd.http.envelope import OWN
 
@@ -57,13 +58,16 @@ def test_what_clients_cause_is_no_internal_error() -> None:
 
 
 def test_overflow() -> None:
-    small, large = (context_length_error(n, n + 1000, "prompt", n).message for n in (4096, 32768))
+    def overflow(n_ctx: int, n_prompt: int, n_ctx_train: int = 0, kv_bytes: int = 0) -> ApiError:
+        return ContextLimits(n_ctx, 7, n_ctx_train, kv_bytes).error(n_prompt, "prompt")
+
+    small, large = (overflow(n, n + 1000, n).message for n in (4096, 32768))
     assert "--ctx-size" not in small and small.endswith("trained for no more tokens. Agents want 32768 or more.")
     assert large.endswith("Please shorten the prompt: the model was trained for no more tokens.")
-    assert "--ctx-size: the model was trained for 32768" in context_length_error(8192, 9000, "prompt", 32768).message
-    bound = context_length_error(8192, 9000, "prompt", 32768, 96 << 20).message
+    assert "--ctx-size: the model was trained for 32768" in overflow(8192, 9000, 32768).message
+    bound = overflow(8192, 9000, 32768, 96 << 20).message
     assert "a larger --kv-memory: 96 MiB hold no more" in bound and "--ctx-size" not in bound
-    error = context_length_error(4096, 5000, "prompt")
+    error = overflow(4096, 5000)
     assert (error.code, error.status, error.param) == ("context_length_exceeded", 400, "prompt")
     assert error.message.startswith(
         "This model's maximum context length is 4096 tokens. However, you requested 5001 tokens"

@@ -12,7 +12,8 @@ import httpx2
 import msgspec
 import pytest
 
-from llmd.core.errors import ApiError, context_length_error
+from llmd.core.context_limits import ContextLimits
+from llmd.core.errors import ApiError
 from llmd.core.parts import (
     End,
     EndReason,
@@ -236,7 +237,7 @@ async def test_a_failure_is_the_last_event(daemon: Daemon) -> None:
     for parts in ([], [STARTED], [STARTED, *said("x")]):
         events = events_of(streamed(writer_of(daemon), [*parts, Failed(0, ApiError("step_failed"))]))
         assert events[-1]["error"]["type"] == "api_error" and events[-1]["error"]["code"] == "step_failed"
-    overflow = streamed(writer_of(daemon), [Failed(0, context_length_error(64, 70, "messages"))])
+    overflow = streamed(writer_of(daemon), [Failed(0, ContextLimits(64, 7).error(70, "messages"))])
     assert "prompt is too long: 71 tokens > 64 maximum" in events_of(overflow)[0]["error"]["message"]
     with pytest.raises(anthropic.APIStatusError, match="too long"):
         put_together(overflow)

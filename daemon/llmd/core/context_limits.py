@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
-from .errors import ApiError, ContextLengthError, advice_on_length, context_length_error, quoted
+from . import limits
+from .errors import ApiError, ContextLengthError, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +27,36 @@ class ContextLimits:
 
     def check_bytes(self, n_bytes: int, param: str) -> None:
         if n_bytes > self.n_bytes:
-            n_tokens = -(-n_bytes // self.token_bytes_max)
-            raise ContextLengthError(
-                self.n_ctx,
-                n_tokens,
-                f"This model's maximum context length is {self.n_ctx} tokens. However, you requested at least "
-                f"{n_tokens} tokens ({n_bytes} bytes of text in {param}). "
-                f"{advice_on_length(self.n_ctx, self.n_ctx_train, self.kv_bytes)}",
-                param,
-            )
+            n = -(-n_bytes // self.token_bytes_max)
+            raise self._error(n, f"at least {n} tokens ({n_bytes} bytes of text in {param})", param)
 
     def check_tokens(self, n_tokens: int, param: str) -> None:
         if n_tokens > self.n_ctx:
             raise self.error(n_tokens, param)
 
-    def error(self, n_tokens: int, param: str) -> ApiError:
-        """Returns the error for a prompt of this many tokens."""
-        return context_length_error(self.n_ctx, n_tokens, param, self.n_ctx_train, self.kv_bytes)
+    def error(self, n_prompt: int, param: str) -> ApiError:
+        """Returns the error for a prompt of this many tokens. `param`: the member that has the prompt."""
+        n = n_prompt + 1
+        return self._error(n, f"{n} tokens ({n_prompt} in the prompt, at least 1 for the answer)", param)
+
+    def _error(self, n_requested: int, requested: str, param: str) -> ApiError:
+        """Agents recognize the text of this error and compact their history."""
+        message = f"This model's maximum context length is {self.n_ctx} tokens. However, you requested {requested}."
+        return ContextLengthError(self.n_ctx, n_requested, f"{message} {self._advice()}", param)
+
+    def _advice(self) -> str:
+        """Returns advice: to shorten the prompt, and which option allows more, if one does."""
+        trained = self.n_ctx_train
+        if trained <= self.n_ctx:
+            wanted = limits.AGENT_CONTEXT_TOKENS
+            agents = f". Agents want {wanted} or more" if self.n_ctx < wanted else ""
+            return f"Please shorten the prompt: the model was trained for no more tokens{agents}."
+        if self.kv_bytes:
+            return (
+                f"Please shorten the prompt, or serve with a larger --kv-memory: {self.kv_bytes >> 20} MiB hold no "
+                f"more of one session; the model was trained for {trained}."
+            )
+        return f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {trained}."
 
 
 def utf8_bytes(text: str) -> int:

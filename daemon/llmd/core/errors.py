@@ -169,7 +169,8 @@ class ApiError(Exception):
 
 
 class ContextLengthError(ApiError):
-    """The request does not fit the context. Agents recognize the sentence, which differs between dialects."""
+    """The request does not fit the context (context_limits.py). Agents recognize the sentence, which differs between
+    dialects."""
 
     def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:
         """`n_tokens`: at least this many are needed, one of them for the answer."""
@@ -182,32 +183,6 @@ def code_of_status(word: str) -> str:
     """Returns the code of an `llm_status` word; words that can only mean a defect of the daemon are internal errors."""
     code = _STATUS_CODES.get(word, word)
     return code if code in CODES else "internal_error"
-
-
-def advice_on_length(n_ctx: int, n_ctx_train: int, kv_bytes: int = 0) -> str:
-    """Returns advice: to shorten the prompt, and which option allows more, if one does. `kv_bytes`: the size of the KV
-    cache if that is the reason for the limit, else 0."""
-    if n_ctx_train <= n_ctx:
-        agents = f". Agents want {limits.AGENT_CONTEXT_TOKENS} or more" if n_ctx < limits.AGENT_CONTEXT_TOKENS else ""
-        return f"Please shorten the prompt: the model was trained for no more tokens{agents}."
-    if kv_bytes:
-        return (
-            f"Please shorten the prompt, or serve with a larger --kv-memory: {kv_bytes >> 20} MiB hold no more of one "
-            f"session; the model was trained for {n_ctx_train}."
-        )
-    return f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {n_ctx_train}."
-
-
-def context_length_error(n_ctx: int, n_prompt: int, param: str, n_ctx_train: int = 0, kv_bytes: int = 0) -> ApiError:
-    """Returns the error for a prompt that is too long. Agents recognize its text and compact their history. `param`:
-    the member that has the prompt."""
-    return ContextLengthError(
-        n_ctx,
-        n_prompt + 1,
-        f"This model's maximum context length is {n_ctx} tokens. However, you requested {n_prompt + 1} tokens "
-        f"({n_prompt} in the prompt, at least 1 for the answer). {advice_on_length(n_ctx, n_ctx_train, kv_bytes)}",
-        param,
-    )
 
 
 Number = TypeVar("Number", int, float)
