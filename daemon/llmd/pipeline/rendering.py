@@ -31,65 +31,48 @@ def render_request(
 ) -> bytes:
     """Returns the JSON that `llm_chat_render` takes. `messages`: the conversation's, or joined ones; `past`: the past
     that the prompt continues."""
-    document: dict[str, Any] = {"messages": [_rendered(message) for message in messages]}
-    if past is not None:
-        document["after"] = past.rendered()
-    if chat.has_opening is not None:
-        document["add_generation_prompt"] = chat.has_opening
-    if chat.variables:
-        document["chat_template_kwargs"] = chat.variables
-    return msgspec.json.encode({**document, **_tools(chat), **_answer(chat, form)})
+    choice, constraint = chat.tool_choice, form.constraint
+    return msgspec.json.encode(
+        _present(
+            messages=[_rendered(message) for message in messages],
+            after=past.rendered() if past is not None else None,
+            add_generation_prompt=chat.has_opening,
+            chat_template_kwargs=chat.variables or None,
+            tools=[{"type": "function", "function": tool} for tool in chat.tools] or None,
+            tool_choice={"mode": choice.mode, "names": choice.names} if chat.tools else None,
+            parallel_tool_calls=chat.has_parallel_calls if chat.tools else None,
+            reasoning_apart=None if chat.is_reasoning_apart else False,
+            continues=chat.continues or None,
+            constraint=_rendered_constraint(constraint) if constraint is not None else None,
+            thinking_tokens_max=form.thinking_tokens_max,
+            follows_thinking=form.follows_thinking or None,
+        )
+    )
 
 
-def _tools(chat: ChatPrompt) -> dict[str, Any]:
-    if not chat.tools:
-        return {}
-    choice = chat.tool_choice
-    found: dict[str, Any] = {
-        "tools": [{"type": "function", "function": tool} for tool in chat.tools],
-        "tool_choice": {"mode": choice.mode, "names": choice.names},
-    }
-    if chat.has_parallel_calls is not None:
-        found["parallel_tool_calls"] = chat.has_parallel_calls
-    return found
-
-
-def _answer(chat: ChatPrompt, form: Form) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if not chat.is_reasoning_apart:
-        found["reasoning_apart"] = False
-    if chat.continues:
-        found["continues"] = True
-    if form.constraint is not None:
-        kind, text, is_strict = form.constraint.kind, form.constraint.text, form.constraint.is_strict
-        found["constraint"] = {"kind": kind, "text": text, "strict": is_strict}
-    if form.thinking_tokens_max is not None:
-        found["thinking_tokens_max"] = form.thinking_tokens_max
-    if form.follows_thinking:
-        found["follows_thinking"] = True
-    return found
+def _present(**members: Any) -> dict[str, Any]:
+    """Leaves out the members that are None."""
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _rendered(message: PlainMessage) -> dict[str, Any]:
     """Returns a message in the form that templates expect."""
-    out: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        out["tool_calls"] = [_rendered_call(call) for call in message.tool_calls]
-    for name, value in (
-        ("name", message.name),
-        ("tool_call_id", message.tool_call_id),
-        ("reasoning_content", message.reasoning),
-    ):
-        if value is not None:
-            out[name] = value
-    return out
+    return _present(
+        role=message.role,
+        content=message.content,
+        tool_calls=[_rendered_call(call) for call in message.tool_calls] or None,
+        name=message.name,
+        tool_call_id=message.tool_call_id,
+        reasoning_content=message.reasoning,
+    )
 
 
 def _rendered_call(call: PlainToolCall) -> dict[str, Any]:
-    out: dict[str, Any] = {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-    if call.id is not None:
-        out["id"] = call.id
-    return out
+    return _present(type="function", function={"name": call.name, "arguments": call.arguments}, id=call.id)
+
+
+def _rendered_constraint(constraint: Constraint) -> dict[str, Any]:
+    return {"kind": constraint.kind, "text": constraint.text, "strict": constraint.is_strict}
 
 
 def text_bytes_of(messages: Sequence[PlainMessage]) -> int:
