@@ -18,9 +18,9 @@ from ...core.parts import ToolCallPiece
 from ...core.tools import is_object
 from ..custom_tools import CustomInput
 from ..probabilities import ChosenToken
+from . import wire
 from .items import enclosed
 from .tools import ToolName
-from .wire import answer as wire
 
 Event = tuple[bytes, bytes]
 _encode = msgspec.json.Encoder().encode

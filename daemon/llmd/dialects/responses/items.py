@@ -21,8 +21,8 @@ from ...http.decode import decoded
 from ..conversation import newest_question, part_text, placeholder, role_of
 from ..custom_tools import custom_arguments
 from ..members import InputContent
+from . import wire
 from .tools import called_as
-from .wire import request as wire
 
 T = TypeVar("T")
 FindItem = Callable[[str], bytes | None]

@@ -19,8 +19,7 @@ from .item_writers import new_id
 from .items import InputItem, items_of, messages_of, tools_among
 from .store import ResponseStore, StoredResponse
 from .tools import Offered, choice_of, offered
-from .wire.answer import Response
-from .wire.request import ReasoningAsked, ResponseRequest, TextAsked, TextFormat
+from .wire import ReasoningAsked, Response, ResponseRequest, TextAsked, TextFormat
 
 _ENCLOSED_REASONING = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"

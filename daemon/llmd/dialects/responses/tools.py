@@ -19,7 +19,7 @@ from ...http.decode import decoded
 from ..conversation import only_server_tools
 from ..custom_tools import Grammar, OfferedFunction, custom_tool
 from ..reading import choice_among, choice_by_word
-from .wire.request import ChosenTool, CustomTool, NamespaceTool, ToolKind
+from .wire import ChosenTool, CustomTool, NamespaceTool, ToolKind
 
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")

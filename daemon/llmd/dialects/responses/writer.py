@@ -15,9 +15,9 @@ from ...http import framing
 from ...http.context import State
 from ...http.stream import Writer
 from ..probabilities import ChosenToken, chosen_tokens
+from . import wire
 from .item_writers import CallItemWriter, Event, ItemWriter, MessageItemWriter, ReasoningItemWriter, call_of, new_id
 from .reader import ParsedRequest
-from .wire import answer as wire
 
 G = TypeVar("G", bound=ItemWriter)
 Keep = Callable[[str, bytes], None]
