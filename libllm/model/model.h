@@ -49,7 +49,7 @@ typedef enum model_state_kind {
     MODEL_STATE_CHECKPOINT,
 } model_state_kind;
 
-/* What a MODEL_STATE_CHECKPOINT of this model holds, and needs. */
+/* The contents of a MODEL_STATE_CHECKPOINT of this model, and what it needs. */
 typedef enum model_checkpoint_kind {
     MODEL_CHECKPOINT_NONE,     /* not needed: a sequence can be truncated anywhere (dense) */
     MODEL_CHECKPOINT_ATTACHED, /* small; needs a sequence whose attention holds the same prefix (window, hybrid) */
@@ -111,8 +111,8 @@ typedef struct model_ops {
      * itself (not at all) for recurrent and hybrid, in between as long as a sliding window covers it. */
     uint32_t (*truncate_floor)(const model *m, uint16_t seq);
 
-    /* Truncates the sequence to its first k tokens, 0 < k <= position, k >= truncate_floor. False: refused, and the state
-     * is invalid (the caller marks the session). */
+    /* Truncates the sequence to its first k tokens, 0 < k <= position, k >= truncate_floor. False: refused, and the
+     * state is invalid (the caller marks the session). */
     bool (*truncate)(model *m, uint16_t seq, uint32_t k);
 
     void (*clear)(model *m, uint16_t seq);              /* always succeeds; makes an invalid sequence usable again */

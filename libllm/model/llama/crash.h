@@ -17,8 +17,8 @@
 
 void model_llama_crash_init(); /* once per process, before anything of llama.cpp runs */
 
-/* As long as it lives, its thread opens a model. One at a time with a notice, since signal handlers belong to the
- * process. */
+/* As long as an object of this class lives, its thread opens a model. With a notice, one at a time, since signal
+ * handlers belong to the process. */
 class model_llama_opening {
   public:
     /* `notice`: written to stderr before the process ends with status 1, if any thread crashes; NULL: signals keep
@@ -33,8 +33,8 @@ class model_llama_opening {
     std::unique_ptr<handlers> old; /* NULL: none were replaced */
 };
 
-/* As long as it lives, its thread computes a step. The backends of CUDA and ROCm report a lack of memory by an
- * assertion, where Vulkan's throws. */
+/* As long as an object of this class lives, its thread computes a step. The backends of CUDA and ROCm report a lack of
+ * memory by an assertion, Vulkan's throws. */
 class model_llama_stepping {
   public:
     model_llama_stepping();

@@ -80,8 +80,8 @@ bool is_stepwise(const model_llama *m)
     return looks_back && m->embedder.pooling == LLAMA_POOLING_TYPE_LAST;
 }
 
-/* Why the model makes no embedding of a whole text; "": it does. A file that does not say how it pools is refused: any
- * guess would give vectors, and they would be wrong without an error. */
+/* Returns why the model makes no embedding of a whole text; "": it does. A file that does not say how it pools is
+ * refused: any guess would give vectors, and they would be wrong without an error. */
 std::string pooling_trouble(const std::string &pooling)
 {
     if (pooling.empty()) {
@@ -139,7 +139,7 @@ bool is_given_up(void *embedder)
     return model_embedding_is_cancelled(static_cast<const model_llama_embedder *>(embedder)->cancel_flag);
 }
 
-/* As llama_decode, but not begun once the caller has given up. */
+/* Calls llama_decode, unless the caller has cancelled. */
 int32_t step(model_llama *m, const llama_batch &in)
 {
     return is_given_up(&m->embedder) ? MODEL_LLAMA_STOPPED_CODE : llama_decode(m->embedder.context, in);
@@ -218,7 +218,7 @@ int embed(model_llama *m, const texts &t, float *out)
     return LLM_OK;
 }
 
-/* How many of the texts go into the next batch, from the first one on; at least one. */
+/* Returns how many of the texts go into the next batch, from the first one on; at least one. */
 uint32_t n_fitting(const model_llama *m, const uint32_t *n_tokens, uint32_t n_texts)
 {
     const uint32_t most = m->info.n_embedding_tokens;

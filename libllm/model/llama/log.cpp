@@ -83,8 +83,8 @@ void backends_load()
 }
 
 #ifdef LLM_GPU
-/* Why the backend for GPUs cannot be loaded, mostly for want of a library; llama.cpp says nothing about that. "": it
- * can be. */
+/* Returns why the backend for GPUs cannot be loaded, mostly for want of a library; llama.cpp says nothing about that.
+ * "": it can be. */
 std::string backend_trouble()
 {
     for (const char *name : {"cuda", "hip", "vulkan"}) {

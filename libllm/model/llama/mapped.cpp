@@ -64,8 +64,9 @@ std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
     return out;
 }
 
-/* Where this process has mapped these files, read only and shared, as llama.cpp does. Only its own ranges: a range that
- * another thread gives back meanwhile may be someone else's by the time its pages are dropped. */
+/* Returns the ranges at which this process has mapped these files, read only and shared, as llama.cpp does. Only its
+ * own ranges: a range that another thread gives back meanwhile may be someone else's by the time its pages are
+ * dropped. */
 std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
 {
     std::ifstream maps("/proc/self/maps");

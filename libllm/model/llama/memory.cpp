@@ -22,7 +22,7 @@ constexpr uint32_t CELLS_MAX = 1u << 30;
 constexpr double HOST_SHARE = 0.4; /* of the free memory, if no budget is given: other processes need memory, too */
 constexpr double DEVICE_SHARE = 0.9;
 
-/* What a context with a certain number of cells would take of each device; the host is the last entry. */
+/* The bytes that a context with a certain number of cells would take of each device; the host is the last entry. */
 struct measure : common_device_memory_data_vec {
     std::vector<ggml_backend_dev_t> devices; /* without the host: one fewer than entries */
 
@@ -83,8 +83,8 @@ std::vector<uint64_t> budgets_of(const measure &m)
     return out;
 }
 
-/* By how many bytes the state is too large, negative if it is not: one number for the budget, or without one a number
- * for each device. */
+/* Returns by how many bytes the state is too large, negative if it is not: one number for the budget, or without one a
+ * number for each device. */
 std::vector<double> excess_of(const measure &m, uint64_t budget)
 {
     if (budget != 0) {
@@ -361,9 +361,10 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
         const measure least = at(n_least);
         const std::vector<double> least_excess = excess_of(least, wish.budget);
         if (!is_paid(least_excess) && wish.budget != 0) {
-            no_room("%u slots (--max-sessions, --scratch-sessions) that share %u tokens (--ctx-size) take %llu MiB, but "
-                    "--kv-memory is %llu MiB",
-                    params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
+            no_room(
+                "%u slots (--max-sessions, --scratch-sessions) that share %u tokens (--ctx-size) take %llu MiB, but "
+                "--kv-memory is %llu MiB",
+                params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
         }
         /* Windows do not grow in a straight line, so that the estimate may still be too large: each round takes twice
          * as many cells off as the one before, at least. */

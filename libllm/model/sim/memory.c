@@ -250,7 +250,7 @@ static void spoil(sim_model *m, bool all)
     }
 }
 
-/* What each fail_kind leaves behind (sim_model.h), which is worse than an error code: a caller that ignores the code
+/* Applies the damage of each fail_kind (sim_model.h), which is worse than an error code: a caller that ignores the code
  * gets a wrong state. */
 static model_result fault(sim_model *m, const model_batch *b)
 {

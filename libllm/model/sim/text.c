@@ -12,7 +12,7 @@ enum { N_CONTROLS = sizeof controls / sizeof controls[0] };
 
 static const char wrong_state[] = " WRONG-STATE";
 
-/* What the model writes. */
+/* The words that the model generates. */
 static const char *const words[] = {
     " the",    " of",        " and",      " to",     " in",     " is",      " that",    " for",     " it",    " as",
     " with",   " on",        " be",       " at",     " by",     " this",    " had",     " not",     " are",   " but",

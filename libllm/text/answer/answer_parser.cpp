@@ -17,11 +17,11 @@ namespace {
 
 using part = answer_reading::part;
 
-constexpr size_t SHARE = 32;        /* a call is read again after it has grown by 1 / SHARE */
-constexpr size_t SHORT = 512;       /* bytes; a shorter call is not worth shortening */
+constexpr size_t SHARE = 32;        /* a call is parsed again after it has grown by 1 / SHARE */
+constexpr size_t SHORT = 512;       /* bytes; shortening a shorter call saves too little */
 constexpr size_t CLOSING_MAX = 96;  /* bytes after a call that may close it */
 constexpr size_t ID_CHARACTERS = 9; /* letters and digits: some templates accept no other ids */
-constexpr size_t ID_BYTES_MAX = 64; /* of an id that a model made up */
+constexpr size_t ID_BYTES_MAX = 64; /* of an id that a model has invented */
 
 struct diff {
     const char *kind;
@@ -102,25 +102,25 @@ struct llm_answer_parser {
     size_t at = 0;
     bool is_done = false;
 
-    /* Since reading began (anew): the text is base + pending, without the parts that were forgotten. */
-    std::string base;        /* read, and ends with `mode` */
+    /* Since the last restart of parsing, the text is base + pending, without the parts that were forgotten. */
+    std::string base;        /* parsed text, which ends with `mode` */
     common_chat_msg settled; /* the message in `base` */
     part mode = part::NONE;  /* NONE: base is the opening */
     std::string pending;
     common_chat_msg told;
     size_t n_fit = 0;        /* bytes of `pending` that fit the form */
-    size_t next = 1;         /* bytes of `pending` at which it is read */
+    size_t next = 1;         /* bytes of `pending` at which it is parsed next */
     size_t long_at = 0;      /* bytes of base + pending at which a call is shortened */
-    bool is_outside = false; /* reading begins with the next marker; until then all is text */
+    bool is_outside = false; /* parsing begins with the next marker; until then all is text */
 
     /* After a call that broke its form: the rest of it is not reported. */
     bool is_in_torn_call = false;
-    bool is_behind_close = false; /* its closing mark has come: text may follow */
-    std::string skipped;          /* may become a mark */
+    bool is_behind_close = false; /* its closing mark has arrived: text may follow */
+    std::string skipped;          /* bytes that may become a mark */
 
-    /* Of the whole answer. */
+    /* State of the whole answer: */
     std::vector<std::string> ids; /* of its calls */
-    size_t n_calls_before = 0;    /* calls from before reading began anew */
+    size_t n_calls_before = 0;    /* calls from before parsing restarted */
     std::string blanks;           /* text that is reported if no call follows */
     bool is_behind_call = false;
     std::vector<diff> diffs;
@@ -149,7 +149,8 @@ struct llm_answer_parser {
     void write();
 };
 
-/* ---- telling ------------------------------------------------------------------------------------------------------- */
+/* ---- reporting
+ * ----------------------------------------------------------------------------------------------------- */
 
 void llm_answer_parser::tell(const char *kind, const std::string &text, size_t call)
 {
@@ -226,7 +227,8 @@ void llm_answer_parser::end_calls(bool is_last_open)
     n_calls_before = ids.size();
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- parsing
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* Nothing in the opening is reported: the prompt ends with it, the model did not generate it. */
 void llm_answer_parser::begin(const std::string &opening)
@@ -340,7 +342,7 @@ void llm_answer_parser::settle(const answer_reading &now)
     next = 1;
 }
 
-/* How many of the fitting bytes are no text to report: what was said, and what closes it. */
+/* Returns how many of the fitting bytes are reported already, or close a part, and are therefore no text to report. */
 size_t llm_answer_parser::n_formal(const answer_reading &now, size_t n_fitting) const
 {
     const size_t n_told = std::min(std::max(now.n_told, base.size()) - base.size(), n_fitting);
@@ -353,7 +355,7 @@ size_t llm_answer_parser::n_formal(const answer_reading &now, size_t n_fitting) 
     return now.said.content.empty() && now.said.tool_calls.empty() ? behind_thinking(n_told) : n_told;
 }
 
-/* Where the marks after reasoning end: what closes it, and what opens the next part. */
+/* Returns where the marks after reasoning end: the mark that closes it, and one that opens the next part. */
 size_t llm_answer_parser::behind_thinking(size_t n_told) const
 {
     size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_told), pending.size());
@@ -395,7 +397,7 @@ void llm_answer_parser::give_up()
         return;
     }
     size_t n_text = fits - n_said;
-    if (n_said == 0 || n_text > 0) { /* at least one character, or the same text would be read again for ever */
+    if (n_said == 0 || n_text > 0) { /* at least one character, or the same text would be parsed again for ever */
         n_text += std::max(1, character_at(pending, fits));
         tell_text(pending.substr(n_said, n_text));
     }
@@ -533,7 +535,8 @@ void llm_answer_parser::write()
     written = out.dump_safe();
 }
 
-/* ---- the functions of answer_parser.h ------------------------------------------------------------------------------ */
+/* ---- the functions of answer_parser.h
+ * ------------------------------------------------------------------------------ */
 
 namespace {
 

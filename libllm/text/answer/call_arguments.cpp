@@ -58,9 +58,9 @@ bool is_scalar(const std::string &text)
     return text == "true" || text == "false" || text == "null" || is_number(text);
 }
 
-/* Copies the object part by part. `out` runs ahead of what may be told: `n_sure` bytes of it no further text can
- * change, and only these are returned. For {"a": "x", "b": tru the result is {"a": "x": a name is sure with the first
- * byte of its value, a comma with what follows it, since {"a": "x",} is repaired by dropping it. */
+/* Copies the object part by part. `out` runs ahead of what can be reported: no further text can change the first
+ * `n_sure` bytes of it, and only these are returned. For {"a": "x", "b": tru the result is {"a": "x": a name is sure
+ * with the first byte of its value, a comma with the part after it, since {"a": "x",} is repaired by dropping it. */
 class object_scanner {
   public:
     explicit object_scanner(const std::string &written) : text(written) {}
@@ -131,7 +131,7 @@ class object_scanner {
         return c == '{' || c == '[' ? open(c) : c == '"' ? string(false) : scalar();
     }
 
-    /* A number or a word is copied as soon as the character behind it is there. */
+    /* A number or a word is copied as soon as the character after it has arrived. */
     bool scalar()
     {
         size_t end = at;

@@ -339,7 +339,8 @@ size_t unordered_max(const std::vector<call_of_tool> &calls)
     return most;
 }
 
-/* llama.cpp's grammar of Gemma 4 has any object in the place of the arguments. Returns whether some tool's object takes its place. */
+/* llama.cpp's grammar of Gemma 4 allows any object as arguments. Replaces it by the tools' own objects; returns whether
+ * that changed a tool. */
 bool replace_objects(parser_graph *graph, const tool_schemas &schemas)
 {
     bool is_any = false;

@@ -12,7 +12,7 @@
 
 struct call_head {
     std::string before, after;  /* text before the tool's name, and one character after it. Empty: not known */
-    bool has_id_behind = false; /* a call's id stands behind its arguments, in the same object */
+    bool has_id_behind = false; /* a call's id follows its arguments, in the same object */
 
     bool is_known() const
     {

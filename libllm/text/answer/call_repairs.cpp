@@ -10,7 +10,7 @@
 
 namespace {
 
-/* What ids of calls are made of, as pairs of the first and the last character of a range, and in GBNF. */
+/* The characters of calls' ids, as pairs of the first and the last character of a range, and in GBNF. */
 const char *const ID_RANGES = "09AZ__az..::--", *const ID_ELEMENT = "[0-9A-Z_a-z.:-]{1,64}";
 
 } // namespace
@@ -27,8 +27,8 @@ std::string split_id_from_name(autoparser::autoparser *found)
     return prefix;
 }
 
-/* Solar Open's template asks the model for ten letters and digits. Ids of other servers, in calls of the past, look different, and a
- * model may leave the id out. */
+/* Solar Open's template asks the model for ten letters and digits. Ids of other servers, in calls of the past, look
+ * different, and a model may leave the id out. */
 void allow_ids(const std::string &id_end, common_chat_params *form)
 {
     parser_graph graph(parser_written(form->parser));

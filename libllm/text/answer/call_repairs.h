@@ -1,4 +1,5 @@
-/* call_repairs.h: parts of answers that some models write and llama.cpp's forms lack. Pure. Private to the chat door. */
+/* call_repairs.h: parts of answers that some models write and llama.cpp's forms lack. Pure. Private to the chat
+ * door. */
 #ifndef LLM_CALL_REPAIRS_H
 #define LLM_CALL_REPAIRS_H
 
@@ -7,8 +8,8 @@
 
 #include <string>
 
-/* Where a call's id stands before the name of the tool, llama.cpp's analysis takes the id of its own example for a part of the form.
- * Removes it, and returns the mark between id and name; "": no id stands there. */
+/* If a call's id precedes the name of the tool, llama.cpp's analysis takes the id of its own example for a part of the
+ * form. Removes it, and returns the mark between id and name; "": there is no id. */
 std::string split_id_from_name(autoparser::autoparser *found);
 
 /* Adds an optional id before that mark to the parser and the grammar of a form. */

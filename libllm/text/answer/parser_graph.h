@@ -38,8 +38,8 @@ class parser_graph {
     /* Returns the nodes with this tag that can be reached from `from` (itself included), but not through another one of
      * them. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
-    /* Returns for each node whether a node with this tag can be reached from it. Nodes that are added later are not in
-     * the list: who looks them up there reads behind its end. */
+    /* Returns for each node whether a node with this tag can be reached from it. Nodes that are added later have no
+     * index in the list, and must not be looked up. */
     std::vector<bool> reaching(const char *tag) const;
     /* Returns the texts of literals that can be reached from `from`, in the order of the text. */
     std::vector<std::string> literals(size_t from) const;

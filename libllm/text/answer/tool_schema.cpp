@@ -110,7 +110,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     return out;
 }
 
-/* What may be text is written as it is, without quotes, and ends where the family's mark of an end is. */
+/* A value that may be text is written as it is, without quotes, and ends at the mark that the family writes after
+ * it. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
     if (one.is_text || (one.may_be_text && tmpl.needs_types)) {

@@ -27,9 +27,10 @@ inline bool is_whole(tool_schema_detail detail)
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
 }
 
-/* What a template asks of the tools that its form of calls is made of. */
+/* Requirements of a template on the tools of which its form of calls is made. */
 struct tool_template {
-    /* It writes each item of a list between marks of its own, so that the form must know which parameters are lists. */
+    /* The template writes each item of a list between marks of its own, so that the form must know which parameters are
+     * lists. */
     bool marks_items = false;
     bool needs_types = false; /* it fails on a parameter without a type */
     value_syntax values = value_syntax::JSON;
@@ -45,8 +46,8 @@ class tool_schemas {
     /* Returns whether the grammar has all places. */
     bool are_mentioned(const std::string &grammar) const;
 
-    /* Returns llama.cpp's grammar with our rules in their places. `behind`: an element that follows the arguments of a tool that
-     * have one place; "": none. */
+    /* Returns llama.cpp's grammar with llmd's rules in the places. `behind`: an element that follows the arguments of a
+     * tool that has one place; "": none. */
     std::string put(const std::string &grammar, const std::string &behind) const;
 
     /* The element of the grammar that is the object of a tool's arguments; "": they have places of their own. */

@@ -39,7 +39,7 @@ std::optional<std::vector<range>> find_marks(const std::string &text, const cont
     return n_found == n ? std::optional(found) : std::nullopt;
 }
 
-/* Where the template itself writes the next control word that ends a turn; NONE: nowhere. */
+/* Returns where the template itself writes the next control word that ends a turn; NONE: nowhere. */
 size_t next_end(const model *m, const control_words &words, const chat_text &t, size_t from)
 {
     for (size_t at = from; at < t.text.size();) {
@@ -79,8 +79,8 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
            std::string_view(said).substr(said.size() - text.size()) == text;
 }
 
-/* Where the answer with the sentinel `mark` ends. A text ends there, unless words follow that the model has generated,
- * too, like one that closes a block. */
+/* Returns where the answer with the sentinel `mark` ends. A text ends there, unless words follow that the model has
+ * generated, too, such as one that closes a block. */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

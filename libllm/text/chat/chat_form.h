@@ -77,7 +77,7 @@ struct chat_analysis {
     bool is_special = false;       /* llama.cpp has a parser for this family alone */
     bool knows_calls = false;      /* the template writes calls and their results */
     bool describes_tools = false;  /* the template lists the tools for the model */
-    std::string id_end;            /* the mark between a call's id and the name behind it; "": no id stands there */
+    std::string id_end;            /* the mark between a call's id and the name after it; "": there is no id */
     bool has_gemma_values = false; /* arguments are objects in Gemma 4's own syntax */
     call_head head;                /* the beginning of a call as the template writes it */
     autoparser::autoparser found;

@@ -158,7 +158,7 @@ bool has_parallel_calls(const common_json &messages)
 }
 
 /* The first call keeps the text and the reasoning of the message; those after it are messages without text. The results
- * that follow the message are put behind their calls, in whichever order they came. */
+ * that follow the message are moved after their calls, in whichever order they came. */
 common_json with_calls_in_turns(const common_json &messages)
 {
     common_json out = common_json::array();

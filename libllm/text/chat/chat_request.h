@@ -51,7 +51,7 @@ struct chat_repair {
     bool keeps_tools = true;   /* false: the template does not get the tools, which it puts after that answer */
     bool splits_calls = false; /* each call becomes a message of its own */
     bool renames_ids = false;  /* ids of calls become nine letters and digits */
-    shown_types types = shown_types::GIVEN; /* of the tools that the template is told of */
+    shown_types types = shown_types::GIVEN; /* of the tools that the template gets */
     bool encloses_arguments = false;        /* arguments that are no JSON become a member of an object */
 };
 

@@ -27,7 +27,7 @@ struct thinking {
     int64_t max = -1;            /* budget of one stretch of reasoning, in tokens; -1: none */
     bool is_inside = false;
 
-    /* Without any mark the answer never reasons. */
+    /* An answer without any mark never reasons. */
     void add_end(mark end);
 
     /* Returns the token that must come next, whatever the model predicts; -1: the model decides. */

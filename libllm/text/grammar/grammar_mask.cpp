@@ -115,7 +115,7 @@ bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vecto
     return true;
 }
 
-/* As take_byte, but most steps, which have been taken before, are a look-up in a table. */
+/* Takes a byte like take_byte, but most steps, which were taken before, are a look-up in a table. */
 inline bool grammar_walk::take(point &p, uint8_t byte)
 {
     const place_data &from = places[p.at];

@@ -13,7 +13,7 @@ constexpr char UNICODE_CATEGORIES[][3] = {
     "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn",
 };
 
-/* Where the category changes: the first character times 32, plus the number of its category. */
+/* The points at which the category changes: the first character times 32, plus the number of its category. */
 constexpr uint32_t UNICODE_RUNS[] = {
     0x19, 0x416, 0x431, 0x493, 0x4b1, 0x50d, 0x52e, 0x551, 0x572, 0x591, 0x5ac,
     0x5d1, 0x608, 0x751, 0x792, 0x7f1, 0x820, 0xb6d, 0xb91, 0xbae, 0xbd4, 0xbeb,

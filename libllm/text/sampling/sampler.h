@@ -48,7 +48,7 @@ void sampler_close(sampler *s); /* NULL is allowed */
  * back over: for a prompt of 120,000 tokens all of them were 7 ms of the decode thread. */
 void sampler_accept(sampler *s, const int32_t *tokens, size_t n);
 
-/* As sampler_next, but the token is not accepted yet. */
+/* Picks a token as sampler_next does, but does not accept it yet. */
 int sampler_pick(sampler *s, float *logits, int32_t *token);
 /* Picks the next token from n_vocab logits, which it may modify, and accepts it. If all tokens are excluded and there
  * is no constraint, the largest logit wins. LLM_OK; LLM_CONSTRAINT (the constraint is faulty, too large, or allows no

@@ -95,7 +95,7 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
 }
 
 /* Returns one sampler of llama.cpp; NULL for one that would change nothing. `logits` points to the pointer that each
- * pick sets, since the sampler is made once and the logits lie elsewhere each time. */
+ * pick sets, since the sampler is made once and the logits have another address each time. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {

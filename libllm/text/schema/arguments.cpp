@@ -10,8 +10,8 @@ namespace {
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1}; /* that are compiled, until the grammar is small enough */
 constexpr size_t NAMES_MAX = 256; /* of a tool; the grammar of calls takes a level of the stack for each required one */
 
-/* Of all tools of a request: a form of calls takes about 0.7 ms and 40 KB for each, and with more, the grammar is too
- * large for a document. Agents have up to 150 tools of 20. */
+/* Limit for all tools of a request: a form of calls takes about 0.7 ms and 40 KB for each, and with more, the grammar
+ * is too large for a document. Agents have up to 150 tools of 20. */
 constexpr size_t NAMES_IN_ALL_MAX = 4096;
 
 const schema_json &any_object()

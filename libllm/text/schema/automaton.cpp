@@ -309,7 +309,7 @@ class product {
     std::vector<automaton::way> ways; /* of the state in hand */
     size_t n_ways = 0;
 
-    /* Where ascending characters lead from one state; NULL: nowhere. */
+    /* The states to which ascending characters lead from one state; NULL: none. */
     class follower {
       public:
         explicit follower(const automaton::state *from)

@@ -11,7 +11,7 @@
  * milliseconds, so the process keeps each one. */
 std::shared_ptr<const automaton> format_automaton(const std::string &name);
 
-/* JSON schema defines the format; false: whoever wrote the schema does, so that it says nothing here. */
+/* JSON Schema defines the format; false: the schema's author does, so that it constrains nothing here. */
 bool format_is_standard(const std::string &name);
 
 #endif

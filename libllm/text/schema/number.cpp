@@ -200,8 +200,8 @@ class of_length {
         return found.empty() ? std::nullopt : std::optional(either(found));
     }
 
-    /* Behind all digits that the bounds have: a number that has to be more has another digit that is no zero, one that
-     * has to be no more has only zeros. Zeros end after 16. */
+    /* Returns the digits after all those that the bounds have: a larger number must have another digit that is not
+     * zero, one that may not be larger has only zeros. Zeros end after 16. */
     std::optional<std::string> digits_behind(bool low, bool high) const
     {
         if (low) {

@@ -191,7 +191,7 @@ void writer::add_member(const object_plan::member &member, const std::string &re
     }
 }
 
-/* From the name of a member that is not declared to the end, in each way. */
+/* Adds the ways that begin with the name of an undeclared member. */
 void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vector<std::string> *ways)
 {
     const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
@@ -200,7 +200,7 @@ void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vec
     }
 }
 
-/* From any name to the end. */
+/* Returns the rule from any name to the end. */
 std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
 {
     const std::string declared = names_from(plan, at, n_written);
@@ -288,7 +288,8 @@ std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
     return plan.rests[key] = name;
 }
 
-/* Gemma's templates write members sorted by name, in the tools they declare and in calls of the past, so a model does. */
+/* Gemma's templates write members sorted by name, in the tools they declare and in calls of the past, so a model
+ * does. */
 void writer::order_members(object_plan *plan)
 {
     if (out.syntax() == value_syntax::JSON) {

@@ -14,7 +14,8 @@ constexpr size_t REMAINDERS_MAX = 128, EXCLUDED_MAX = 32;
 
 } // namespace
 
-/* ---- texts --------------------------------------------------------------------------------------------------------- */
+/* ---- texts
+ * --------------------------------------------------------------------------------------------------------- */
 
 void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
 {
@@ -129,7 +130,8 @@ std::string writer::text(const shape &s, const node &n)
         return "string";
     }
     if (out.syntax() == value_syntax::GEMMA) {
-        /* A state for each character, times those of the mark that ends a text: several long ones would use up the grammar. */
+        /* A state for each character, times those of the mark that ends a text: several long ones would use up the
+         * grammar. */
         const bool is_short = (s.length_most == SIZE_MAX ? s.length_least : s.length_most) <= LENGTH_MAX;
         return is_short ? out.text_value(automaton_of_length(s.length_least, s.length_most)) : "string";
     }
@@ -137,7 +139,8 @@ std::string writer::text(const shape &s, const node &n)
     return "\"\\\"\" " + characters + (characters.empty() ? "" : " ") + "\"\\\"\"";
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers
+ * ------------------------------------------------------------------------------------------------------- */
 
 namespace {
 
@@ -194,7 +197,7 @@ std::string writer::bounded_number(const shape &s, const node &n)
 
 namespace {
 
-/* Returns the n of a step of 10 to the minus n, which is the number of digits that its multiples may have behind the
+/* Returns the n of a step of 10 to the minus n, which is the number of digits that its multiples may have after the
  * point. SIZE_MAX: the step is no such power. */
 size_t places_of(double step)
 {

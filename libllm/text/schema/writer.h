@@ -44,11 +44,12 @@ class writer {
             bool is_required;
         };
         std::vector<member> members;
-        /* The members come in any order: then the place in the object (`at`) is the set of those that were written, a bit for each,
-         * and `needed` the set of those that are required. Otherwise it is the number of the next member. */
+        /* The members come in any order: then the place in the object (`at`) is the set of those that were written,
+         * a bit for each, and `needed` the set of those that are required. Otherwise it is the number of the next
+         * member. */
         bool is_unordered = false;
         size_t needed = 0;
-        bool has_others_between = false; /* the others may come anywhere, and not only behind the declared ones */
+        bool has_others_between = false; /* the others may come anywhere, not only after the declared ones */
         std::vector<std::string> others; /* alternatives: names that are not declared, and their values */
         size_t n_needed = 0;             /* up to the last one that is required */
         size_t least = 0, most = SIZE_MAX;
