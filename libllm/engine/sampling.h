@@ -2,7 +2,7 @@
  * one that goes through samplers that sort the vocabulary. The others' steps go on meanwhile.
  *
  * A generation whose token is being picked takes part in no step. Its sampler and a copy of its logits are the threads'
- * until the result is taken; whoever ends it before just lets go of both.
+ * until the result is taken; a request that ends earlier abandons both.
  *
  *            sampling_begin          done            sampling_take
  *   (none) -----------------> QUEUED ----> DONE --------------------> (none)

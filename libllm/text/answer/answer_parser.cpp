@@ -107,22 +107,22 @@ struct llm_answer_parser {
     common_chat_msg settled; /* the message in `base` */
     part mode = part::NONE;  /* NONE: base is the opening */
     std::string pending;
-    common_chat_msg told;
+    common_chat_msg reported;
     size_t n_fit = 0;        /* bytes of `pending` that fit the form */
     size_t next = 1;         /* bytes of `pending` at which it is parsed next */
     size_t long_at = 0;      /* bytes of base + pending at which a call is shortened */
     bool is_outside = false; /* parsing begins with the next marker; until then all is text */
 
     /* After a call that broke its form: the rest of it is not reported. */
-    bool is_in_torn_call = false;
-    bool is_behind_close = false; /* its closing mark has arrived: text may follow */
-    std::string skipped;          /* bytes that may become a mark */
+    bool is_in_broken_call = false;
+    bool is_after_close = false; /* its closing mark has arrived: text may follow */
+    std::string skipped;         /* bytes that may become a mark */
 
     /* State of the whole answer: */
     std::vector<std::string> ids; /* of its calls */
     size_t n_calls_before = 0;    /* calls from before parsing restarted */
     std::string blanks;           /* text that is reported if no call follows */
-    bool is_behind_call = false;
+    bool is_after_call = false;
     std::vector<diff> diffs;
     std::string written;
 
@@ -135,16 +135,16 @@ struct llm_answer_parser {
     void settle(const answer_reading &now);
     void shorten(const answer_reading &now);
     bool may_be_text(const std::string &rest) const;
-    void tell_unfinished(const answer_reading &now, bool is_cut);
+    void report_unfinished(const answer_reading &now, bool is_cut);
     void finish(bool is_cut);
-    size_t n_formal(const answer_reading &now, size_t n_fitting) const;
-    size_t behind_thinking(size_t n_told) const;
+    size_t n_not_text(const answer_reading &now, size_t n_fitting) const;
+    size_t end_after_thinking(size_t n_reported) const;
 
-    void tell_message(const common_chat_msg &now);
-    void tell_call(size_t i, const common_chat_tool_call &now);
+    void report_message(const common_chat_msg &now);
+    void report_call(size_t i, const common_chat_tool_call &now);
     void end_calls(bool is_last_open);
-    void tell_text(const std::string &text);
-    void tell(const char *kind, const std::string &text, size_t call = 0);
+    void report_text(const std::string &text);
+    void report(const char *kind, const std::string &text, size_t call = 0);
     void feed(const char *text, size_t n_bytes, bool is_final, bool is_cut);
     void write();
 };
@@ -152,7 +152,7 @@ struct llm_answer_parser {
 /* ---- reporting
  * ----------------------------------------------------------------------------------------------------- */
 
-void llm_answer_parser::tell(const char *kind, const std::string &text, size_t call)
+void llm_answer_parser::report(const char *kind, const std::string &text, size_t call)
 {
     if (text.empty()) {
         return;
@@ -165,63 +165,63 @@ void llm_answer_parser::tell(const char *kind, const std::string &text, size_t c
 }
 
 /* Blanks between text and a call belong to the form. They are reported with text after them, or at the end. */
-void llm_answer_parser::tell_text(const std::string &text)
+void llm_answer_parser::report_text(const std::string &text)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
-    const size_t n_told = last == std::string::npos ? 0 : last + 1;
-    if (n_told > 0) {
-        tell("text", blanks + text.substr(0, n_told));
+    const size_t n_reported = last == std::string::npos ? 0 : last + 1;
+    if (n_reported > 0) {
+        report("text", blanks + text.substr(0, n_reported));
         blanks.clear();
-        is_behind_call = false;
+        is_after_call = false;
     }
-    blanks += text.substr(n_told);
+    blanks += text.substr(n_reported);
 }
 
-void llm_answer_parser::tell_call(size_t i, const common_chat_tool_call &now)
+void llm_answer_parser::report_call(size_t i, const common_chat_tool_call &now)
 {
     const size_t call = n_calls_before + i;
     const std::string arguments = call_arguments_of(now.arguments).json;
-    if (i == told.tool_calls.size()) {
+    if (i == reported.tool_calls.size()) {
         const bool is_free = std::find(ids.begin(), ids.end(), now.id) == ids.end();
         ids.push_back(is_free && is_usable_id(now.id) ? now.id : new_id());
         blanks.clear();
-        is_behind_call = true;
+        is_after_call = true;
         diffs.push_back({"call", arguments, call, now.name, ids.back()});
-        told.tool_calls.push_back(now);
-        told.tool_calls.back().arguments = arguments;
+        reported.tool_calls.push_back(now);
+        reported.tool_calls.back().arguments = arguments;
         return;
     }
-    std::string &before = told.tool_calls[i].arguments;
+    std::string &before = reported.tool_calls[i].arguments;
     if (begins_with(arguments, before)) {
-        tell("call", arguments.substr(before.size()), call);
+        report("call", arguments.substr(before.size()), call);
         before = arguments;
     }
 }
 
-void llm_answer_parser::tell_message(const common_chat_msg &now)
+void llm_answer_parser::report_message(const common_chat_msg &now)
 {
-    if (begins_with(now.reasoning_content, told.reasoning_content)) {
-        tell("reasoning", now.reasoning_content.substr(told.reasoning_content.size()));
-        told.reasoning_content = now.reasoning_content;
+    if (begins_with(now.reasoning_content, reported.reasoning_content)) {
+        report("reasoning", now.reasoning_content.substr(reported.reasoning_content.size()));
+        reported.reasoning_content = now.reasoning_content;
     }
-    if (begins_with(now.content, told.content)) {
-        if (now.content.size() > told.content.size()) {
-            tell_text(now.content.substr(told.content.size()));
+    if (begins_with(now.content, reported.content)) {
+        if (now.content.size() > reported.content.size()) {
+            report_text(now.content.substr(reported.content.size()));
         }
-        told.content = now.content;
+        reported.content = now.content;
     }
     for (size_t i = 0; i < now.tool_calls.size() && !now.tool_calls[i].name.empty(); i++) {
-        tell_call(i, now.tool_calls[i]);
+        report_call(i, now.tool_calls[i]);
     }
 }
 
 /* A call without arguments gets {}; the last one, if it is not complete, only {, since some may have been to come. */
 void llm_answer_parser::end_calls(bool is_last_open)
 {
-    const size_t n = told.tool_calls.size();
+    const size_t n = reported.tool_calls.size();
     for (size_t i = 0; i < n; i++) {
-        if (told.tool_calls[i].arguments.empty()) {
-            tell("call", is_last_open && i + 1 == n ? "{" : "{}", n_calls_before + i);
+        if (reported.tool_calls[i].arguments.empty()) {
+            report("call", is_last_open && i + 1 == n ? "{" : "{}", n_calls_before + i);
         }
     }
     n_calls_before = ids.size();
@@ -235,7 +235,7 @@ void llm_answer_parser::begin(const std::string &opening)
 {
     base = opening;
     settled = form->read(base).said;
-    told = settled;
+    reported = settled;
     mode = part::NONE;
     pending.clear();
     n_fit = 0;
@@ -247,16 +247,16 @@ void llm_answer_parser::take(const std::string &character)
 {
     const bool may_begin = form != nullptr && form->may_begin_marker(character[0]);
     if (form == nullptr) {
-        tell("text", character);
+        report("text", character);
         return;
     }
-    if (is_in_torn_call) {
+    if (is_in_broken_call) {
         skip(character);
         return;
     }
     const bool has_all_calls = syntax.calls_once && !ids.empty();
     if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* forms skip blanks before them */
-        tell_text(character);
+        report_text(character);
         return;
     }
     if (is_outside) {
@@ -264,7 +264,7 @@ void llm_answer_parser::take(const std::string &character)
         begin(syntax.reopening);
     }
     if (mode != part::NONE && pending.empty() && !may_begin) {
-        mode == part::TEXT ? tell_text(character) : tell("reasoning", character);
+        mode == part::TEXT ? report_text(character) : report("reasoning", character);
         return;
     }
     pending += character;
@@ -281,7 +281,7 @@ void llm_answer_parser::examine()
         return;
     }
     n_fit = pending.size();
-    tell_message(now.said);
+    report_message(now.said);
     const std::string &said = now.last == part::TEXT ? now.said.content : now.said.reasoning_content;
     if ((now.last == part::TEXT || now.last == part::REASONING) && !said.empty()) {
         settle(now);
@@ -309,15 +309,15 @@ void llm_answer_parser::shorten(const answer_reading &now)
         return;
     }
     for (size_t i = 0; i < left.n_calls; i++) {
-        if (told.tool_calls[i].arguments.empty()) {
-            tell("call", "{}", n_calls_before + i);
+        if (reported.tool_calls[i].arguments.empty()) {
+            report("call", "{}", n_calls_before + i);
         }
     }
     n_calls_before += left.n_calls;
     base = left.head;
     pending = tail;
-    settled = told = less.said;
-    for (common_chat_tool_call &one : told.tool_calls) {
+    settled = reported = less.said;
+    for (common_chat_tool_call &one : reported.tool_calls) {
         one.arguments = call_arguments_of(one.arguments).json;
     }
     mode = part::NONE;
@@ -335,7 +335,7 @@ void llm_answer_parser::settle(const answer_reading &now)
         base += pending;
         settled = now.said;
     }
-    told = settled;
+    reported = settled;
     mode = now.last;
     pending.clear();
     n_fit = 0;
@@ -343,24 +343,24 @@ void llm_answer_parser::settle(const answer_reading &now)
 }
 
 /* Returns how many of the fitting bytes are reported already, or close a part, and are therefore no text to report. */
-size_t llm_answer_parser::n_formal(const answer_reading &now, size_t n_fitting) const
+size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting) const
 {
-    const size_t n_told = std::min(std::max(now.n_told, base.size()) - base.size(), n_fitting);
-    const size_t most = std::min(n_fitting, n_told + CLOSING_MAX);
-    for (size_t n = most; n > n_told; n--) {
+    const size_t n_reported = std::min(std::max(now.n_reported, base.size()) - base.size(), n_fitting);
+    const size_t most = std::min(n_fitting, n_reported + CLOSING_MAX);
+    for (size_t n = most; n > n_reported; n--) {
         if (form->is_whole(base + pending.substr(0, n))) {
             return n;
         }
     }
-    return now.said.content.empty() && now.said.tool_calls.empty() ? behind_thinking(n_told) : n_told;
+    return now.said.content.empty() && now.said.tool_calls.empty() ? end_after_thinking(n_reported) : n_reported;
 }
 
 /* Returns where the marks after reasoning end: the mark that closes it, and one that opens the next part. */
-size_t llm_answer_parser::behind_thinking(size_t n_told) const
+size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 {
-    size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_told), pending.size());
+    size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_reported), pending.size());
     if (syntax.thinking_end.empty() || pending.compare(end, syntax.thinking_end.size(), syntax.thinking_end) != 0) {
-        return n_told;
+        return n_reported;
     }
     end += syntax.thinking_end.size();
     if (pending.compare(end, syntax.reopening.size(), syntax.reopening) == 0) {
@@ -384,14 +384,14 @@ void llm_answer_parser::give_up()
     const answer_reading now = form->read(base + pending.substr(0, fits));
     size_t n_said = 0;
     if (now.fits) {
-        tell_message(now.said);
-        n_said = std::min(n_formal(now, fits), fits);
+        report_message(now.said);
+        n_said = std::min(n_not_text(now, fits), fits);
     }
     const std::string until = base + pending.substr(0, n_said);
-    is_in_torn_call = now.fits && !told.tool_calls.empty() && !form->is_whole(until);
-    end_calls(is_in_torn_call);
-    if (is_in_torn_call) {
-        is_behind_close = form->ends_with_closing_mark(until);
+    is_in_broken_call = now.fits && !reported.tool_calls.empty() && !form->is_whole(until);
+    end_calls(is_in_broken_call);
+    if (is_in_broken_call) {
+        is_after_close = form->ends_with_closing_mark(until);
         skipped.clear();
         go_back(pending.substr(n_said));
         return;
@@ -399,7 +399,7 @@ void llm_answer_parser::give_up()
     size_t n_text = fits - n_said;
     if (n_said == 0 || n_text > 0) { /* at least one character, or the same text would be parsed again for ever */
         n_text += std::max(1, character_at(pending, fits));
-        tell_text(pending.substr(n_said, n_text));
+        report_text(pending.substr(n_said, n_text));
     }
     go_back(pending.substr(n_said + n_text));
     is_outside = true;
@@ -426,16 +426,16 @@ void llm_answer_parser::skip(const std::string &character)
         if (mark.what == answer_mark::UNSURE) {
             return;
         }
-        const bool is_text = mark.what == answer_mark::NONE && is_behind_close && !is_blank(skipped.substr(0, 1));
+        const bool is_text = mark.what == answer_mark::NONE && is_after_close && !is_blank(skipped.substr(0, 1));
         if (mark.what == answer_mark::BEGIN || is_text) {
             const std::string rest = std::move(skipped);
             skipped.clear();
-            is_in_torn_call = false;
+            is_in_broken_call = false;
             is_outside = true;
             go_back(rest);
             return;
         }
-        is_behind_close = mark.what == answer_mark::CLOSING || (mark.what == answer_mark::NONE && is_behind_close);
+        is_after_close = mark.what == answer_mark::CLOSING || (mark.what == answer_mark::NONE && is_after_close);
         skipped.erase(0, std::max<size_t>(1, mark.n_bytes));
     }
 }
@@ -445,24 +445,24 @@ bool llm_answer_parser::may_be_text(const std::string &rest) const
 {
     const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;
     const size_t begin = std::min(rest.find_first_not_of(" \t\r\n"), rest.size());
-    const bool is_behind_text = mode == part::TEXT && rest.size() == pending.size();
-    return !syntax.must_call && !is_thinking && form->may_be_text(rest.substr(begin), is_behind_text);
+    const bool is_after_text = mode == part::TEXT && rest.size() == pending.size();
+    return !syntax.must_call && !is_thinking && form->may_be_text(rest.substr(begin), is_after_text);
 }
 
 /* The answer ends before its form is complete. After a reported call, the rest is more of that call, what closes it, or
  * the beginning of another one: no text. */
-void llm_answer_parser::tell_unfinished(const answer_reading &now, bool is_cut)
+void llm_answer_parser::report_unfinished(const answer_reading &now, bool is_cut)
 {
-    const size_t n = n_formal(now, pending.size());
+    const size_t n = n_not_text(now, pending.size());
     const std::string rest = pending.substr(n);
     const bool may_go_on = !syntax.calls_once || !form->is_whole(base + pending.substr(0, n));
-    if (is_blank(rest) || (!told.tool_calls.empty() && may_go_on)) {
+    if (is_blank(rest) || (!reported.tool_calls.empty() && may_go_on)) {
         return;
     }
     if (is_cut && !may_be_text(rest)) {
-        is_behind_call = true; /* after its beginning */
+        is_after_call = true; /* after its beginning */
     } else {
-        tell_text(rest);
+        report_text(rest);
     }
 }
 
@@ -471,15 +471,15 @@ void llm_answer_parser::finish(bool is_cut)
     bool is_open = form != nullptr && !is_outside && !pending.empty();
     if (is_open) {
         const answer_reading now = form->read(base + pending);
-        tell_message(now.said);
+        report_message(now.said);
         is_open = !form->is_whole(base + pending);
         if (is_open) {
-            tell_unfinished(now, is_cut);
+            report_unfinished(now, is_cut);
         }
     }
     end_calls(is_open);
-    if (!is_behind_call) {
-        tell("text", blanks);
+    if (!is_after_call) {
+        report("text", blanks);
     }
     is_done = true;
 }

@@ -140,8 +140,8 @@ void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &resu
             is_named = node.tag == common_chat_peg_builder::TOOL_NAME || (is_named && !begins);
             part = is_named ? answer_reading::CALL : answer_reading::NONE;
         }
-        if (part != answer_reading::NONE && node.end >= out->n_told) {
-            out->n_told = node.end;
+        if (part != answer_reading::NONE && node.end >= out->n_reported) {
+            out->n_reported = node.end;
             out->last = node.end == n_bytes ? part : answer_reading::NONE;
         }
     });
@@ -244,7 +244,7 @@ answer_reading answer_form::read(const std::string &text) const
     return out;
 }
 
-bool answer_form::may_be_text(const std::string &begun, bool is_behind_text) const
+bool answer_form::may_be_text(const std::string &begun, bool is_after_text) const
 {
     bool is_part = false;
     for (const std::string &marker : markers) {
@@ -256,7 +256,7 @@ bool answer_form::may_be_text(const std::string &begun, bool is_behind_text) con
             is_part = true;
         }
     }
-    return is_part || is_behind_text;
+    return is_part || is_after_text;
 }
 
 /* Looks for whole marks first, the longest of each kind: a mark that has come is one, even if a longer one begins with

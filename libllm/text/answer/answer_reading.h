@@ -28,10 +28,10 @@ struct answer_syntax {
 struct answer_reading {
     enum part { NONE, TEXT, REASONING, CALL };
 
-    bool fits = false;    /* the text may be the beginning of an answer of this form */
-    common_chat_msg said; /* if it fits: the message so far */
-    part last = NONE;     /* the part that continues to the last byte */
-    size_t n_told = 0;    /* bytes up to the end of the last part that is in `said` */
+    bool fits = false;     /* the text may be the beginning of an answer of this form */
+    common_chat_msg said;  /* if it fits: the message so far */
+    part last = NONE;      /* the part that continues to the last byte */
+    size_t n_reported = 0; /* bytes up to the end of the last part that is in `said` */
 
     /* If `last` is CALL: where the first and the last call begin, and the value in the last one's arguments that
      * continues to the last byte. */
@@ -62,7 +62,7 @@ class answer_form {
     bool is_whole(const std::string &text) const; /* a complete answer */
     /* Returns whether an answer that a limit cut off may end with `begun` as text. Three bytes of a marker ("<to") are
      * held back as its beginning; one or two are text more often. */
-    bool may_be_text(const std::string &begun, bool is_behind_text) const;
+    bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
     bool ends_with_closing_mark(const std::string &text) const; /* blanks after it are ignored */
     bool may_begin_marker(char c) const

@@ -108,7 +108,7 @@ call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_
                        const common_chat_params &form)
 {
     /* Apriel's template writes no id in the last message. */
-    const bool has_id_behind =
+    const bool has_id_after =
         rendered(tmpl, params, true).rfind("}, \"id\": \"" + std::string(ID) + "\"}") != std::string::npos;
     const std::string text = rendered(tmpl, std::move(params), false);
     const size_t name = text.rfind(NAME), end = name == std::string::npos ? name : name + std::string(NAME).size();
@@ -121,8 +121,8 @@ call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_
         begin = at == std::string::npos || (begin != std::string::npos && begin > at) ? begin : at;
     }
     if (begin == std::string::npos || end >= text.size() || is_of_name(text[end])) {
-        return {"", "", has_id_behind};
+        return {"", "", has_id_after};
     }
     begin = begin_with_marks(text, begin, marks_of_calls(form));
-    return {text.substr(begin, name - begin), text.substr(end, 1), has_id_behind};
+    return {text.substr(begin, name - begin), text.substr(end, 1), has_id_after};
 }

@@ -11,8 +11,8 @@
 #include <vector>
 
 struct call_head {
-    std::string before, after;  /* text before the tool's name, and one character after it. Empty: not known */
-    bool has_id_behind = false; /* a call's id follows its arguments, in the same object */
+    std::string before, after; /* text before the tool's name, and one character after it. Empty: not known */
+    bool has_id_after = false; /* a call's id follows its arguments, in the same object */
 
     bool is_known() const
     {

@@ -311,11 +311,11 @@ call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, c
             if (std::none_of(parts.begin(), parts.end(), has_call)) {
                 continue; /* one call */
             }
-            bool is_behind = false;
+            bool is_after_part = false;
             for (const size_t part : parts) {
-                is_behind = is_behind || has_call(part);
-                if (!has_call(part) && (is_behind || graph.is(part, "literal"))) {
-                    add_marks(graph.literals(part), is_behind ? &out.closing : &out.opening);
+                is_after_part = is_after_part || has_call(part);
+                if (!has_call(part) && (is_after_part || graph.is(part, "literal"))) {
+                    add_marks(graph.literals(part), is_after_part ? &out.closing : &out.opening);
                 }
             }
         }

@@ -251,7 +251,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
                             tool_schemas &schemas, bool must_call)
 {
     const std::string ours = call_grammar(found, &schemas);
-    const bool needs_id = analysis.head.has_id_behind && !reads_ids(found.parser);
+    const bool needs_id = analysis.head.has_id_after && !reads_ids(found.parser);
     const std::string all =
         schemas.put(with_arguments(ours.empty() ? found.grammar : ours, wish), needs_id ? ID_BEHIND : "");
     std::string out = wish.calls_once() ? with_one_call(all, found.parser) : all;

@@ -213,7 +213,7 @@ common_json with_written_calls(const common_json &messages)
     return out;
 }
 
-common_json told_tools(const common_json &given, const common_json &tools)
+common_json tools_for_template(const common_json &given, const common_json &tools)
 {
     common_json out = common_json::array();
     for (size_t i = 0; i < tools.size(); i++) {

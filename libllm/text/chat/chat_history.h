@@ -27,7 +27,7 @@ common_json with_written_calls(const common_json &messages);
 
 /* Returns the tools to show to the template: without those marked is_deferred in `given`, which messages introduce.
  * `tools`: the same tools in the same order, as the template takes them. Null: none. */
-common_json told_tools(const common_json &given, const common_json &tools);
+common_json tools_for_template(const common_json &given, const common_json &tools);
 
 /* Adds to the first system message what the template does not say: the list of tools, and the form of a call. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages);

@@ -463,7 +463,7 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     const common_json tools =
         request.value("tools", common_json()).is_null() ? common_json() : fit_tools(request.at("tools"));
     out.wish = read_wish(m, request, tools);
-    const common_json told = tools.is_null() ? tools : told_tools(request.at("tools"), tools);
+    const common_json listed_tools = tools.is_null() ? tools : tools_for_template(request.at("tools"), tools);
     out.program = &programs.for_request(out.wish.has_tools());
     const chat_analysis &analysis = out.program->analysis;
     const chat_family &family = *out.program->family;
@@ -481,14 +481,15 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     }
     out.has_parallel_calls = !repair.splits_calls && has_parallel_calls(messages);
     const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
-    if (!front.is_null() && ((!told.is_null() && !told.empty()) || front.size() > 1)) {
+    if (!front.is_null() && ((!listed_tools.is_null() && !listed_tools.empty()) || front.size() > 1)) {
         std::string unread;
-        out.front = wrapped(fit_messages(written(without_nulls(front), told, analysis), out, false, &unread), markers);
+        out.front =
+            wrapped(fit_messages(written(without_nulls(front), listed_tools, analysis), out, false, &unread), markers);
     }
-    messages = written(messages, out.form == chat_answer::none ? told : common_json(), analysis);
+    messages = written(messages, out.form == chat_answer::none ? listed_tools : common_json(), analysis);
     messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers);
-    out.tools = shown_tools(told, out, markers, repair, typed);
+    out.tools = shown_tools(listed_tools, out, markers, repair, typed);
     out.kwargs = wrapped(variables(request, out.wish, family), markers);
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());

@@ -25,7 +25,7 @@ double log_sum(const float *logits, uint32_t n, float best)
 
 /* Returns the log probability to report. If the largest logit is infinite (all tokens are excluded, or one is certain),
  * tokens with that logit have probability 1 and all others 0: the formula would give NaN. */
-float told(float logit, float best, double log_of_sum)
+float reportable(float logit, float best, double log_of_sum)
 {
     if (std::isinf(best)) {
         return logit >= best ? 0.0f : LOGPROB_LEAST;
@@ -69,7 +69,7 @@ float logprobs_read(const float *logits, uint32_t n_vocab, int32_t token, uint32
         collect(logits, n_vocab, n, likeliest);
     }
     for (uint32_t i = 0; i < n; i++) {
-        likeliest[i].logprob = told(likeliest[i].logprob, best, log_of_sum);
+        likeliest[i].logprob = reportable(likeliest[i].logprob, best, log_of_sum);
     }
-    return told(logits[token], best, log_of_sum);
+    return reportable(logits[token], best, log_of_sum);
 }

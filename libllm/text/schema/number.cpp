@@ -159,7 +159,7 @@ class of_length {
             return low ? std::nullopt : std::optional<std::string>("");
         }
         std::optional<std::string> digits =
-            at < least_digits.size() ? digits_within(at, low, high) : digits_behind(low, high);
+            at < least_digits.size() ? digits_within(at, low, high) : digits_after(low, high);
         if (at < n_whole) {
             return digits;
         }
@@ -202,7 +202,7 @@ class of_length {
 
     /* Returns the digits after all those that the bounds have: a larger number must have another digit that is not
      * zero, one that may not be larger has only zeros. Zeros end after 16. */
-    std::optional<std::string> digits_behind(bool low, bool high) const
+    std::optional<std::string> digits_after(bool low, bool high) const
     {
         if (low) {
             return high ? std::nullopt : std::optional<std::string>(R"("0"{0,16} [1-9] )" + std::string(MORE));
