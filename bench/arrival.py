@@ -112,7 +112,7 @@ def _running(seed: str, n_tokens: int) -> list[dict[str, Any]]:
 
 
 def _with_arrivals(server: Server, seed: str, n_prompt: int, n_tokens: int, arrivals_ms: list[int]) -> Run:
-    running = [Request(asked, user) for user, asked in enumerate(_running(seed, n_tokens))]
+    running = [Request(one, user) for user, one in enumerate(_running(seed, n_tokens))]
     arriving = [
         Request(_newcomer(seed, f"new {number}", n_prompt), STREAMS + number, pause_ms=arrives_ms)
         for number, arrives_ms in enumerate(arrivals_ms)
@@ -129,14 +129,14 @@ def _add_targets(report: Report, case: str, ours: dict[str, list[float]]) -> Non
         gap / max(step, GAP_MS_AT_MOST / STEPS_AT_MOST)
         for gap, step in zip(ours["longest gap"], ours["step of the streams"], strict=True)
     ]
-    # Returns two plain steps or 100 ms, whichever is longer.
+    # The limit is two plain steps or 100 ms, whichever is longer.
     report.add(
         Figure(
             case=case, quantity="longest gap, in steps of at least 50 ms", unit="", values=steps, at_most=STEPS_AT_MOST
         )
     )
     slower = [
-        beside / alone
-        for beside, alone in zip(ours["newcomer beside the streams"], ours["newcomer alone"], strict=True)
+        next_to_streams / alone
+        for next_to_streams, alone in zip(ours["newcomer beside the streams"], ours["newcomer alone"], strict=True)
     ]
     report.add(Figure(case=case, quantity="newcomer beside / alone", unit="", values=slower, at_most=ALONE_AT_MOST))

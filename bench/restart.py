@@ -55,13 +55,13 @@ def _restarts(path: str, seed: str, options: argparse.Namespace) -> dict[str, cl
             for turn in range(options.turns):
                 messages.append(_user(f"{seed} {turn}"))
                 messages.append({"role": "assistant", "content": _ask(server.port, "before", messages).text})
-        asked = {
+        cases = {
             NEW: ("new", [messages[0], _user(f"{seed} new")]),
             STRANGER: ("stranger", [{"role": "system", "content": others}, _user(f"{seed} stranger")]),
             GOES_ON: ("before", [*messages, _user(f"{seed} on")]),
         }
         answers = {}
-        for case, (session, prompt) in asked.items():
+        for case, (session, prompt) in cases.items():
             with daemon(path, state_dir=state) as server:
                 answers[case] = _ask(server.port, session, prompt)
                 # so that the next case finds the same state

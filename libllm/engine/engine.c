@@ -232,11 +232,11 @@ static int open_session_table_for(llm_engine *e, const llm_engine_options *o, br
     return status;
 }
 
-static int open_table(llm_engine *e, const llm_engine_options *o, const adoption *found, const char *fingerprint,
+static int open_table(llm_engine *e, const llm_engine_options *o, const adoption *adopted, const char *fingerprint,
                       char *error, size_t error_bytes)
 {
     branch_table_options sizes = options_of(o);
-    adoption_size(found, &sizes);
+    adoption_size(adopted, &sizes);
     const int status = open_session_table_for(e, o, &sizes, fingerprint, error, error_bytes);
     if (status != LLM_OK) {
         return status;
@@ -262,16 +262,16 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
     if (status != LLM_OK) {
         return status;
     }
-    adoption *found = adoption_gather(&e->model->info, e->store, dead.n > 0 ? dead.left[0] : NULL);
-    status = found != NULL ? open_table(e, o, found, fingerprint, error, error_bytes) : LLM_NO_MEMORY;
+    adoption *adopted = adoption_gather(&e->model->info, e->store, dead.n > 0 ? dead.left[0] : NULL);
+    status = adopted != NULL ? open_table(e, o, adopted, fingerprint, error, error_bytes) : LLM_NO_MEMORY;
     if (status == LLM_OK) {
-        adoption_open(found, &e->table);
+        adoption_open(adopted, &e->table);
         table_settle(&e->table);
         table_publish(&e->table); /* readers may come before the decode thread's first loop */
         status = session_table_publish(e->session_table);
     }
     end_dead(&dead, status == LLM_OK);
-    adoption_free(found);
+    adoption_free(adopted);
     return status;
 }
 

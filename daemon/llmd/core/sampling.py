@@ -45,11 +45,11 @@ def sampler_order(param: str, names: list[str] | str) -> int:
         names = names.split(";") if ";" in names or names in SAMPLERS else [LETTERS.get(one, one) for one in names]
     check_count(param, len(names), _ORDER_MAX, "samplers")
     order = 0
-    for position, given in enumerate(names):
-        name = _OTHER_NAMES.get(given.lower(), given.lower())
+    for position, spelling in enumerate(names):
+        name = _OTHER_NAMES.get(spelling.lower(), spelling.lower())
         if name not in SAMPLERS:
             known = ", ".join(SAMPLERS)
-            raise ApiError("invalid_value", f"{param}: {quoted(given)} is not one of {known}.", param)
+            raise ApiError("invalid_value", f"{param}: {quoted(spelling)} is not one of {known}.", param)
         order |= SAMPLERS.index(name) + 1 << _ORDER_BITS * position
     return order
 

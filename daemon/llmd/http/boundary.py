@@ -116,8 +116,8 @@ def _envelope(request: web.Request, facts: Facts) -> Envelope:
     if endpoint not in envelopes:
         first = f"/{endpoint.removeprefix('/').partition('/')[0]}/"
         above = (one for one in envelopes if endpoint.startswith(f"{one}/"))
-        beside = (one for one in envelopes if one.startswith(first))
-        endpoint = next(chain(above, beside), "")
+        siblings = (one for one in envelopes if one.startswith(first))
+        endpoint = next(chain(above, siblings), "")
     return envelopes.get(endpoint, OWN)
 
 

@@ -215,8 +215,8 @@ def _error(path: str, message: str) -> ApiError:
 def _listed(words: list[Any], alternatives: list[Any]) -> str:
     """Lists the allowed words, and the other allowed types."""
     allowed = [str(word) for word in dict.fromkeys(words)] + (["true", "false"] if bool in alternatives else [])
-    told = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
-    return f"{told}, or an object" if "object" in map(_name, alternatives) else told
+    words_text = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
+    return f"{words_text}, or an object" if "object" in map(_name, alternatives) else words_text
 
 
 # --- declared types --------------------------------------------------------------------------------------------------

@@ -19,18 +19,18 @@ _BETWEEN = "\n\n"
 def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
     """Drops empty answers, as aborted streams leave them, joins the system messages in front, and sorts the results of
     an answer's calls in the order of the calls: clients that run them in parallel send them as they come."""
-    said = [message for message in messages if not _is_empty_answer(message)]
-    n_front = n_of_system(said)
-    found = [_joined(said[:n_front]), *said[n_front:]] if n_front > 1 else said
+    kept = [message for message in messages if not _is_empty_answer(message)]
+    n_front = n_of_system(kept)
+    ordered = [_joined(kept[:n_front]), *kept[n_front:]] if n_front > 1 else kept
     first = 0
-    while first < len(found):
+    while first < len(ordered):
         last = first
-        while last < len(found) and found[last].role == "tool":
+        while last < len(ordered) and ordered[last].role == "tool":
             last += 1
         if last - first > 1:
-            found[first:last] = _as_called(found[first - 1] if first else None, found[first:last])
+            ordered[first:last] = _as_called(ordered[first - 1] if first else None, ordered[first:last])
         first = last + 1
-    return found
+    return ordered
 
 
 def n_of_system(messages: Sequence[PlainMessage]) -> int:

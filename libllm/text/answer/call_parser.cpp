@@ -245,7 +245,7 @@ bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std
 }
 
 /* In a sequence of reasoning and the mark that ends it, lets the begin of a call end the reasoning, too: GLM 4.7,
- * Qwen3, MiniMax M2 and others sometimes call inside <think> and never write </think>, and such a call was told as
+ * Qwen3, MiniMax M2 and others sometimes call inside <think> and never write </think>, and such a call was returned as
  * reasoning. A head has the name of an offered tool in it, so that a thought about calls stays a thought. The head is
  * only looked at (`and`), since the call that follows reads it. */
 void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)

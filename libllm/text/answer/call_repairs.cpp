@@ -15,15 +15,15 @@ const char *const ID_RANGES = "09AZ__az..::--", *const ID_ELEMENT = "[0-9A-Z_a-z
 
 } // namespace
 
-std::string split_id_from_name(autoparser::autoparser *found)
+std::string split_id_from_name(autoparser::autoparser *analysis)
 {
     const std::string id = "call00001"; /* llama.cpp's example */
-    std::string &prefix = found->tools.function.name_prefix;
+    std::string &prefix = analysis->tools.function.name_prefix;
     if (prefix.size() <= id.size() || prefix.compare(0, id.size(), id) != 0) {
         return "";
     }
     prefix.erase(0, id.size());
-    found->preserved_tokens.push_back(prefix);
+    analysis->preserved_tokens.push_back(prefix);
     return prefix;
 }
 

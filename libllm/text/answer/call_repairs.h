@@ -10,7 +10,7 @@
 
 /* If a call's id precedes the name of the tool, llama.cpp's analysis takes the id of its own example for a part of the
  * form. Removes it, and returns the mark between id and name; "": there is no id. */
-std::string split_id_from_name(autoparser::autoparser *found);
+std::string split_id_from_name(autoparser::autoparser *analysis);
 
 /* Adds an optional id before that mark to the parser and the grammar of a form. */
 void allow_ids(const std::string &id_end, common_chat_params *form);

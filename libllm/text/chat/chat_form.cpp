@@ -304,23 +304,23 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
 namespace {
 
 /* Calls as many models were trained on them, for templates that say nothing about calls. */
-void use_own_calls(autoparser::autoparser *found)
+void use_own_calls(autoparser::autoparser *analysis)
 {
-    found->jinja_caps.supports_tool_calls = true;
-    found->tools = autoparser::analyze_tools();
-    found->tools.format.mode = autoparser::tool_format::JSON_NATIVE;
-    found->tools.format.per_call_start = CALL_BEGIN;
-    found->tools.format.per_call_end = CALL_END;
-    found->preserved_tokens.push_back(CALL_BEGIN);
-    found->preserved_tokens.push_back(CALL_END);
+    analysis->jinja_caps.supports_tool_calls = true;
+    analysis->tools = autoparser::analyze_tools();
+    analysis->tools.format.mode = autoparser::tool_format::JSON_NATIVE;
+    analysis->tools.format.per_call_start = CALL_BEGIN;
+    analysis->tools.format.per_call_end = CALL_END;
+    analysis->preserved_tokens.push_back(CALL_BEGIN);
+    analysis->preserved_tokens.push_back(CALL_END);
 }
 
 /* In templates with name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis takes the last marker for a part of the name,
  * too. */
-void count_markers_once(autoparser::autoparser *found)
+void count_markers_once(autoparser::autoparser *analysis)
 {
-    std::string &suffix = found->tools.function.name_suffix;
-    if (suffix == found->tools.call_id.suffix || suffix == found->tools.arguments.start) {
+    std::string &suffix = analysis->tools.function.name_suffix;
+    if (suffix == analysis->tools.call_id.suffix || suffix == analysis->tools.arguments.start) {
         suffix.clear();
     }
 }
@@ -328,17 +328,17 @@ void count_markers_once(autoparser::autoparser *found)
 /* In templates that begin every message with the mark of its role, llama.cpp's analysis takes the mark of an answer,
  * with which the prompt ends, for a part of the answer. */
 void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
-                        autoparser::autoparser *found)
+                        autoparser::autoparser *analysis)
 {
-    if (!found->content.is_always_wrapped()) {
+    if (!analysis->content.is_always_wrapped()) {
         return;
     }
     const std::string opening = without_blanks(common_chat_template_generation_prompt(tmpl, params));
-    const std::string start = without_blanks(found->content.start);
+    const std::string start = without_blanks(analysis->content.start);
     if (opening.size() >= start.size() && opening.compare(opening.size() - start.size(), start.size(), start) == 0) {
-        found->content.mode = autoparser::content_mode::PLAIN;
-        found->content.start.clear();
-        found->content.end.clear();
+        analysis->content.mode = autoparser::content_mode::PLAIN;
+        analysis->content.start.clear();
+        analysis->content.end.clear();
     }
 }
 

@@ -87,11 +87,11 @@ def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piec
 
 def _reasoning(message: wire.Message) -> str | None:
     """Returns the reasoning under the first name that has text."""
-    given = [getattr(message, name) for name in _REASONING]
+    candidates = [getattr(message, name) for name in _REASONING]
     if message.role == "assistant" and isinstance(message.content, list):
         thoughts = [part.thinking or part.text or "" for part in message.content if part.type in _THOUGHTS]
-        given += ["\n".join(thoughts)] if thoughts else []
-    texts = [text for text in given if isinstance(text, str)]
+        candidates += ["\n".join(thoughts)] if thoughts else []
+    texts = [text for text in candidates if isinstance(text, str)]
     return next(filter(None, texts), texts[0] if texts else None)
 
 

@@ -82,8 +82,8 @@ def completion_of(body: CompletionRequest, headers: Headers) -> GenerationReques
 
 def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
     """Returns fields of GenerationRequest. The first of `lengths` that is set counts, else `length`."""
-    given = ((name, getattr(body, name)) for name in lengths)
-    limit = next(((name, value) for name, value in given if value is not None), None)
+    candidates = ((name, getattr(body, name)) for name in lengths)
+    limit = next(((name, value) for name, value in candidates if value is not None), None)
     prefill_only = limit == ("n_predict", 0)
     max_tokens = length if limit is None or prefill_only else max_tokens_of(*limit)
     is_stream = bool(body.stream)
@@ -109,16 +109,16 @@ def session_of(body: CompletionBase, headers: Headers) -> Session:
 
 def prompts_of(body: CompletionRequest) -> list[RawPrompt]:
     """Returns the prompts. Here the client writes the control words itself, so they become control tokens."""
-    given = _each(body.prompt)
+    contents = _each(body.prompt)
     return [
         RawPrompt(
-            one,
+            content,
             parse_special=body.parse_special is not False,
             add_special=body.add_special_tokens is not False,
             suffix=body.suffix or "",
-            param="prompt" if len(given) == 1 else f"prompt[{number}]",
+            param="prompt" if len(contents) == 1 else f"prompt[{number}]",
         )
-        for number, one in enumerate(given)
+        for number, content in enumerate(contents)
     ]
 
 
@@ -268,14 +268,14 @@ def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
 def thinking_tokens_max_of(body: wire.ChatCompletionRequest) -> int | None:
     """Returns the first budget that is set; -1 asks for no limit. Raises ApiError naming the field."""
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
-    given = (
+    budgets = (
         ("thinking_budget_tokens", body.thinking_budget_tokens),
         ("thinking_budget", body.thinking_budget),
         ("thinking.budget_tokens", thinking.budget_tokens),
         ("reasoning.max_tokens", reasoning.max_tokens),
     )
-    for param, value in given:
+    for param, value in budgets:
         if value is not None:
             check_range(param, value, -1, limits.THINKING_TOKENS_MAX)
-    budget = next((value for _, value in given if value is not None), -1)
+    budget = next((value for _, value in budgets if value is not None), -1)
     return None if budget == -1 else budget
