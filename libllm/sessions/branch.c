@@ -304,6 +304,8 @@ static bool copy_donor(branch *b, const branch *donor)
     return true;
 }
 
+/* Loads a checkpoint. One that is not whole has only what a truncation cannot bring back (a running state, a window):
+ * the sequence, its own or the donor's copy, must already hold the attention of the same first k tokens. */
 static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
 {
     model *m = model_of(b);
@@ -317,6 +319,7 @@ static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
     return true;
 }
 
+/* A failure at any step empties the branch: after half a plan, tokens and state would disagree without an error. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from)
 {
     if (is_torn(b)) {
@@ -569,6 +572,7 @@ bool branch_park(branch *b)
     return true;
 }
 
+/* Without cells for the parked state nothing changes, so that the caller can free cells and try again. */
 model_result branch_take_slot(branch *b, uint16_t free_slot)
 {
     assert(!branch_has_slot(b));

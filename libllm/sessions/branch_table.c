@@ -126,8 +126,9 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     if (!b->is_open || branch_is_named(b) != of->named || (of->has_slot && !branch_has_slot(b))) {
         return (share_holding){.amount = 0};
     }
-    /* Kept copies go first, then the least recently used. For an entry, branches go first whose end makes no second branch
-     * leave: under park named ones without a slot, otherwise those with a slot, which the new branch then takes. */
+    /* Kept copies go first, then the least recently used. For an entry, branches go first whose end makes no second
+     * branch leave: under park named ones without a slot, otherwise those with a slot, which the new branch then
+     * takes. */
     const bool is_last_resort =
         b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
@@ -548,6 +549,8 @@ static bool find_slot(branch_table *table, const branch *b, uint16_t *out)
     return false;
 }
 
+/* Asks the disk first, then for a slot, then for cells: a state that is being read must not hold a slot, and an idle
+ * branch must not be forgotten (table_may_fit) for a state that the cells cannot hold anyway. */
 slot_result table_take_slot(branch_table *table, branch *b)
 {
     if (branch_has_slot(b)) {

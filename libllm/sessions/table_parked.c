@@ -126,6 +126,9 @@ static size_t resting_bytes_max(const branch_table *table)
     return table->store != NULL ? n_max - n_max / TABLE_MOVING_SHARE : n_max;
 }
 
+/* Spills one state after the other. A lent state must stay in memory until its requests have begun, but its branch is
+ * idle and could be chosen: so nothing is spilled meanwhile. If the store is busy, one state waits, and the budget is
+ * exceeded by that one; further states over the budget are dropped. */
 void table_spill(branch_table *table)
 {
     while (!table->shelf.is_lending && table->shared.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(table)) {

@@ -113,6 +113,9 @@ static bool continues(const checkpoint *other, const checkpoint *c)
            memcmp(other->tokens + known, c->tokens + known, (tail - known) * sizeof *c->tokens) == 0;
 }
 
+/* The formula of checkpoint.h. Dividing by the distance to the end of the history (plus ANCHOR) spaces the anchors of a
+ * long history logarithmically. By the tokens saved alone they would be spaced evenly, with too few near the end, where
+ * most prompts diverge. */
 static double value_of(const checkpoint_store *store, const checkpoint *c)
 {
     const double saved = (double)(c->k - (c->parent != NULL ? c->parent->k : 0));
