@@ -1,24 +1,24 @@
-/* llm.h: the whole API of libllm, together with llm_wire.h and llm_session_table.h.
+/* llm.h, llm_wire.h, llm_words.h and llm_session_table.h are the whole API of libllm. What these headers do not declare
+ * is not API.
  *
- * libllm loads one language model and holds many independent sessions over it, each with one or more branches. A branch
- * is one history of tokens. libllm knows exactly which tokens a branch has consumed, and reuses a state only if the
- * tokens prove that it is the same state.
+ * libllm loads one language model and serves many independent sessions with it. A session holds one or more branches. A
+ * branch is one history of tokens. libllm knows token by token what a branch has consumed, and reuses a state only when
+ * equal tokens prove that it is the right one.
  *
- * llm_engine_open loads the model; llm_engine_start makes the decode thread, which owns the model and all sessions
- * until llm_engine_stop. Commands go in through llm_command_push, events come out through llm_events_drain; both are
+ * llm_engine_open loads the model. llm_engine_start makes the decode thread, which owns the model and all sessions
+ * until llm_engine_stop. Callers send commands with llm_command_push and receive events with llm_events_drain. Both are
  * MessagePack, specified in llm_wire.h.
  *
- * An open branch has an entry: a record of its own in the session table, with its tokens (llm_session_table.h). While
- * its state is in the model's memory it also has a slot, one of the model's sequences. A parked branch has an entry and
- * no slot.
+ * An open branch has an entry in the session table (llm_session_table.h): a record and an array of its tokens. While
+ * its state is in the model's memory, the branch also has a slot, which is one of the model's sequences. A parked
+ * branch has an entry and no slot.
  *
- * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves
- * all outputs untouched unless the function says otherwise. Strings are UTF-8 and NUL-terminated unless a length
- * is given. Nothing here calls back into the caller. No exception and no signal leaves the library. Token ids are
- * int32. Times are microseconds of CLOCK_MONOTONIC for durations, milliseconds of CLOCK_REALTIME for stamps.
+ * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves all
+ * outputs untouched unless the function says otherwise. Strings are UTF-8 and NUL-terminated unless a length is given.
+ * libllm never calls back into the caller. No exception and no signal leaves the library. Token ids are int32.
+ * Durations are microseconds of CLOCK_MONOTONIC. Times of day are milliseconds of CLOCK_REALTIME.
  *
- * This file is read by cffi after the preprocessor, with LLM_CFFI defined.
- */
+ * cffi reads this file after the preprocessor, with LLM_CFFI defined. */
 #ifndef LLM_H
 #define LLM_H
 
@@ -37,39 +37,39 @@ extern "C" {
 
 enum {
     LLM_SESSION_NAME_BYTES_MAX = 128, /* 1..128 printable ASCII characters without spaces; "" means scratch */
-    LLM_STOPS_MAX = 24,               /* stop strings of one request, those of its template included */
-    LLM_TEMPLATE_STOPS_MAX = 8, /* stop strings of a template; a request's own cannot use this part of LLM_STOPS_MAX */
+    LLM_STOPS_MAX = 24,               /* stop strings of one request, those of the chat template included */
+    LLM_TEMPLATE_STOPS_MAX = 8, /* stop strings of a chat template; a request can use up to LLM_STOPS_MAX minus this */
     LLM_STOP_BYTES_MAX = 256,   /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
     LLM_STOP_TOKENS_MAX = 128,
     LLM_DRY_BREAKERS_MAX = 16,          /* texts that end a repetition, of at most LLM_STOP_BYTES_MAX bytes */
-    LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* bytes of a constraint's document, its grammar included */
-    LLM_SEQUENCES_MAX = 256,            /* slots in the model's memory: named + scratch */
-    LLM_PARKED_MAX = 1024,              /* parked branches that can be open beyond those with slots */
+    LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* bytes of the document in the command's `constraint` */
+    LLM_SEQUENCES_MAX = 256,            /* slots in the model's memory, for named and scratch branches together */
+    LLM_PARKED_MAX = 1024,              /* entries beyond the slots, for parked branches */
     LLM_BOUNDARIES_MAX = 256,           /* boundaries of one prompt; if there are more, only the last ones are used */
-    LLM_LABEL_BYTES_MAX = 128,          /* bytes of a label: printable ASCII without spaces */
-    LLM_SAVED_MAX = 1024,               /* labels in one model's state directory */
+    LLM_LABEL_BYTES_MAX = 128,          /* bytes of a saved session's label: printable ASCII without spaces */
+    LLM_SAVED_MAX = 1024,               /* saved sessions in one model's state directory */
     LLM_SAVED_PER_OWNER_MAX = 128,
     LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting ones included */
-    LLM_SESSION_QUEUE_MAX = 8,    /* requests waiting for one busy session */
-    LLM_SCRATCH_QUEUE_MAX = 192,  /* requests waiting for a scratch session */
-    LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered text of one request; a request above it is not stepped */
+    LLM_SESSION_QUEUE_MAX = 8,    /* requests that wait for one busy session */
+    LLM_SCRATCH_QUEUE_MAX = 192,  /* requests that wait for a scratch branch */
+    LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered event bytes of one request; a request with more is not stepped */
     LLM_TEXT_BYTES_MAX = 256,
-    LLM_LOGPROBS_MAX = 20,     /* most likely tokens that can be returned with each generated one */
-    LLM_JSON_DEPTH_MAX = 1024, /* levels that llm_json_scan can follow */
+    LLM_LOGPROBS_MAX = 20,     /* most likely tokens reported for each generated token */
+    LLM_JSON_DEPTH_MAX = 1024, /* nesting levels that llm_json_scan can follow */
 };
 
 #include "llm_words.h"
 
-/* Versions of this library ("0.1.0") and of the llama.cpp inside it. Any thread; static strings. */
+/* Version of this library ("0.1.0") and version of the llama.cpp inside it. Any thread. Both are static strings. */
 LLM_API const char *llm_version(void);
 LLM_API const char *llm_backend_version(void);
-/* Describes for people which processor features this build uses, which it does not and why, and whether the model that
- * was opened last uses flash attention. Any thread. */
+/* Writes a description for people: which processor features this build uses, which it leaves out and why, and
+ * whether the most recently opened model runs with flash attention. Any thread. */
 LLM_API void llm_processor(char *out, size_t n_out);
 
-/* Says why a library that was built for a GPU leaves all work to the CPU; "" if it uses the GPU. Known once an engine
- * has been opened on a model file. Any thread; a static string. */
+/* Returns the reason why a library that was built for a GPU computes everything on the CPU, or "" if it uses the GPU
+ * or was not built for one. Known once an engine has been opened on a model file. Any thread. The string is static. */
 LLM_API const char *llm_gpu_trouble(void);
 
 /* ---- engine ----------------------------------------------------------------------------------------------- */
@@ -77,55 +77,49 @@ LLM_API const char *llm_gpu_trouble(void);
 typedef struct llm_engine llm_engine;
 
 typedef struct llm_engine_options {
-    const char *model; /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
-    /* POSIX shared-memory name ("/llmd-...") that does not exist yet, or NULL: private memory */
-    const char *table_name;
-    /* Segments of killed daemons, newest first, separated by spaces; or NULL. The sessions of the first segment of this
-     * model are adopted, then all segments of this model are removed, but only after table_name is complete: a process
-     * that dies before that loses nothing */
+    const char *model;      /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
+    const char *table_name; /* POSIX shared-memory name ("/llmd-...") that is not in use yet, or NULL: private memory */
+    /* Names of session tables that killed daemons left, newest first, separated by spaces; or NULL. The engine takes over
+     * the sessions of the newest table that belongs to this model, publishes its own table under table_name, and only then
+     * removes the old ones: a daemon that is killed while it starts leaves the old tables as they were. */
     const char *dead_table_names;
     const char *chat_template; /* Jinja source that replaces the model's own, or NULL */
-    /* tokens one session can hold; 0: the model's training context, or as much of it as kv_bytes_max holds, at most
-     * 131072 (GPU: 8192) */
-    uint32_t n_ctx;
-    uint32_t n_sessions;       /* slots for named sessions, >= 1 */
-    uint32_t n_scratch;        /* slots for anonymous requests, >= 1 */
-    uint64_t kv_bytes_max;     /* limit on KV cache in use; 0: a fraction of free memory */
+    uint32_t n_ctx;            /* tokens one branch can hold; 0: the model's training context, at most 131072
+                                       (GPU: 8192), or less if kv_bytes_max does not suffice for it */
+    uint32_t n_sessions;       /* slots for branches of named sessions, >= 1 */
+    uint32_t n_scratch;        /* slots for scratch branches, >= 1 */
+    uint64_t kv_bytes_max;     /* bytes of the KV cache for all sessions; 0: a fraction of free memory */
     uint32_t capacity_policy;  /* llm_policy */
-    uint32_t n_parked_max;     /* entries beyond the slots, for parked sessions (policy park); 0: 64 */
-    uint32_t branches_max;     /* branches that one session can have; 0: 3 */
-    uint64_t parked_bytes_max; /* host memory for parked sessions; 0: a tenth of what is free */
-    /* disk for states of sessions in state_dir; 0: half of the disk space that is free at the start or used by such
-     * states */
-    uint64_t parked_disk_bytes_max;
-    uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of what is free */
+    uint32_t n_parked_max;     /* entries beyond the slots, for parked branches (policy park); 0: 64 */
+    uint32_t branches_max;     /* most branches of one session; 0: 3 */
+    uint64_t parked_bytes_max; /* host memory for parked states; 0: a tenth of free memory */
+    uint64_t
+        parked_disk_bytes_max;     /* disk for the states of sessions in state_dir; 0: half of the space that is free at
+                                     * the start, plus what such states already occupy */
+    uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of free memory */
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
-    uint32_t idle_s_max;           /* idle sessions are forgotten after that many seconds; 0: never */
-    const char *state_dir;         /* existing directory for parked and saved sessions, or NULL: memory only */
-    /* 0: the number with which a step is fastest, at most one per physical core that this process may use, and fewer
-     * while other processes use the cores */
-    int32_t n_threads;
-    int32_t n_gpu_layers; /* -1: as many as fit; ignored without a GPU */
-    uint32_t n_batch;     /* tokens of one model step, at most; 0: 512 */
-    /* target for the time between two tokens of a decoding session: prefill is cut into pieces that keep it, of 16
-     * tokens at least; 0: 100 */
-    uint32_t gap_ms_target;
-    uint32_t n_owners; /* number of owners that share the engine; 0: 1. See llm_engine_set_owners */
-    /* nonzero: bit-exact configuration (separate KV streams, no flash attention, and a cell of its own for each
-     * position of a sliding window) */
-    uint32_t exact;
-    uint32_t command_ring_bytes; /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
-    uint32_t event_ring_bytes;   /* 0: 1 MiB */
+    uint32_t idle_s_max;           /* seconds after which an idle session is forgotten; 0: never */
+    const char *state_dir;  /* existing directory for parked and saved sessions, or NULL: nothing is written to disk */
+    int32_t n_threads;      /* threads of a step; 0: the count that measures fastest, at most one per physical core
+                                       that this process can use, and fewer while other processes use the cores */
+    int32_t n_gpu_layers;   /* layers on the GPU; -1: as many as fit; ignored without a GPU */
+    uint32_t n_batch;       /* most tokens of one model step; 0: 512 */
+    uint32_t gap_ms_target; /* longest gap between two tokens of a decoding session that prefill in the same step
+                                       causes, if a part of 16 prompt tokens is that short; 0: 100 */
+    uint32_t n_owners;      /* number of owners that share the engine; 0: 1. See llm_engine_set_owners */
+    uint32_t exact;         /* nonzero: bit-exact configuration: separate KV streams, no flash attention, and each
+                                       position of a sliding window in a cell of its own */
+    uint32_t command_ring_bytes; /* bytes of the command ring; 0: two prompts of n_ctx tokens, at least 1 MiB */
+    uint32_t event_ring_bytes;   /* bytes of the event ring; 0: 1 MiB */
     uint32_t allow_oversize;     /* nonzero: load a model that is larger than the available memory */
-    /* text written to stderr before the process ends with status 1, if llama.cpp crashes while it opens the model;
-     * NULL: such a crash is not caught */
-    const char *crash_notice;
+    const char *crash_notice;    /* text for stderr if llama.cpp crashes while it opens the model; the process then ends
+                                       with status 1. NULL: a crash is not caught */
 } llm_engine_options;
 
-/* Every sampling parameter: X(type, name, least, most, default, what switches it off or what it means). llm_sampling,
- * the wire's reader and the daemon's Sampling are made from this table; a parameter outside its range is refused. The
- * ranges are wider than any useful value, and narrow enough that no later computation overflows; repeat_penalty is a
- * divisor and therefore not 0. */
+/* Every sampling parameter: X(type, name, least, most, default, meaning of the value or which value switches it
+ * off). The preprocessor makes llm_sampling, the wire's reader and the daemon's Sampling from this table. The wire
+ * refuses a parameter outside its range. The ranges are wider than any useful value, and narrow enough that no
+ * computation with them overflows. repeat_penalty has a positive minimum because the sampler divides by it. */
 #define LLM_SAMPLING_TABLE(X)                                                                                          \
     X(float, temperature, 0, 100, 0, "0: greedy")                                                                      \
     X(float, top_p, 0, 1, 1, "1: off")                                                                                 \
@@ -134,56 +128,58 @@ typedef struct llm_engine_options {
     X(float, presence_penalty, -100, 100, 0, "0: off")                                                                 \
     X(float, frequency_penalty, -100, 100, 0, "0: off")                                                                \
     X(int32_t, top_k, 0, INT32_MAX, 0, "0: off")                                                                       \
-    X(int32_t, penalty_last_n, 0, 16777216, 64, "tokens the penalties look back over, prompt included")                \
-    X(uint64_t, seed, 0, UINT64_MAX, UINT64_MAX, "18446744073709551615: draw one")                                     \
+    X(int32_t, penalty_last_n, 0, 16777216, 64, "number of last tokens, prompt included, that are penalized")          \
+    X(uint64_t, seed, 0, UINT64_MAX, UINT64_MAX, "18446744073709551615: a random seed")                                \
     X(float, typical_p, 0, 1, 1, "1: off")                                                                             \
     X(float, top_n_sigma, -1, 1000, -1, "0 or less: off")                                                              \
-    X(float, dynatemp_range, 0, 100, 0, "0: the temperature does not move")                                            \
-    X(float, dynatemp_exponent, 0, 100, 1, "how the entropy moves it")                                                 \
+    X(float, dynatemp_range, 0, 100, 0, "0: constant temperature")                                                     \
+    X(float, dynatemp_exponent, 0, 100, 1, "exponent of the entropy in dynamic temperature")                           \
     X(float, xtc_probability, 0, 1, 0, "0: off")                                                                       \
     X(float, xtc_threshold, 0, 1, 0.1f, "above 0.5: off")                                                              \
     X(float, dry_multiplier, 0, 100, 0, "0: off")                                                                      \
     X(float, dry_base, 0, 100, 1.75, "below 1: off")                                                                   \
-    X(int32_t, dry_allowed_length, 0, 16777216, 2, "tokens that may repeat unpunished")                                \
-    X(int32_t, dry_penalty_last_n, 0, 16777216, 64, "tokens it looks back over, prompt included; 0: off")              \
-    X(int32_t, mirostat, 0, 2, 0, "0: off; else only mirostat and the temperature apply")                              \
-    X(float, mirostat_tau, 0, 100, 5, "target surprise")                                                               \
-    X(float, mirostat_eta, 0, 1, 0.1f, "how fast it learns")                                                           \
-    X(float, adaptive_target, -1, 1, -1, "average probability that adaptive_p approaches; negative: off")              \
+    X(int32_t, dry_allowed_length, 0, 16777216, 2, "longest repetition that is not penalized")                         \
+    X(int32_t, dry_penalty_last_n, 0, 16777216, 64,                                                                    \
+      "number of last tokens, prompt included, that DRY searches; 0: off")                                             \
+    X(int32_t, mirostat, 0, 2, 0, "0: off; otherwise mirostat and temperature replace all samplers")                   \
+    X(float, mirostat_tau, 0, 100, 5, "target surprise of mirostat")                                                   \
+    X(float, mirostat_eta, 0, 1, 0.1f, "learning rate of mirostat")                                                    \
+    X(float, adaptive_target, -1, 1, -1, "average probability that adaptive_p aims at; negative: off")                 \
     X(float, adaptive_decay, 0, 0.99f, 0.9f, "adaptive_p averages about 1 / (1 - this) tokens")                        \
-    X(int32_t, min_keep, 0, INT32_MAX, 0, "candidates that no sampler goes below")                                     \
+    X(int32_t, min_keep, 0, INT32_MAX, 0, "candidates that every sampler leaves")                                      \
     X(uint64_t, samplers, 0, UINT64_MAX, 0,                                                                            \
-      "llm_sampler numbers in their order, four bits each; 0: the usual ones, 15: none")
+      "llm_sampler numbers in the order of use, four bits each; 0: the default ones, 15: none")
 
 #define LLM_SAMPLING_MEMBER(type, name, least, most, otherwise, text) type name;
 
-/* In a default (llm_info.sampling_default), NaN or a negative count means that the model recommends no value. */
+/* A set of sampling parameters. In llm_info.sampling_default, NaN or a negative count means that the model
+ * recommends no value. */
 typedef struct llm_sampling {
     LLM_SAMPLING_TABLE(LLM_SAMPLING_MEMBER)
 } llm_sampling;
 
-/* Facts about the open model: X(type, member, text), and texts: X(member, bytes, text). model.h has the same ones;
- * tests/test_travels.py lists the other places where a new one must be added. */
+/* Facts of the opened model: X(type, member, text), and facts that are texts: X(member, bytes, text). model.h uses
+ * the same tables. tests/test_travels.py lists every place that has to report a new fact. */
 #define LLM_MODEL_FACT_TABLE(X)                                                                                        \
-    X(uint32_t, n_ctx, "tokens one session may hold")                                                                  \
-    X(uint32_t, n_ctx_train, "what the model was trained for")                                                         \
-    X(uint32_t, n_vocab, "tokens that there are")                                                                      \
-    X(uint32_t, n_cells, "tokens that the KV cache's budget pays for; UINT32_MAX: not limited")                        \
-    X(uint32_t, n_batch, "tokens of one step at most")                                                                 \
+    X(uint32_t, n_ctx, "tokens one branch can hold")                                                                   \
+    X(uint32_t, n_ctx_train, "context length of the model's training, in tokens")                                      \
+    X(uint32_t, n_vocab, "tokens in the vocabulary")                                                                   \
+    X(uint32_t, n_cells, "tokens that fit the KV cache; UINT32_MAX: not limited")                                      \
+    X(uint32_t, n_batch, "most tokens of one step")                                                                    \
     X(uint32_t, n_window, "sliding window in tokens; 0: none")                                                         \
-    X(int32_t, n_threads, "threads of a step, while nobody else wants the cores")                                      \
-    X(uint64_t, n_params, "parameters")                                                                                \
-    X(uint64_t, model_bytes, "of the weights")                                                                         \
-    X(uint64_t, host_bytes, "of these, what the CPU computes with although there is a GPU")                            \
-    X(uint64_t, state_bytes, "KV cache and recurrent state at most")                                                   \
-    X(uint32_t, token_bytes_max, "of a token's text: n bytes are at least n / this tokens")                            \
-    X(uint32_t, n_embedding, "numbers of an embedding; 0: the model makes none")                                       \
-    X(uint32_t, n_embedding_tokens, "of a text to embed, at most")                                                     \
-    X(llm_sampling, sampling_default, "what the model recommends")
+    X(int32_t, n_threads, "threads of a step while no other process uses the cores")                                   \
+    X(uint64_t, n_params, "parameters of the model")                                                                   \
+    X(uint64_t, model_bytes, "bytes of the weights")                                                                   \
+    X(uint64_t, host_bytes, "bytes of the weights that stay with the CPU although there is a GPU")                     \
+    X(uint64_t, state_bytes, "most bytes of KV cache and recurrent state")                                             \
+    X(uint32_t, token_bytes_max, "longest text of a token: n bytes are at least n / this tokens")                      \
+    X(uint32_t, n_embedding, "dimensions of an embedding; 0: the model makes none")                                    \
+    X(uint32_t, n_embedding_tokens, "most tokens of a text to embed")                                                  \
+    X(llm_sampling, sampling_default, "sampling parameters that the model recommends")
 #define LLM_MODEL_TEXT_TABLE(X)                                                                                        \
     X(name, 128, "general.name, or the file's stem")                                                                   \
     X(arch, 64, "general.architecture")                                                                                \
-    X(description, 128, "qwen3 0.6B Q8_0")                                                                             \
+    X(description, 128, "architecture, size and quantization: qwen3 0.6B Q8_0")                                        \
     X(backend, 128, "devices in use: CPU, CUDA0 (NVIDIA ...)")
 
 #define LLM_MODEL_FACT_MEMBER(type, member, text) type member;
@@ -194,81 +190,85 @@ typedef struct llm_info {
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     uint32_t memory; /* llm_memory */
     uint32_t has_chat_template;
-    uint32_t n_sessions; /* slots; 0, like the counts that follow, if the model only makes embeddings */
+    uint32_t
+        n_sessions; /* slots for named branches; a model that only makes embeddings has 0 here and in the next members */
     uint32_t n_scratch;
-    uint32_t n_entries;  /* one for each slot, and n_parked_max for parked branches */
-    uint32_t n_pins_max; /* branches that can be pinned in all */
+    uint32_t n_entries;  /* entries of the session table: one for each slot, and those for parked branches */
+    uint32_t n_pins_max; /* most branches that can be pinned, all owners together */
     uint64_t parked_bytes_max;
-    uint64_t parked_disk_bytes_max; /* 0: there is no state directory */
+    uint64_t parked_disk_bytes_max; /* 0: no state directory */
     uint64_t checkpoint_bytes_max;
-    char fingerprint[33]; /* hex of 128 bits computed from the model's file; independent of the options */
+    char fingerprint[33]; /* hex of 128 bits computed from the model's file; equal for every set of options */
 } llm_info;
 
-/* Loads the model and opens everything. The calling thread is the engine's owner. Takes seconds for a large file. On
- * error *out is NULL and `error` (capacity `error_bytes`, may be NULL) says what and why.
- * A model that only makes embeddings (its memory is LLM_MEMORY_NONE) has no sessions: n_ctx limits the tokens of a
- * text. LLM_INVALID (an option is out of range), LLM_MODEL_LOAD (the file is missing, damaged, or no text model: libllm
- * checks it before llama.cpp reads it, and turns failed assertions of llama.cpp into this error), LLM_IO (the segment:
- * name and errno), LLM_NO_MEMORY (the weights or the state are larger than the available memory). */
+/* Loads the model and opens everything. The calling thread becomes the engine's owner. Opening a large file takes
+ * seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause.
+ * A model that only makes embeddings (memory LLM_MEMORY_NONE) has no sessions. Its n_ctx limits the tokens of one text.
+ * Errors: LLM_INVALID if an option is out of range. LLM_MODEL_LOAD if the file is missing, damaged, or not a text
+ * model: libllm checks the file before llama.cpp reads it, and also turns failed assertions of llama.cpp into this
+ * error. LLM_IO if the shared memory cannot be made; `error` has its name and errno. LLM_NO_MEMORY if the weights or
+ * the state are larger than the available memory. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
-/* Returns how much of the model that is being opened has been loaded, in thousandths: 0 before, 1000 when it is loaded.
- * A process opens one model at a time. Any thread. */
+/* Part of the model that has been loaded, in thousandths: 0 before loading begins, 1000 when the whole model is
+ * loaded. A process opens one model at a time. Any thread. */
 LLM_API uint32_t llm_loading_progress(void);
 
-/* Starts the decode thread, which serves commands from then on. Owner thread.
- * LLM_MISUSE if the engine was started before, LLM_IO if the thread cannot be created. */
+/* Starts the decode thread, which then serves commands. Owner thread. LLM_MISUSE if the engine was started before,
+ * LLM_IO if the system cannot make a thread. */
 LLM_API int llm_engine_start(llm_engine *engine);
 
-/* Ends serving: cancels all requests (each still gets its FINISHED), joins the decode thread, and writes all named
- * sessions to the state directory, if there is one. Events that were not drained can still be drained. Owner thread;
- * idempotent. */
+/* Stops serving: cancels all requests (each still gets its FINISHED), joins the decode thread, and writes all named
+ * sessions to the state directory, if there is one. The caller can still drain the remaining events. Owner thread.
+ * Idempotent. */
 LLM_API int llm_engine_stop(llm_engine *engine);
 
-/* Stops the engine if needed, frees everything and removes the segment's name. NULL is allowed. Owner thread. */
+/* Stops the engine if needed, frees everything and removes the session table's name. NULL is allowed. Owner thread. */
 LLM_API void llm_engine_close(llm_engine *engine);
 
-/* Sets the number of owners that share the engine. With more than one, no owner can take all entries, queues or pins,
- * and a branch that must make way is taken from the owner that holds most (share.h). Takes effect with the next
- * decision. 0 counts as 1. Any thread. */
+/* Sets how many owners share the engine. If there are several, none of them can take all entries, queues or pins,
+ * and the engine evicts from the owner that holds most (share.h). 0 counts as 1. Any thread. The next decision uses
+ * the new number. */
 LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 
-/* Returns fixed facts about the open engine. Any thread. */
+/* Copies facts about the open engine, which never change. Any thread. */
 LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
 
-/* Counts completed loops of the decode thread. The count does not change while the thread sleeps because it has no
- * work, or while a step runs: `busy` (may be NULL) is 1 during a step. Any thread. */
+/* Counts completed loops of the decode thread. The count stands still while the thread sleeps for lack of work and
+ * during a step; *busy (may be NULL) says whether the thread is inside a step. Any thread. */
 LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 
 /* ---- text ------------------------------------------------------------------------------------------------- *
- * Any thread, also while the decode thread runs. A count that is negative, -n, means that the buffer is too small and
- * n are needed; INT64_MIN means an error (invalid token id, out of memory). */
+ * Any thread can call these functions, also while the decode thread runs. If a function returns a count, a negative value
+ * -n means that the buffer is too small and n elements are needed; INT64_MIN means an error (invalid token id, out of
+ * memory).
+ */
 
-/* Converts text to tokens. `parse_special`: text can contain control tokens (only for trusted text). `add_special`: add
- * BOS and EOS where the model requires them. */
+/* Converts text to tokens. `parse_special`: control tokens in the text are recognized; use it only for trusted text.
+ * `add_special`: adds the model's BOS and EOS where the model expects them. */
 LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special,
                              int parse_special, int32_t *out, size_t n_out);
 
-/* Converts tokens to bytes (not necessarily whole UTF-8 characters). `special`: control tokens are written, not left
- * out. */
+/* Converts tokens to bytes, which can begin or end inside a UTF-8 character. `special`: the text of control tokens
+ * is included. */
 LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special, char *out,
                                size_t n_out);
 
-/* Returns the Jinja source that renders chats; NULL: the model has none. Valid until the engine is closed. */
+/* The Jinja source of the chat template in use, or NULL if the model has none. Valid until the engine is closed. */
 LLM_API const char *llm_chat_template(const llm_engine *engine);
 
-/* Marks of a fill-in-the-middle prompt. */
+/* Control tokens of a fill-in-the-middle prompt. */
 typedef enum llm_fim {
-    LLM_FIM_PREFIX,     /* before the text that precedes the middle */
-    LLM_FIM_SUFFIX,     /* before the text that follows the middle */
-    LLM_FIM_MIDDLE,     /* before the middle: the model generates from here */
-    LLM_FIM_REPOSITORY, /* before a repository's name, which precedes its files */
-    LLM_FIM_FILE,       /* before each file of the repository */
+    LLM_FIM_PREFIX,     /* stands before the text that precedes the gap */
+    LLM_FIM_SUFFIX,     /* stands before the text that follows the gap */
+    LLM_FIM_MIDDLE,     /* stands at the gap; the answer follows */
+    LLM_FIM_REPOSITORY, /* stands before the repository's name, ahead of its files */
+    LLM_FIM_FILE,       /* stands before each file of the repository */
     LLM_FIM_N,
 } llm_fim;
 
-/* Returns the token of such a mark; -1: the model has none. No text of a client becomes one of these tokens. A model
- * that has the first three can fill in. */
+/* The model's token for such a mark, or -1 if the model has none. Text from a client can never become this token. A
+ * model that has the first three can fill in. */
 LLM_API int32_t llm_fim_token(const llm_engine *engine, uint32_t mark);
 
 typedef struct llm_prompt {
@@ -276,83 +276,89 @@ typedef struct llm_prompt {
     size_t n_tokens;
     char *text; /* the rendered prompt, for logs; owned; not NUL-terminated */
     size_t n_text_bytes;
-    int32_t *boundaries; /* ascending token counts: [0, boundary) is a whole number of messages; owned */
+    int32_t *boundaries; /* ascending token counts; each ends a message; owned */
     size_t n_boundaries;
-    size_t n_history; /* tokens before the generation prompt: the last boundary; 0: unknown */
-    /* tokens of the leading system messages and of the tools, which many conversations share; 0: there are none, or the
-     * template does not show where they end */
-    size_t n_head;
-    /* nonzero: the prompt has only what follows the answer that `after` named, and all counts begin there */
-    uint32_t is_after;
-    char *syntax; /* input of llm_answer_parser_open; 0 bytes: the answer is plain text; owned */
+    size_t n_history; /* tokens before the generation prompt, equal to the last boundary; 0: unknown */
+    size_t
+        n_head; /* tokens of the leading system messages and of the tools, which many conversations share; 0: the prompt
+                     * has none, or the template does not show where they end */
+    uint32_t
+        is_after; /* nonzero: the prompt is only the part after the answer named by `after`; all counts start there */
+    char *syntax; /* input of llm_answer_parser_open for this answer; 0 bytes: the answer is plain text; owned */
     size_t n_syntax_bytes;
-    char *constraint; /* value of GENERATE's entry `constraint`; 0 bytes: none; owned */
+    char *constraint; /* value of the GENERATE entry `constraint`; 0 bytes: no constraint; owned */
     size_t n_constraint_bytes;
     int32_t *preserved; /* control tokens whose text belongs to the answer's text; owned */
     size_t n_preserved;
-    /* JSON list of texts that end this template's answers, in addition to its end tokens; 0 bytes: none; owned */
-    char *stops;
+    char *stops; /* JSON list of texts that end this template's answers besides its end tokens; 0 bytes: none; owned */
     size_t n_stops_bytes;
 } llm_prompt;
 
-/* Renders a chat with the model's template and tokenizes it. `request` is JSON; all but "messages" may be missing:
+/* Renders a chat with the model's template and tokenizes it. `request` is JSON. Only "messages" is required:
  *   messages               list, in OpenAI's form
  *   add_generation_prompt  bool, default true
  *   chat_template_kwargs   object: variables of the template
  *   after                  {"message": index, "rest": text, "last": [...]}: render only what follows that answer
- *   tools                  list, in OpenAI's form; a function with is_deferred true can be called, but is not given to the
- *                          template, because a message defines it
- *   tool_choice            {"mode": "auto" | "none" | "required", "names": [only these may be called]}
- *   parallel_tool_calls    bool: an answer can have several calls; null: the template decides. false: further calls are
- *                          read as text
- *   constraint             {"kind": ..., "text": ...}: a form that text must have; with tools, an answer has it or
- *                          calls tools. With mode required it is ignored
- *   reasoning_apart        bool, default true; false: reasoning is a part of the text
- *   continues              bool: the last message is the assistant's, and the answer goes on with it
- *   thinking_tokens_max    the limit on reasoning tokens; -1: none
- *   follows_thinking       true: the constraint describes reasoning also without this limit (llm_wire.h: n_answer_stops)
- * Only the template's own text can become control tokens; text from messages and tools never does.
- * If a template cannot describe tools, a system message describes them; if it has no form for calls, libllm uses its
- * own form. Keywords of a tool's schema that llama.cpp cannot express are not enforced. If a template refuses the ids
- * of calls, they are replaced by nine letters and digits; arguments of past calls that are not JSON become a member of
- * an object.
- * `after` names an assistant message. The caller already has its tokens and all before them, so only the text that
- * follows is rendered, to be appended to those tokens. The past stays as it was generated, even if the template would
- * now write it differently (leave out old reasoning, format calls anew). `rest` is the part of the answer's text that
- * its tokens do not cover; `last` are the answer's last tokens, 32 are enough. If the template does not show where the
- * answer ends, everything is rendered, and is_after is 0.
- * A template is a program that nobody here has reviewed: all renderings of one request together are limited in time and
- * memory, in proportion to the request, and in recursion.
- * LLM_INVALID (the JSON has another form), LLM_TEMPLATE (there is no template, or it refused, failed or exceeded a
- * limit): `error` says why.
- * Free with llm_prompt_free, which allows NULL members and clears the struct. */
+ *   tools                  list, in OpenAI's form. A function with is_deferred true can be called, but the template does not
+ *                          list it: a message describes it
+ *   tool_choice            {"mode": "auto" | "none" | "required", "names": [the only functions that can be called]}
+ *   parallel_tool_calls    bool: one answer can contain several calls. false: calls after the first become text. null: the
+ *                          template decides
+ *   constraint             {"kind": ..., "text": ...}: the form that the answer's text must have. With tools, the answer has
+ *                          that form or is a call. With mode "required" only calls are possible, and the form is ignored
+ *   reasoning_apart        bool, default true; false: reasoning is part of the text
+ *   continues              bool: the last message is the assistant's, and the answer continues it
+ *   thinking_tokens_max    most reasoning tokens; -1: not limited
+ *   follows_thinking       bool: the prompt's constraint marks where reasoning ends even without thinking_tokens_max, as
+ *                          n_answer_stops needs (llm_wire.h)
+ *
+ * Only the template's own text can become control tokens. Text from messages and tools never does.
+ *
+ * If a template does not describe tools, libllm describes them in a system message. If a template has no form for
+ * calls, libllm supplies one. The parts of a tool's schema that llama.cpp cannot express are not enforced. If a
+ * template refuses the id of a call, libllm replaces it with nine letters and digits. If the arguments of a past call
+ * are not JSON, they become a member of an object.
+ *
+ * `after` names an assistant message whose tokens, and those of everything before it, the caller has. Only what follows
+ * that answer is rendered, for the caller to append. The past therefore stays as it was, even if the template would now
+ * write it differently, for example without old reasoning. `rest` is the part of the answer's text that those tokens do
+ * not cover. `last` are the last tokens of the answer; 32 suffice. If the template does not show where the answer ends,
+ * the whole chat is rendered and is_after is 0.
+ *
+ * A template is a program of unknown origin. All renderings of one request together have a limit of time and memory
+ * that grows with the request, and a limit of recursion.
+ *
+ * LLM_INVALID if `request` is not such JSON. LLM_TEMPLATE if the template refused the chat, failed or exceeded a
+ * limit, or if there is no template. `error` names the cause. Free with llm_prompt_free, which allows NULL members
+ * and clears the struct. */
 LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out, char *error,
                             size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
 
-/* Parses an answer while it is generated. One parser serves one answer; any thread, one at a time. */
+/* Parses an answer while it is generated. One parser per answer. Any thread, but only one at a time. */
 typedef struct llm_answer_parser llm_answer_parser;
 
-/* `syntax` is that of an llm_prompt; the parser keeps no pointer to it or to the engine. LLM_INVALID (malformed syntax;
- * `error` says why), LLM_NO_MEMORY. */
+/* Opens a parser for `syntax`, which is llm_prompt.syntax. The parser keeps no reference to `syntax` or to the
+ * engine. LLM_INVALID if `syntax` is malformed (`error` says why), LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax, size_t n_bytes,
                                    llm_answer_parser **out, char *error, size_t error_bytes);
 
-/* Takes the next piece of the answer's text (UTF-8, split anywhere), including the text of the prompt's preserved
- * tokens. *diffs is a JSON list of what was added, valid until the next call:
+/* Parses more of the answer's text: UTF-8 in pieces of any length, with the text of the prompt's preserved tokens.
+ * *diffs receives what is new as a JSON list, which belongs to the parser and is valid until its next call:
  *   {"kind": "text" | "reasoning", "text": ...}
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
- * The joined diffs depend only on the whole text, not on how it was split. Anything that does not begin as a call is
- * text. Nothing is lost or reported twice except blanks around calls, and the rest of a call that breaks its form, up
- * to the text that closes calls. The arguments of a call are the beginning of a JSON object, not checked against the
- * tool's schema; they are a complete object if and only if the call is complete. The cost per token does not grow with
- * the answer. `is_final`: this is the last piece. `is_cut`, with is_final: the answer was cut off, so that a call whose
- * name is incomplete is dropped and not returned as text. LLM_MISUSE (a call after is_final), LLM_NO_MEMORY. */
+ * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call is
+ * returned as text. Nothing is lost or returned twice except blanks around calls, and the rest of a malformed call up
+ * to the text that closes calls. The arguments of a call are the beginning of a JSON object, which is not checked
+ * against the tool's schema. They are the whole object if and only if the call is complete. The cost per token does not
+ * grow with the answer.
+ * `is_final`: the answer ends here. `is_cut`: the answer was cut off here, so an incomplete call without its whole
+ * name is dropped instead of returned as text. LLM_MISUSE for a feed after the final one, LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
                                    int is_cut, const char **diffs, size_t *n_diffs_bytes);
 
-/* Returns how many bytes of the answer the next feed may parse again. They are few, except within a call whose form
- * cannot be parsed in pieces; then the next feeds may take long. */
+/* Bytes of the answer that the next feed may parse again. The number is small at every point of an answer, except in
+ * a call whose form cannot be shortened: then the next feeds can take long. Any thread, one at a time. */
 LLM_API size_t llm_answer_parser_rescan_bytes(const llm_answer_parser *parser);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
@@ -361,49 +367,50 @@ typedef struct llm_document {
     size_t n_bytes;
 } llm_document;
 
-/* Compiles the form that an answer must have into the value of GENERATE's `constraint` (llm_wire.h). `request` is JSON:
- * {"kind": ..., "text": ..., "strict": bool (default true)}:
- *
+/* Makes a constraint document, which a GENERATE carries as `constraint` (llm_wire.h), from the description of the form
+ * that an answer must have. `request` is JSON: {"kind": ..., "text": ..., "strict": bool (default true)}:
  *   json         any JSON object
- *   json_schema  `text` is a schema. Keywords that cannot be enforced are an error if strict, otherwise ignored.
- *                Never enforced: formats other than date, time, date-time, duration, email and uuid; that only one
- *                alternative of oneOf matches; maxLength and maxItems above 2000. In a pattern, a set of characters has
- *                only characters that JSON does not escape
+ *   json_schema  `text` is a schema. If strict, a schema with keywords that cannot be enforced is refused. Otherwise those
+ *                keywords are ignored, and the answer can violate them. Never enforced: formats other than date, time,
+ *                date-time, duration, email and uuid; that exactly one alternative of oneOf matches; maxLength and maxItems
+ *                above 2000. In a pattern, a set of characters contains only those that JSON does not escape
  *   grammar      `text` is GBNF, with a rule named root
- *   regex        `text` is an expression that the whole answer matches
- *   choice       `text` is a JSON list of texts; the answer is one of them
+ *   regex        `text` is a regular expression that the whole answer matches
+ *   choice       `text` is a JSON list of texts, and the answer is one of them
  *
- * The work has a limit, checked before it is done. LLM_INVALID: `error` says what cannot be expressed, or names the
- * limit. LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any thread. */
+ * The amount of work is limited before it begins. LLM_INVALID: `error` says what cannot be expressed, or which size
+ * is too large. LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any thread. */
 LLM_API int llm_constraint_make(const llm_engine *engine, const char *request, size_t n_bytes, llm_document *out,
                                 char *error, size_t error_bytes);
 LLM_API void llm_document_free(llm_document *document);
 
 /* ---- embeddings ------------------------------------------------------------------------------------------- */
 
-/* Embeds as many of the n_texts texts as the model takes in one call, at least the first one; *n_done says how many.
- * `tokens` are the tokens of all texts, one text after the other, n_tokens[i] of the i-th: 1 to
- * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text; each vector has length 1. Runs
- * next to the decode thread in memory of its own, which is allocated by the first call, or at the start if the model
- * only makes embeddings. Any thread; one caller works at a time, others wait. `cancel_flag`: NULL, or a flag that is
- * read often: once any thread sets it, the call ends soon (on a GPU, after the current step). LLM_CANCELLED,
- * LLM_INVALID (no texts, or the model makes no embeddings), LLM_CONTEXT_LENGTH (a text is too long), LLM_TOKEN,
- * LLM_NO_MEMORY, LLM_STEP_FAILED: then the contents of `out` are undefined. */
+/* Embeds as many of the n_texts texts, from the first on, as the model can take at once (at least one). *n_done
+ * receives their number. `tokens` has the tokens of all texts in order: n_tokens[i] of text i, between 1 and
+ * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1.
+ * The call runs concurrently with the decode thread, in memory of its own. The first call allocates that memory; an
+ * embedding-only model allocates it when it is opened. Any thread; concurrent calls run one after the other.
+ * `cancel_flag` is NULL or points to a flag that the call checks often. Any thread can set it to nonzero, and the call
+ * then ends soon (on a GPU, after the current step).
+ * On error the contents of `out` are undefined. LLM_CANCELLED if the flag was set, LLM_INVALID (no texts, or a model
+ * that makes no embeddings), LLM_CONTEXT_LENGTH (a text has too many tokens), LLM_TOKEN, LLM_NO_MEMORY,
+ * LLM_STEP_FAILED. */
 LLM_API int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts,
                       const int32_t *cancel_flag, float *out, size_t *n_done);
 
 /* ---- JSON ------------------------------------------------------------------------------------------------- */
 
-/* Upper limits for one document. */
+/* Limits on one JSON document. */
 typedef struct llm_json_limits {
-    uint64_t n_values;       /* values of every kind, names in objects not counted */
+    uint64_t n_values;       /* values of every kind, without the names in objects */
     uint64_t n_containers;   /* objects and lists */
     uint64_t n_keys;         /* names in objects */
-    uint64_t depth;          /* levels of objects and lists; at most LLM_JSON_DEPTH_MAX */
-    uint64_t n_key_bytes;    /* bytes of one name, as it is copied */
+    uint64_t depth;          /* levels of objects and lists; never more than LLM_JSON_DEPTH_MAX */
+    uint64_t n_key_bytes;    /* bytes of one name in the copy */
     uint64_t n_number_bytes; /* bytes of one number */
-    uint64_t n_floats;       /* numbers other than integers of up to 18 digits: slow to decode */
-    uint64_t n_text_bytes;   /* bytes of all names and strings together, as they are copied */
+    uint64_t n_floats;       /* numbers other than integers of up to 18 digits, which are slow to decode */
+    uint64_t n_text_bytes;   /* bytes of all names and strings together in the copy */
 } llm_json_limits;
 
 typedef struct llm_json {
@@ -411,7 +418,7 @@ typedef struct llm_json {
     size_t n_bytes;
     uint32_t verdict; /* llm_json_verdict */
     uint32_t depth;   /* levels still open where the scan ended: 0 for a whole document */
-    size_t offset;    /* bytes read up to the fault or limit */
+    size_t offset;    /* bytes read; where the error was found, if there is one */
     uint64_t n_values;
     uint64_t n_containers;
     uint64_t n_keys;
@@ -419,17 +426,17 @@ typedef struct llm_json {
     uint64_t n_text_bytes;
 } llm_json;
 
-/* Checks JSON (RFC 8259, strictly, in UTF-8) in one pass, and copies it in a form that is quick to decode: no space
- * between values, \uXXXX replaced by the character itself where JSON allows it, half a surrogate pair by U+FFFD;
- * everything else is unchanged. Stops at the first fault or limit. Takes time and memory linear in n_bytes, and no
- * stack per level. Any thread. LLM_INVALID (`out` says what and where, and has no text), LLM_NO_MEMORY. Free with
- * llm_json_free, which allows NULL. */
+/* Checks JSON (RFC 8259, strict, UTF-8) in one pass, and copies it into a form that is cheap to decode: no blanks
+ * between values, \uXXXX replaced by the character where JSON allows it, and half of a surrogate pair replaced by
+ * U+FFFD. Everything else is copied unchanged. The scan stops at the first error or exceeded limit. Time and memory
+ * are linear in n_bytes, and nesting uses no stack. Any thread. LLM_INVALID (out->verdict and out->offset say what
+ * and where; out->text is NULL), LLM_NO_MEMORY. Free with llm_json_free, which allows NULL. */
 LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
 LLM_API void llm_json_free(llm_json *document);
 
 /* ---- saved sessions --------------------------------------------------------------------------------------- */
 
-/* A session that was saved under a label (SAVE). */
+/* A session saved under a label (command SAVE). */
 typedef struct llm_saved {
     uint32_t owner;
     uint32_t n_tokens;
@@ -438,12 +445,13 @@ typedef struct llm_saved {
     char label[LLM_LABEL_BYTES_MAX + 8];
 } llm_saved;
 
-/* Copies the list of sessions saved for this model, of all owners, in no order. Returns how many there are, at most
- * LLM_SAVED_MAX, even if only n_out were copied; 0 without a state directory. Any thread. */
+/* Copies the list of sessions saved for this model, of all owners, in no particular order. Returns their number, at
+ * most LLM_SAVED_MAX; if it is larger than n_out, only n_out were copied. Returns 0 without a state directory. Any
+ * thread. */
 LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out);
 
-/* Copies the oldest unread message for the operator about parked and saved sessions, for example a full disk or a
- * refused file; LLM_NOT_FOUND: there is none. Any thread. */
+/* Copies the oldest unread message about parked and saved sessions that a person should see, for example a full disk
+ * or a refused file. LLM_NOT_FOUND if there is none. Any thread. */
 LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
 
 #ifndef LLM_CFFI

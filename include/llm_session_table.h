@@ -1,6 +1,6 @@
-/* llm_session_table.h: the session table of one engine: its open branches, the tokens that each has consumed, and
- * counters. Written by the decode thread only; read by the event loop, by llmctl in another process, and by the next
- * daemon after a crash. Reading takes no lock and never delays the writer.
+/* llm_session_table.h: the session table of one engine: which branches are open, which tokens each has consumed, and the
+ * engine's counters. Only the decode thread writes it. The event loop, llmctl in another process, and the next daemon
+ * after a crash read it. Readers take no lock and never delay the writer.
  *
  *   offset 0        llm_session_table_header  fixed facts, written before the segment gets its magic
  *   counters_at     uint64 counters[]        each atomic by itself
@@ -9,13 +9,13 @@
  *
  * Each entry has one commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens.
  *   append     write tokens, then store the word with the larger count (release)
- *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite
+ *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite tokens
  *   open/close store the word with generation + 1 and `closed`, fence, change the record, store the word again
  *              with generation + 1 and not `closed` (or leave it closed)
  *   rename     write the other name, then store the word with generation + 1 that points to it
- *   read       load the word (acquire); closed: the entry is not there; copy; fence; load again: same generation
- *              means that the copy is valid, whatever was appended meanwhile; otherwise read again
- * A writer that dies at any point leaves a readable segment: no lock can stick.
+ *   read       load the word (acquire); if it says closed, the entry has no branch. Copy; fence; load the word again. If
+ *              the generation is the same, the copy is valid, whatever was appended meanwhile; otherwise read again
+ * A writer that dies at any point leaves a readable table, because no lock can remain held.
  */
 #ifndef LLM_SESSION_TABLE_H
 #define LLM_SESSION_TABLE_H
@@ -29,8 +29,9 @@ extern "C" {
 
 enum { LLM_SESSION_TABLE_VERSION = 4 };
 
-/* X(NAME, prometheus name, kind c|t|g, help). One table feeds the segment, /metrics and llmctl. A kind is a counter, a
- * counter of time (microseconds here, seconds in its name and wherever it is shown), or a gauge. */
+/* X(NAME, prometheus name, kind c|t|g, help). The session table, /metrics and llmctl are made from this list. Kinds:
+ * c is a counter, g is a gauge, t is a counter of time, which is microseconds here and seconds in /metrics and
+ * llmctl. */
 #define LLM_COUNTER_TABLE(X)                                                                                           \
     X(STEPS, "steps_total", 'c', "Model steps run.")                                                                   \
     X(STEP_US, "step_seconds_total", 't', "Time spent inside model steps.")                                            \
@@ -92,16 +93,16 @@ LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
 LLM_API int llm_counter_is_time(int counter); /* the segment holds microseconds, the name says seconds */
 
-/* Whether a branch is pinned. */
+/* How a branch is pinned. */
 typedef enum llm_pin {
     LLM_PIN_NONE = 0,
     LLM_PIN_ANCHORED = 1, /* open when its session was pinned: never forgotten, expired or replaced */
-    LLM_PIN_SESSION = 2,  /* opened later: never forgotten or expired, but it may make way for the session's next one */
+    LLM_PIN_SESSION = 2,  /* opened later: never forgotten or expired, but a new branch of the session can replace it */
 } llm_pin;
 
-/* What the session table says of an open branch: X(type, member, text). The decode thread's own record, the segment and
- * llm_branch_view are made from this table; tests/test_travels.py lists the other places where a new member must be
- * added. */
+/* What the decode thread reports about an open branch: X(type, member, text). The branch's record, the session table
+ * and llm_branch_view are made from this list. tests/test_travels.py lists every place that has to report a new
+ * member. */
 #define LLM_BRANCH_RECORD_TABLE(X)                                                                                     \
     X(uint32_t, state, "llm_state")                                                                                    \
     X(uint32_t, reason, "llm_reason of the last start")                                                                \
@@ -111,7 +112,7 @@ typedef enum llm_pin {
     X(uint32_t, is_pinned, "llm_pin")                                                                                  \
     X(int32_t, diverged_at, "first token of the last prompt that was not resident, or -1")                             \
     X(uint32_t, n_last_prompt, "tokens of the last prompt")                                                            \
-    X(uint32_t, n_last_reused, "of these, whose state was there")                                                      \
+    X(uint32_t, n_last_reused, "tokens of the last prompt whose state was reused")                                     \
     X(uint64_t, n_prefilled_total, "prompt tokens consumed")                                                           \
     X(uint64_t, n_reused_total, "prompt tokens whose state was there")                                                 \
     X(uint64_t, n_generated_total, "tokens generated")                                                                 \
@@ -124,9 +125,9 @@ typedef enum llm_pin {
 typedef struct llm_branch_view {
     uint32_t entry;
     uint32_t owner;
-    uint32_t generation; /* changes when tokens were truncated or replaced */
+    uint32_t generation; /* counts changes of the token array other than appending (truncated, replaced) */
     uint32_t n_tokens;   /* resident */
-    uint64_t id;         /* never changes: names the branch's files, so that the next daemon finds them */
+    uint64_t id; /* id of this branch, which never changes: names its files, and lets the next daemon recognize them */
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_branch_view;
@@ -145,24 +146,24 @@ typedef struct llm_session_table_view {
 
 typedef struct llm_session_table llm_session_table;
 
-/* Opens another engine's segment for reading. The file must belong to `owner` (a user id; -1: this process's user), and
- * nobody else may be able to write it, since any user can create any name in /dev/shm. The segment is read, not mapped:
- * a mapped file that is truncated would kill the reader with SIGBUS. Any process. LLM_NOT_FOUND, LLM_VERSION (written
- * by another version or another program), LLM_IO (also: another user owns it or can write it). Close with
- * llm_session_table_close. */
+/* Opens another engine's session table for reading. The shared memory must belong to user `owner` (-1: the user of
+ * this process) and be writable for nobody else, because any user can create a file with any such name. Readers use
+ * read calls instead of a mapping, so that a table that is truncated under them causes an error and not a signal.
+ * Any process. LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO (also if another user
+ * owns the file or can write it). Close with llm_session_table_close. */
 LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
 LLM_API void llm_session_table_close(llm_session_table *table);
 
-/* Returns the engine's own segment, for readers in this process, which must not close it. Any thread. */
+/* The engine's own session table, for readers in this process. It must not be closed. Any thread. */
 LLM_API const llm_session_table *llm_engine_session_table(const llm_engine *engine);
 
-/* Readers: any thread, any process. */
+/* The next functions read a table. Any thread, any process. */
 LLM_API void llm_session_table_read(const llm_session_table *table, llm_session_table_view *out);
 LLM_API uint64_t llm_session_table_counter(const llm_session_table *table, int counter);
-/* LLM_NOT_FOUND when the entry holds no session. */
+/* LLM_NOT_FOUND if the entry has no branch. */
 LLM_API int llm_session_table_entry(const llm_session_table *table, uint32_t entry, llm_branch_view *out);
-/* Copies the resident tokens; returns their count, or -1 when the entry holds no session, or -count-1 when `n_out` is
- * too small. *generation (may be NULL) identifies what was copied. */
+/* Copies the branch's tokens and returns their count, or -1 if the entry has no branch, or -count-1 if `n_out` is
+ * too small. *generation (may be NULL) receives the generation of the copied tokens. */
 LLM_API int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t entry, int32_t *out, size_t n_out,
                                          uint32_t *generation);
 

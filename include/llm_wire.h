@@ -1,8 +1,8 @@
-/* llm_wire.h: serving: the commands to the decode thread and the events from it, both MessagePack. Every name on the
- * wire is in one of the tables here, with which a program in another language can compare its own.
+/* llm_wire.h: the commands that the decode thread accepts and the events that it sends, both MessagePack. The tables
+ * here contain every name on the wire. A program in another language compares its own names with them
+ * (llm_command_field, llm_event_member).
  *
- * This file is read by cffi after the preprocessor, with LLM_CFFI defined.
- */
+ * cffi reads this file after the preprocessor, with LLM_CFFI defined. */
 #ifndef LLM_WIRE_H
 #define LLM_WIRE_H
 
@@ -15,68 +15,72 @@ extern "C" {
 #endif
 
 /* ---- serving: commands ------------------------------------------------------------------------------------- *
- * One thread pushes, and the same thread drains. A command is one MessagePack map, nothing after it. Its first entry is
- * "op": llm_command_op; the others come in any order, each at most once. LLM_COMMAND_TABLE names the commands and
- * LLM_FIELD_TABLE the entries:
+ * One thread pushes commands, and the same thread drains events. A command is one MessagePack map and nothing after it.
+ * The first key is "op" with an llm_command_op. The other entries follow in any order, each at most once.
+ * LLM_COMMAND_TABLE lists the commands and LLM_FIELD_TABLE the entries:
  *
- *   request     chosen by the caller, unique among live requests. In CANCEL and PAUSE: the generation to act on (an
- *               unknown one is ignored: it has just ended).
- *   owner       the requester. Sessions of different owners are separate, also if they have the same name.
- *   session     "" for scratch, where the table allows it
+ *   request     id chosen by the caller, unique among live requests. For CANCEL and PAUSE: the id of the generation; an
+ *               unknown id is ignored, because the generation may just have ended.
+ *   owner       number of the session's owner. Sessions of different owners are separate even if their names are equal.
+ *   session     the session's name; "" means scratch, where LLM_FIELD_TABLE allows it
  *   prompt      token ids, at least one
- *   max_tokens  0: as many as the context holds. Always clamped to that.
- *   sampling    map of LLM_SAMPLING_TABLE: a parameter that is left out has its default
+ *   max_tokens  most tokens to generate; 0: no limit but the context, which limits every value
+ *   sampling    map of LLM_SAMPLING_TABLE; a missing parameter has its default
  *   logit_bias  pairs of token and finite bias
- *   stop        strings, none of them empty
- *   n_answer_stops  the first n of `stop` are not searched for in reasoning and the blanks after it, if `constraint`
- *               describes reasoning
- *   stop_tokens end the answer as the model's own end tokens do
- *   min_tokens  until then the answer does not end by itself: no token that ends it is sampled, no stop string searched for
- *   constraint  the form that the answer must have: JSON of llm_constraint_make and llm_chat_render; empty: none
- *   dry_sequence_breakers  texts that end a repetition for DRY; left out: newline, colon, quotation mark, asterisk
+ *   stop        stop strings, none of them empty
+ *   n_answer_stops  this many leading strings of `stop` are not searched for in the reasoning nor in the blanks after it,
+ *               if `constraint` says where reasoning ends
+ *   stop_tokens tokens that end the answer like the model's own end tokens
+ *   min_tokens  until the answer has this many tokens, no token that ends it is sampled and no stop string is searched
+ *   constraint  the form that the answer must have: JSON made by llm_constraint_make or llm_chat_render; empty: none
+ *   dry_sequence_breakers  texts that end a repetition for DRY; if missing: newline, colon, quotation mark, asterisk
  *   flags       bit set of llm_generate_flag
- *   boundaries  ascending token counts at which histories are likely to diverge (llm_prompt): checkpoints are taken there
- *   parent      if the session does not exist, it begins as a fork of this one; "": no parent
- *   n_head      tokens at the prompt's beginning that many conversations share (llm_prompt), at most the whole prompt.
- *               They do not count when a branch is chosen for a prompt, and their state is kept for all.
- *   n_logprobs  return the log probability of each token and of that many most likely ones; -1: none. They are taken from
- *               the model's own distribution, before `sampling` and `logit_bias` are applied.
- *   after       a live, earlier generation of the same owner: this one begins when that one has consumed its prompt or
- *               ended, so that tokens which both have are consumed once; 0 or unknown: at once. A request for several
- *               answers is several generations, all but the first `after` the first.
+ *   boundaries  ascending token counts where other prompts are likely to diverge (llm_prompt): the engine takes
+ *               checkpoints there
+ *   parent      if the session does not exist, it begins as a fork of this session; "": no parent
+ *   n_head      number of tokens at the prompt's beginning that many conversations share (llm_prompt), at most all of them.
+ *               Equal heads do not make a prompt the continuation of a branch, and a checkpoint at their end serves all.
+ *   n_logprobs  report the log probability of each token and of this many most likely tokens; -1: report none. They are
+ *               those of the model's own distribution, before `sampling` and `logit_bias` are applied.
+ *   after       id of an earlier live generation of the same owner. This generation begins when that one has consumed its
+ *               prompt or has ended, so that a common prompt is prefilled only once. 0 or an unknown id: begin at once.
+ *               A request for several answers becomes several generations, all of them `after` the first.
  *   paused      a paused generation keeps its slot and is not stepped
- *   at          the fork begins with that many of the session's tokens, or as close below as its memory and checkpoints
- *               allow; UINT32_MAX: all
- *   replace     true: a session that already has the new name is closed; false: LLM_EXISTS
+ *   at          the fork begins with this many tokens of the session, or with fewer if its memory and checkpoints do not
+ *               allow that count; UINT32_MAX: all
+ *   replace     true: if a session of the new name exists, it is closed; false: the fork then fails with LLM_EXISTS
  *   pinned      a pinned session is never forgotten or expired, but can be parked. The branches that it has at that moment
- *               are kept: a prompt that continues none of them gets another branch. A quarter of all entries stays
- *               unpinned, and of the rest each owner has its share: beyond that LLM_PINS, and nothing is changed.
- *   label       the name of a saved session in the state directory
+ *               are kept: a prompt that continues none of them gets another branch. A quarter of all branches always
+ *               stays unpinned, and each owner can pin its share of the rest. Beyond that the command fails with
+ *               LLM_PINS and changes nothing.
+ *   label       name of a saved session in the state directory
  *
- * A session has a few branches (see --session-timelines): GENERATE goes to the one that the prompt continues; RESET,
- * CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. LOAD replaces the contents of a session
- * of that name once the saved files are read; the pin stays. PARK skips branches that are busy (LLM_BUSY).
+ * A session has a few branches (option --session-timelines). GENERATE uses the branch whose history the prompt continues.
+ * RESET, CLOSE, PARK, PIN and RENAME apply to all branches. FORK and SAVE use the branch that was used last. LOAD first
+ * reads the saved file and then replaces the content of the session of that name, which stays pinned if it was. PARK
+ * skips busy branches (LLM_BUSY).
  *
- * A session for which a start found no entry stays on disk for a later start. Only RESET and CLOSE act on it, and its
+ * A session that found no free entry at the start stays on disk for a later start. Only RESET and CLOSE reach it, and its
  * name is taken (LLM_EXISTS).
  *
- * With a state directory, a reply comes after the change is on disk: for PIN, RENAME, RESET, CLOSE, SAVE and UNSAVE
- * when their files are written or removed, for FORK and LOAD when the files of the session that they replace are
- * removed. LLM_IO: the disk refused the change. A pin or a name is then restored, and a second change of them waits
- * until the first is decided. A session that was reset, closed or replaced stays so, but its file may come back with
- * the next start. A repeated command tries again, also a CLOSE of a session that is already closed; so does an orderly
- * stop. LLM_OVERLOADED: too many commands wait for the disk, and nothing was done; never returned to RESET and CLOSE.
- * SAVE and LOAD: LLM_NO_MEMORY also if the limit on bytes on their way to or from disk is reached: try again. SAVE:
- * LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. If the session's state is lost, its tokens are saved, and a later
- * use prefills them. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a session can hold now),
- * LLM_VERSION (its file was refused and set aside), LLM_CAPACITY.
- * FORK and LOAD: LLM_SHUTDOWN (the engine has been stopped and would not write the new session).
+ * With a state directory, changes that must survive a crash are on disk before the REPLY. PIN, RENAME, SAVE and UNSAVE
+ * reply when their files are written or removed, RESET and CLOSE when theirs are removed, FORK and LOAD when the files of
+ * what they replace are removed. LLM_IO means that the disk refused the change. A pin or a name is then what it was
+ * before; a second change of the same pin or name waits until the first is decided. A session that was to be reset, closed
+ * or replaced is gone from the engine, but its file may come back at the next start. To try again, send the command
+ * again: a CLOSE of a session that is already closed and an orderly stop also try again.
+ * LLM_OVERLOADED: too many commands wait for the disk, and nothing was done. RESET and CLOSE never get it.
+ * SAVE and LOAD: LLM_NO_MEMORY also if the limit on bytes in transfer to or from the disk is reached; try again later.
+ * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. A session without a usable state is saved with its tokens only,
+ * which are prefilled when it is used after a LOAD. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens
+ * than a branch can hold now), LLM_VERSION (the file was refused and set aside), LLM_CAPACITY.
+ * FORK and LOAD: LLM_SHUTDOWN (the engine has been stopped and writes no new sessions).
  *
- * The reader is strict: LLM_INVALID if an entry is unknown, doubled, missing, not one of this command, or of another
- * type or range, or if bytes follow the map. The message is then dropped before it enters the ring.
+ * The reader is strict. A key that is unknown, repeated or not part of the command, a missing key, a wrong type, a value
+ * out of range, and any byte after the map are LLM_INVALID, and the message is dropped before it enters the ring.
  */
 
-/* X(NAME, number), from 1 without a gap. Numbers never change meaning. */
+/* X(NAME, number). The numbers run from 1 without a gap and never change meaning. */
 #define LLM_COMMAND_TABLE(X)                                                                                           \
     X(GENERATE, 1)                                                                                                     \
     X(CANCEL, 2)                                                                                                       \
@@ -98,15 +102,15 @@ enum { LLM_COMMAND_END = 1 LLM_COMMAND_TABLE(LLM_COMMAND_COUNT) };
 
 typedef enum llm_generate_flag {
     LLM_GENERATE_IGNORE_END = 1,      /* the model's end-of-turn tokens are never sampled */
-    LLM_GENERATE_COLD = 2,            /* reuse no state: the reference that every reuse must equal */
-    LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT carries the tokens, too; implied by n_logprobs */
-    LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED reports the progress of the prompt */
+    LLM_GENERATE_COLD = 2,            /* reuse no state: tests compare warm answers with these */
+    LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens; implied by n_logprobs */
+    LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED events report the progress of prefill */
     LLM_GENERATE_FLAGS = 15,          /* all of them */
 } llm_generate_flag;
 
-/* How the value of an entry is written. */
+/* How the value of an entry is encoded. */
 typedef enum llm_field_type {
-    LLM_FIELD_UINT,  /* an integer from least to most */
+    LLM_FIELD_UINT,  /* an unsigned integer from least to most */
     LLM_FIELD_INT,   /* a signed integer from least to most */
     LLM_FIELD_FLOAT, /* a finite number from least to most */
     LLM_FIELD_BOOL,
@@ -114,7 +118,7 @@ typedef enum llm_field_type {
     LLM_FIELD_TOKENS,   /* bin: int32 little-endian, at least `least` of them */
     LLM_FIELD_BIASES,   /* bin: pairs of (int32 token, float32 bias), little-endian, at most `most` of them */
     LLM_FIELD_TEXTS,    /* array of at most `most` str */
-    LLM_FIELD_SAMPLING, /* map */
+    LLM_FIELD_SAMPLING, /* a map of sampling parameters */
     LLM_FIELD_BYTES,    /* bin of at most `most` bytes */
 } llm_field_type;
 
@@ -124,8 +128,9 @@ typedef enum llm_field_type {
 #define LLM_COMMANDS_OWNED ((1u << LLM_COMMAND_END) - 2u - LLM_COMMANDS_LIVE)
 #define LLM_COMMANDS_SESSION (LLM_COMMANDS_OWNED - LLM_COMMAND_BIT(GENERATE) - LLM_COMMAND_BIT(UNSAVE))
 
-/* Every entry of every command: X(type, name, commands that need it, commands that may have it, least, most, default).
- * A name of LLM_COMMANDS_SESSION has at least one character, whatever `least` says of GENERATE. */
+/* Every entry of every command: X(type, name, commands that require it, commands that allow it, least, most,
+ * default). For the commands of LLM_COMMANDS_SESSION the session's name has at least one character; `least` is 0
+ * only for GENERATE. */
 #define LLM_FIELD_TABLE(X)                                                                                             \
     X(UINT, request, LLM_COMMANDS_OWNED | LLM_COMMANDS_LIVE, 0, 1, UINT64_MAX, 0)                                      \
     X(UINT, owner, LLM_COMMANDS_OWNED, 0, 0, UINT32_MAX, 0)                                                            \
@@ -154,31 +159,31 @@ typedef enum llm_field_type {
     X(NAME, label, LLM_COMMAND_BIT(SAVE) | LLM_COMMAND_BIT(LOAD) | LLM_COMMAND_BIT(UNSAVE), 0, 1, LLM_LABEL_BYTES_MAX, \
       0)
 
-/* A row of these tables, so that a program in another language can compare its own with them. */
+/* One row of these tables, so that a program in another language can compare what it writes with what libllm reads. */
 typedef struct llm_field {
     const char *name;
     uint32_t type; /* llm_field_type */
     uint32_t is_needed;
-    double least, most, otherwise; /* otherwise: the default of an entry that is not needed */
+    double least, most, otherwise; /* otherwise: the default of an entry that is not required */
 } llm_field;
 
-/* Describe the i-th entry of a command, or parameter of `sampling`. LLM_OK, LLM_NOT_FOUND (there are no more). Any
- * thread. */
+/* Copies the i-th entry of a command, or the i-th parameter of `sampling`. LLM_OK, or LLM_NOT_FOUND if there is no
+ * such row. Any thread. */
 LLM_API int llm_command_field(int command, int i, llm_field *out);
 LLM_API int llm_sampling_field(int i, llm_field *out);
 
-/* Checks and queues one command, and wakes the decode thread if it sleeps. Loop thread.
- * LLM_INVALID, LLM_FULL (nothing was queued; a normal outcome), LLM_SHUTDOWN. */
+/* Checks one command, queues it, and wakes the decode thread if it sleeps. Loop thread. LLM_INVALID, LLM_FULL
+ * (nothing was queued, which is a normal outcome), LLM_SHUTDOWN. */
 LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
 
-/* Returns the entry that the last llm_command_push refused with LLM_INVALID ("sampling.top_p" within a map); "" if the
- * message as a whole was wrong. Valid until the next push. Loop thread. */
+/* Name of the entry that made the last llm_command_push return LLM_INVALID ("sampling.top_p" for one inside a map),
+ * or "" if the whole message is malformed. Valid until the next push. Loop thread. */
 LLM_API const char *llm_command_refused(const llm_engine *engine);
 
 /* ---- serving: events --------------------------------------------------------------------------------------- *
- * An event is a MessagePack array: its llm_event_op, then its members in the order of LLM_EVENT_TABLE. New members are
- * only added at an event's end; empty members at the end may be left out (those of TEXT in brackets are left out unless
- * requested).
+ * An event is a MessagePack array: its llm_event_op, then its members in the order of LLM_EVENT_TABLE. New versions add
+ * members only at the end of an event. Empty members at the end can be missing; the members of TEXT in brackets are
+ * missing unless the command requested them.
  *
  *   ADMITTED  request, entry
  *   STARTED   request, reason, n_prompt, n_reused, diverged_at
@@ -189,33 +194,34 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *   FORGOTTEN owner, session
  *   CONSUMED  request, n_tokens, prefill_us
  *
- * A GENERATE gets either FINISHED(refused) alone, or ADMITTED, then STARTED when its session is free and its resume
- * is decided (absent if it is cancelled before), then TEXT..., then FINISHED. All other commands but CANCEL and PAUSE
- * get one REPLY. CONSUMED comes between STARTED and the first TEXT, with LLM_GENERATE_RETURN_CONSUMED, at most once for
- * each model call: a slow client gets only the latest one. FORGOTTEN says that a session was given up without a
- * command, by the capacity policy or because it expired; it comes before any event of a later session of that name.
+ * A GENERATE gets either one FINISHED(refused), or ADMITTED, then STARTED when its branch is free and its resume is
+ * decided (no STARTED if it is cancelled before), then TEXT events, then FINISHED. All other commands except CANCEL and
+ * PAUSE get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED comes between STARTED and the first TEXT, at most once
+ * per model call; if the events are drained slowly, only the last one is delivered. FORGOTTEN says that the engine removed
+ * a session without a command, because of the capacity policy or because it was idle too long. It comes before any event
+ * of a later session of that name.
  *
- *   entry        the session's entry in the session table; UINT32_MAX in ADMITTED: not known yet (scratch)
- *   n_tokens     in REPLY: tokens that the session holds afterwards; in the reply to a SAVE: tokens saved; in CONSUMED:
- *                tokens of the prompt that the session holds by now
- *   os_error     errno of the file operation that failed, if the status is LLM_IO and one did, else 0
- *   diverged_at  first prompt token that differs from what was resident, or -1
- *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD. Empty only if the event
- *                has tokens
- *   n_tokens     in TEXT: tokens generated so far, including tokens whose text is held back
+ *   entry        index of the branch's entry in the session table; UINT32_MAX in ADMITTED: not known yet (scratch)
+ *   n_tokens     in REPLY: tokens the session holds afterwards, or for SAVE the tokens that were saved; in CONSUMED:
+ *                tokens of the prompt that have been consumed
+ *   os_error     errno of the failed file operation if the status is LLM_IO because of one, otherwise 0
+ *   diverged_at  first prompt token that differs from the branch's tokens, or -1
+ *   text         str: complete characters, never part of a stop string; invalid bytes became U+FFFD. Empty only if the
+ *                event carries tokens
+ *   n_tokens     in TEXT: tokens generated so far, including those whose text is still held back
  *   tokens       bin: int32 little-endian: the tokens whose text is complete with this event (with
- *                LLM_GENERATE_RETURN_TOKENS or n_logprobs). A token that ended the turn, or was cut off with a stop string,
- *                is not returned.
- *   ends         bin: uint32 little-endian, for each of them the number of characters of `text` up to its end; a token that
- *                ends within a character ends before that character here
- *   logprobs     bin: float32 little-endian, for each of them its log probability, at least -9999 (with n_logprobs)
- *   likeliest    bin: for each of them n_logprobs pairs of (int32 token, float32 log probability), little-endian, the
- *                likeliest first
- *   n_prefilled  prompt tokens really consumed (less than n_prompt - n_reused after a cancel)
- *   n_resident   tokens the session holds afterwards
- *   n_visible    how many of these the client can have seen (fewer after a stop string that could not be truncated)
- *   stop_index   which stop string, or -1
- *   seed         the seed used
+ *                LLM_GENERATE_RETURN_TOKENS or n_logprobs). A token that ended the turn, or that was removed with a stop
+ *                string, is not reported.
+ *   ends         bin: uint32 little-endian: for each token, the number of characters of `text` up to the token's end; for
+ *                a token that ends inside a character, up to the beginning of that character
+ *   logprobs     bin: float32 little-endian: the log probability of each token, at least -9999 (with n_logprobs)
+ *   likeliest    bin: n_logprobs pairs of (int32 token, float32 log probability) for each token, little-endian, the most
+ *                likely token first
+ *   n_prefilled  prompt tokens that were consumed (fewer than n_prompt - n_reused after a cancel)
+ *   n_resident   tokens that the branch holds afterwards
+ *   n_visible    number of those tokens that the client can have seen (smaller if a stop string could not be removed)
+ *   stop_index   index of the stop string that was found, or -1
+ *   seed         the seed that was used
  */
 
 typedef enum llm_event_op {
@@ -269,15 +275,15 @@ typedef enum llm_event_op {
     X(CONSUMED, n_tokens)                                                                                              \
     X(CONSUMED, prefill_us)
 
-/* Returns the i-th member of an event; NULL: there are no more. Any thread; static strings. */
+/* Name of the i-th member of an event, or NULL if there are no more. Any thread. The strings are static. */
 LLM_API const char *llm_event_member(int event, int i);
 
-/* Readable when events wait: add it to the event loop. Owned by the engine. Loop thread. */
+/* File descriptor that is readable when events wait, for the caller's event loop. Owned by the engine. Loop thread. */
 LLM_API int llm_events_fd(const llm_engine *engine);
 
-/* Moves waiting events into `out` as ONE MessagePack array of events and clears the descriptor when all were
- * taken. Returns bytes written, 0 when nothing waits. A buffer of LLM_DRAIN_BYTES_MIN or more always makes
- * progress. Loop thread. */
+/* Moves waiting events into `out` as ONE MessagePack array of events, and clears the descriptor when it has moved
+ * all of them. Returns the number of bytes written, or 0 if no event waits. A buffer of LLM_DRAIN_BYTES_MIN bytes or
+ * more always makes progress. Loop thread. */
 enum { LLM_DRAIN_BYTES_MIN = 262144 };
 LLM_API int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes);
 
