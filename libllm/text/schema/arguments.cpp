@@ -7,11 +7,13 @@
 
 namespace {
 
-const size_t LEVELS[] = {200, 8, 5, 3, 2, 1}; /* that are compiled, until the grammar is small enough */
-constexpr size_t NAMES_MAX = 256; /* of a tool; the grammar of calls takes a level of the stack for each required one */
+/* levels of the schema to compile; each retry uses fewer, until the grammar is small enough */
+const size_t LEVELS[] = {200, 8, 5, 3, 2, 1};
+/* names of one tool; the grammar of calls uses a level of the stack for each required name */
+constexpr size_t NAMES_MAX = 256;
 
-/* Limit for all tools of a request: a form of calls takes about 0.7 ms and 40 KB for each, and with more, the grammar
- * is too large for a document. Agents have up to 150 tools of 20. */
+/* Names in all tools of one request. A grammar of calls takes about 0.7 ms and 40 KB for each name, and with more
+ * names it would not fit a constraint document. Agents have up to 150 tools of 20 names. */
 constexpr size_t NAMES_IN_ALL_MAX = 4096;
 
 const schema_json &any_object()
@@ -20,8 +22,8 @@ const schema_json &any_object()
     return schema;
 }
 
-/* Returns the types that values of the node may have. What is no text is not told apart in lists of values, since the
- * callers ask only for texts. */
+/* Returns the types that values of the node can have. For a list of values (enum) it only distinguishes text from
+ * everything else, since the callers ask only for texts. */
 uint8_t types_of(expansion &meaning, const node &n)
 {
     uint8_t all = n.empty() ? json_type::ANY : json_type::NOTHING;
@@ -39,8 +41,8 @@ uint8_t types_of(expansion &meaning, const node &n)
     return all;
 }
 
-/* Returns the names that the shapes know, in their order. An empty name is left out: no mark of a template can hold it,
- * and an empty schema_argument::name stands for the undeclared names. */
+/* Returns the member names of the shapes in their order. An empty name is left out: no template can mark it, and an
+ * empty schema_argument::name stands for the undeclared names. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
@@ -79,17 +81,17 @@ const schema_json &no_text()
     return schema;
 }
 
-/* The arguments of one schema while they are compiled. */
+/* Compiles the arguments of one schema. */
 class argument_compiler {
   public:
     argument_compiler(expansion &of_schema, writer &to, rules &all_rules, work_budget &spent)
         : meaning(of_schema), values(to), out(all_rules), budget(spent)
     {}
 
-    /* Returns the argument of this name: its value meets what one of the shapes says of it, and it is required if all
-     * of them require it. With {"anyOf": [{"properties": {"a": A}}, {"properties": {"b": B}}]} the second way allows
-     * any `a`, since objects are open; a model that writes `a` means A, so that ways which do not declare the name are
-     * left out where one does. */
+    /* Returns the argument of this name. Its value meets the member's conditions in one of the shapes, and the
+     * argument is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}}, {"properties": {"b":
+     * B}}]} the second alternative allows any value of `a`, since objects are open. A model that writes `a` means A.
+     * So if some shapes declare the name, the shapes that do not are left out. */
     schema_argument declared(const std::vector<shape> &shapes, const std::string &name)
     {
         schema_argument one;
@@ -99,7 +101,8 @@ class argument_compiler {
             std::any_of(shapes.begin(), shapes.end(), [&](const shape &s) { return declares(s, name); });
         std::vector<node> ways;
         for (const shape &s : shapes) {
-            if (is_declared && !declares(s, name)) { /* it may be there, as anything, which is not what is meant */
+            /* this shape allows any value for the name, which the schema's author did not intend */
+            if (is_declared && !declares(s, name)) {
                 one.is_required = false;
                 continue;
             }
@@ -126,7 +129,7 @@ class argument_compiler {
     rules &out;
     work_budget &budget;
 
-    /* Returns the rule of what meets one of the nodes, or "". */
+    /* Returns a rule of the values that meet one of the nodes, or "". */
     std::string either(const std::vector<node> &ways)
     {
         std::string all;
@@ -152,8 +155,8 @@ class argument_compiler {
         }
     }
 
-    /* Notes which texts the argument may be, and the rule of its values that are no texts, for templates that write
-     * texts without quotes. If the texts take too much work, it may be any text. */
+    /* Finds which texts the argument can be, and the rule of its other values, for templates that write texts
+     * without quotes. If the texts take too much work, the argument can be any text. */
     void find_texts(const std::vector<node> &ways, schema_argument *one)
     {
         automaton all;
@@ -165,7 +168,7 @@ class argument_compiler {
                 }
                 all = automaton_of(automaton_operation::EITHER, all, *some, budget);
             }
-        } catch (const grammar_beyond &) { /* any text */
+        } catch (const grammar_beyond &) { /* too much work: any text is allowed */
             return;
         }
         one->texts = all;
@@ -180,10 +183,10 @@ class argument_compiler {
 
 } // namespace
 
-/* Calls `compile` with fewer levels each time, as long as the grammar is too large. Each attempt may take half of the
- * work that is left, so that some is left for the next attempt and for the next tool: a tool with a hard schema would
- * otherwise leave all tools behind it open. The rules of an attempt that failed are forgotten, since they refer to
- * rules that nothing defines. */
+/* Calls `compile` with fewer levels each time, as long as the grammar is too large. Each attempt can use half of the
+ * work that is left, so that the next attempt and the next tool also get some. Otherwise one tool with a hard schema
+ * would leave all later tools unconstrained. The rules of a failed attempt are removed, since they refer to rules
+ * that were never defined. */
 template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
 {
     for (const size_t n_levels : LEVELS) {
@@ -236,7 +239,8 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
         argument_compiler compiler(meaning, values, out, part);
         const std::vector<std::string> names = names_of(shapes);
         if (names.size() > std::min(NAMES_MAX, NAMES_IN_ALL_MAX - n_names)) {
-            throw grammar_beyond("too many names"); /* 20,000 in one tool ended the process by its stack */
+            /* 20,000 names in one tool overflowed the stack and ended the process */
+            throw grammar_beyond("too many names");
         }
         for (const std::string &name : names) {
             schema_argument one = compiler.declared(shapes, name);
@@ -259,7 +263,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
 
 std::optional<std::string> schema_arguments::bare_names(const automaton &names)
 {
-    automaton possible; /* no controls, and no signs of marks, least of all `</` */
+    automaton possible; /* excludes control characters and the characters that marks consist of, above all `</` */
     possible.states.resize(2);
     possible.states[0].ways = {{' ', '!', 1}, {'#', '.', 1}, {'0', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
     possible.states[1].ways = {{' ', '!', 1}, {'#', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
@@ -276,7 +280,7 @@ std::optional<std::string> schema_arguments::bare_names(const automaton &names)
 
 std::optional<std::string> schema_arguments::quoted_texts(const automaton &texts)
 {
-    automaton plain; /* needs no escapes */
+    automaton plain; /* texts that need no escapes */
     plain.states.push_back({{{' ', '&', 0}, {'(', '[', 0}, {']', CHARACTER_LAST, 0}}, true});
     const rules::mark before = out.now();
     try {
@@ -292,14 +296,14 @@ std::optional<std::string> schema_arguments::quoted_texts(const automaton &texts
 
 std::optional<std::string> schema_arguments::bare_texts(const automaton &texts, const std::string &close)
 {
-    constexpr size_t STATES_MAX = 512; /* a state is about 40 bytes of grammar */
+    constexpr size_t STATES_MAX = 512; /* a state takes about 40 bytes of grammar */
     const rules::mark before = out.now();
     try {
         const automaton all = automaton_of(automaton_operation::BOTH, texts, automaton_of_text_before(close), budget);
         if (all.states.size() <= STATES_MAX && !all.is_empty()) {
             return out.add_bare_texts(all, close);
         }
-    } catch (const grammar_fault &) { /* too much work, or too large a grammar */
+    } catch (const grammar_fault &) { /* too much work, or the grammar is too large */
         out.forget(before);
     }
     return std::nullopt;

@@ -1,9 +1,9 @@
-/* arguments.h: the schemas of tools, compiled into one grammar: as a whole, for templates that write a call's arguments
- * as an object of JSON, and each parameter by itself, for those that write every argument between marks of its own. The
- * thread that reads the request owns it.
- *
- * A schema of a tool is met loosely: a tool whose schema is unusual is offered with fewer conditions, or with none, and
- * never makes the request fail. */
+/* arguments.h: compiles the schemas of tools into one grammar. For templates that write a call's arguments as a JSON
+ * object, a schema is compiled as a whole. For templates that write each argument between marks of its own, each
+ * parameter is compiled by itself. Owned by the thread that reads the request.
+ * *
+ * Schemas of tools are enforced loosely: a tool with an unusual schema is offered with fewer conditions, or with
+ * none, and never makes the request fail. */
 #ifndef LLM_SCHEMA_ARGUMENTS_H
 #define LLM_SCHEMA_ARGUMENTS_H
 
@@ -14,19 +14,19 @@
 #include "text/schema/rules.h"
 #include "text/schema/shape.h"
 
-/* One parameter, or all those with other names, which the schema does not declare. Where the marks of a template hold
- * bare text, a text is written without quotes, so that an argument that may be a text or a number has two rules:
+/* One parameter, or all parameters with names that the schema does not declare. If the marks of a template hold bare
+ * text, a text is written without quotes. An argument that can be a text or a number therefore has two rules:
  * `texts` and `not_text`. */
 struct schema_argument {
-    std::string name;                          /* "": any of `names` */
+    std::string name;                          /* "": the undeclared names in `names` */
     std::string element;                       /* a rule of the grammar */
-    bool is_required = false;                  /* whichever way the schema is met */
-    bool may_be_text = false, is_text = false; /* is_text: it can be nothing else */
-    std::optional<automaton> names, texts;     /* texts: those that it may be; nullopt: any */
-    std::string not_text;                      /* a rule: values that are no texts; "": there are none */
+    bool is_required = false;                  /* true only if every shape of the schema requires it */
+    bool may_be_text = false, is_text = false; /* is_text: no other type is possible */
+    std::optional<automaton> names, texts;     /* texts: the possible texts; nullopt: any text */
+    std::string not_text;                      /* rule of the values that are not texts; "": no such value */
 };
 
-/* Keywords that cannot be enforced are ignored. All members throw nothing but std::bad_alloc. */
+/* Keywords that cannot be enforced are ignored. The only exception that any member throws is std::bad_alloc. */
 class schema_arguments {
   public:
     explicit schema_arguments(size_t most_bytes, value_syntax how = value_syntax::JSON) : out(most_bytes, budget, how)
@@ -34,36 +34,36 @@ class schema_arguments {
     schema_arguments(const schema_arguments &) = delete;
     schema_arguments &operator=(const schema_arguments &) = delete;
 
-    /* Returns the rule of the valid objects; of any object, if no object is valid or the grammar would become too
-     * large. */
+    /* Returns the rule of the valid objects. If no object is valid or the grammar would become too large, returns
+     * the rule of any object. */
     std::string object(const schema_json &document);
 
-    /* Returns each member that a way to meet the schema declares or requires. If there are too many, or the grammar
-     * would become too large, it returns one of any name and value. */
+    /* Returns each member that one of the schema's shapes declares or requires. If there are too many, or the
+     * grammar would become too large, returns one member with any name and value. */
     std::vector<schema_argument> members(const schema_json &document);
 
-    /* Returns the rule of one of these names, as the marks of a template can hold it. "": none of them can be in a
-     * mark. nullopt: the rule would be too large. */
+    /* Returns the rule of one of these names as a template's marks can hold it. "": marks can hold none of them.
+     * nullopt: the rule would be too large. */
     std::optional<std::string> bare_names(const automaton &names);
 
-    /* Returns the rule of one of the texts between single quotes, of those that need no escapes there. nullopt: there
-     * is none. */
+    /* Returns the rule of one of the texts between single quotes, without those that would need escapes. nullopt:
+     * none is left. */
     std::optional<std::string> quoted_texts(const automaton &texts);
 
-    /* Returns the rule of one of the texts, as it is, and then `close`. nullopt: the rule would be too large, or no
-     * text can stand before `close`. */
+    /* Returns the rule of one of the texts, without quotes and escapes, followed by `close`. nullopt: the rule would
+     * be too large, or no text can stand before `close`. */
     std::optional<std::string> bare_texts(const automaton &texts, const std::string &close);
 
-    /* Returns all rules, with those of any JSON: `object`, `value`, ... */
+    /* Returns all rules, including those of any JSON value: `object`, `value`, ... */
     std::string grammar() const
     {
         return out.grammar("object");
     }
 
   private:
-    work_budget budget; /* of all tools; `out` refers to it */
+    work_budget budget; /* shared by all tools; `out` refers to it */
     rules out;
-    size_t n_names = 0; /* of all members */
+    size_t n_names = 0; /* names of all tools so far */
 
     template <typename T, typename F> T with_levels(const T &nothing, F compile);
 };

@@ -12,7 +12,7 @@
 namespace {
 
 constexpr uint32_t NOWHERE = UINT32_MAX;
-constexpr size_t WAYS_MAX = 1 << 16; /* of one product: a state may have a way for each range of either side */
+constexpr size_t WAYS_MAX = 1 << 16; /* ways of one product: a state can have one for each range of both automata */
 
 std::vector<uint32_t> characters_of(const std::string &text)
 {
@@ -45,8 +45,8 @@ void add_way(std::vector<automaton::way> &ways, automaton::way next)
     }
 }
 
-/* The states that lead to each state, one for each of their ways. In one array, since a list for each takes longer to
- * make. */
+/* The states that lead to each state, one entry per way. They are in one array, because a list per state takes
+ * longer to build. */
 class predecessors {
   public:
     explicit predecessors(const automaton &a) : begins(a.states.size() + 2, 0)
@@ -60,7 +60,7 @@ class predecessors {
         states.resize(begins.back());
         for (uint32_t i = 0; i < a.states.size(); i++) {
             for (const automaton::way &w : a.states[i].ways) {
-                states[begins[w.to + 1]++] = i; /* so that it ends as the beginning of the next one */
+                states[begins[w.to + 1]++] = i; /* the loop turns each end into the beginning of the next range */
             }
         }
     }
@@ -104,12 +104,12 @@ std::vector<bool> living(const automaton &a)
     return lives;
 }
 
-/* Classes of equal states: those that end alike and lead to equal ones (Hopcroft). At first there are two classes, the
- * ends and the others; a class is split by where its states lead until no state of it leads where another does not.
- * After a split only the states that lead to its smaller parts are looked at again: those that lead to the largest part
- * lead to the same class as before. A state is then looked at log n times for each of its ways. Looking at all states
- * again after every split, which is simpler, takes n * n steps for a chain of n states, as every length and every
- * repetition is one. */
+/* Classes of equivalent states: states that are both ends or both not, and lead to equivalent states (Hopcroft's
+ * algorithm). It starts with two classes, the ends and the others. A class is split by where its states lead until
+ * all its states lead to the same classes. After a split, only the states that lead to the smaller parts are
+ * examined again: those that lead to the largest part lead to the same class as before. So each state is examined
+ * log n times per way. The simpler algorithm, which examines all states after every split, takes n * n steps for a
+ * chain of n states, and every length and every repetition is such a chain. */
 class partition {
   public:
     partition(const automaton &of_states, work_budget &spent)
@@ -143,17 +143,17 @@ class partition {
   private:
     const automaton &a;
     work_budget &budget;
-    std::vector<uint32_t> of; /* by state */
+    std::vector<uint32_t> of; /* class of each state */
     std::vector<std::vector<uint32_t>> members;
     const predecessors from;
     std::vector<bool> is_changed;
 
-    /* States of one class that lead alike. */
+    /* States of one class whose characters lead to the same classes. */
     struct part {
-        size_t signature, n; /* where in `signatures` it begins, and its length */
+        size_t signature, n; /* position in `signatures` and length */
         std::vector<uint32_t> states;
     };
-    std::vector<uint32_t> signatures; /* of the class in hand: where the characters of each part lead */
+    std::vector<uint32_t> signatures;                  /* for the class being split: the target classes of each part */
     std::unordered_multimap<uint64_t, size_t> part_of; /* by hash of the signature */
 
     void add_class(std::vector<uint32_t> states)
@@ -206,8 +206,8 @@ class partition {
         parts.push_back({begin, signatures.size() - begin, {state}});
     }
 
-    /* Returns the parts of a class of which some states lead elsewhere now, by signature; the others, if there are any,
-     * still lead alike. */
+    /* Returns the parts of a class after the targets of some of its states changed, grouped by signature. States
+     * whose targets did not change form one part. */
     std::vector<part> parts_of(uint32_t number, const uint32_t *changed, const uint32_t *end)
     {
         std::vector<part> parts;
@@ -235,7 +235,8 @@ class partition {
         return parts;
     }
 
-    /* `changed`: states that lead to a class that is new. Leaves those of which that is so after the split. */
+    /* `changed` has the states that lead to a new class. Splits their classes, and leaves in `changed` the states
+     * that lead to one of the classes made here. */
     void split(std::vector<uint32_t> &changed)
     {
         for (const uint32_t state : changed) {
@@ -249,7 +250,7 @@ class partition {
             while (next < changed.size() && of[changed[next]] == number) {
                 next++;
             }
-            if (members[number].size() == 1) { /* nothing to tell apart */
+            if (members[number].size() == 1) { /* a single state cannot be split */
                 budget.spend(work_budget::TRANSITION * (1 + a.states[changed[i]].ways.size()));
                 continue;
             }
@@ -278,9 +279,9 @@ class partition {
     }
 };
 
-/* The product steps through both automata at once: its states are pairs, and only pairs that are reached are made. A
- * side that has no way for a character goes on in NOWHERE, since FIRST_ONLY and EITHER accept texts that one side has
- * given up. */
+/* Steps through both automata at once: a state of the product is a pair of states, and only reachable pairs are
+ * made. If one automaton has no way for a character, its half of the pair becomes NOWHERE, because FIRST_ONLY and
+ * EITHER accept texts that one automaton rejects. */
 class product {
   public:
     product(automaton_operation what, const automaton &first, const automaton &second, work_budget &spent)
@@ -303,13 +304,13 @@ class product {
     const automaton &a, &b;
     work_budget &budget;
     automaton out;
-    std::unordered_map<uint64_t, uint32_t> numbers; /* by both states */
+    std::unordered_map<uint64_t, uint32_t> numbers; /* number of a pair, by both states */
     std::vector<std::pair<uint32_t, uint32_t>> pairs;
-    std::vector<uint32_t> lows;       /* of find_ways: where ranges begin */
-    std::vector<automaton::way> ways; /* of the state in hand */
+    std::vector<uint32_t> lows;       /* used by find_ways: where ranges begin */
+    std::vector<automaton::way> ways; /* ways of the state being made */
     size_t n_ways = 0;
 
-    /* The states to which ascending characters lead from one state; NULL: none. */
+    /* Returns where ascending characters lead from one state. NULL: nowhere. */
     class follower {
       public:
         explicit follower(const automaton::state *from)
@@ -420,9 +421,9 @@ automaton automaton_of_any()
 
 namespace {
 
-/* Returns the texts as a tree. Equal states stay apart, since rules finds equal ones again when they are written.
- * Linear in the document, so it is counted and never refused: open objects exclude declared names even where no work is
- * left. */
+/* Returns the texts as a tree. Equal states are not merged here, since `rules` finds equal ones when it writes them.
+ * The work is linear in the document, so it is counted but never refused: open objects exclude declared names even
+ * if the budget is spent. */
 automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;
@@ -483,12 +484,13 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
     return out;
 }
 
-/* State q: the text ends with the first q characters of `close`, and with no more of them (Knuth, Morris and Pratt). */
+/* In state q, the text so far ends with the first q characters of `close` and with no longer beginning of it (Knuth,
+ * Morris and Pratt). */
 automaton automaton_of_text_before(const std::string &close)
 {
     const std::vector<uint32_t> mark = characters_of(close);
     const size_t n = mark.size();
-    std::vector<size_t> shorter(n, 0); /* the longest other beginning of `close` that its first q characters end with */
+    std::vector<size_t> shorter(n, 0); /* longest shorter beginning of `close` with which its first q characters end */
     const auto next = [&](size_t q, uint32_t c) {
         while (q > 0 && mark[q] != c) {
             q = shorter[q];
@@ -572,7 +574,7 @@ automaton automaton_reduced(const automaton &a, work_budget &budget)
     if (equal.n_classes() == trimmed.states.size()) {
         return trimmed;
     }
-    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* of a class, as they are met: the start stays the first */
+    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* by class, in order of use: the start keeps 0 */
     uint32_t n_named = 0;
     for (const uint32_t number_of_class : equal.classes()) {
         if (name[number_of_class] == NOWHERE) {

@@ -1,11 +1,11 @@
-/* expand.cpp: from conditions to shapes. Conditions that hold at once are merged into one state; where a schema leaves
- * a choice, the state is copied for each alternative.
- *
- * The danger is the product: ten anyOf of four alternatives each, beside each other, have a million shapes. Choices are
- * therefore put off until all that holds anyhow is merged, so that most alternatives contradict it at once and leave no
- * shape. In {"properties": {"kind": ...}, "oneOf": [...]} an alternative of another type ends where it is begun. What
- * is still too many (SHAPES_MAX, the budget) is refused, or all choices of the node are left open and what holds anyhow
- * stays enforced. */
+/* expand.cpp: turns conditions into shapes. Conditions that hold at once are merged into one state. If a schema has a
+ * choice, the state is copied for each alternative.
+ * *
+ * The danger is the product: ten anyOf of four alternatives each, side by side, have a million shapes. Choices are
+ * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
+ * once and leave no shape: in {"properties": {"kind": ...}, "oneOf": [...]}, an alternative of another type is
+ * dropped when it begins. If there are still too many (SHAPES_MAX, the budget), the schema is refused, or all
+ * choices of the node are ignored and only the unconditional conditions are enforced. */
 #include <algorithm>
 #include <cmath>
 
@@ -15,9 +15,10 @@
 
 namespace {
 
-constexpr size_t SHAPES_MAX = 256;      /* of one node */
-constexpr size_t CONDITIONS_MAX = 4096; /* of one state */
-constexpr size_t NOTHING_DEPTH = 4;     /* levels that are looked at to tell two alternatives of oneOf apart */
+constexpr size_t SHAPES_MAX = 256;      /* shapes of one node */
+constexpr size_t CONDITIONS_MAX = 4096; /* conditions of one state */
+/* levels that are searched for a contradiction between two alternatives of oneOf */
+constexpr size_t NOTHING_DEPTH = 4;
 
 struct too_many_ways : grammar_beyond {
     using grammar_beyond::grammar_beyond;
@@ -156,13 +157,13 @@ size_t expansion::state::n_items() const
     return n;
 }
 
-/* Merges all pending conditions, then follows the first choice that is left, alternative by alternative, and appends a
- * shape for each way to the end; a way that contradicts itself ends without one. `has_choices`: else all choices are
- * left open.
- *
- * A condition that was met before is skipped, since a schema may refer to itself: without `met`, {"allOf": [{"$ref":
- * "#"}]} would never end. A condition and its opposite contradict each other, which ends alternatives before their
- * keywords are compared. */
+/* Merges all pending conditions, then tries each alternative of the first remaining choice. Appends one shape for each
+ * consistent combination of alternatives; a combination that contradicts itself leaves none. If `has_choices` is false,
+ * all choices are ignored.
+ * *
+ * A condition that was merged before is skipped, since a schema can refer to itself: without `met`, {"allOf":
+ * [{"$ref": "#"}]} would never end. A condition and its negation contradict each other, which drops alternatives
+ * before their keywords are compared. */
 void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
 {
     if (has_choices && !budget.take(work_budget::MERGED_STATE)) {
@@ -196,7 +197,8 @@ void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
     const std::vector<node> alternatives = std::move(s.choices.back());
     s.choices.pop_back();
     for (const node &one : alternatives) {
-        if (!budget.take(s.n_items() * work_budget::COPIED_ITEM)) { /* 3,000 choices were copied 3,000 times: 1.5 GB */
+        /* without a charge, 3,000 choices were copied 3,000 times: 1.5 GB */
+        if (!budget.take(s.n_items() * work_budget::COPIED_ITEM)) {
             throw too_many_ways(work_budget::beyond());
         }
         state next = s;
@@ -213,7 +215,7 @@ bool expansion::apply(state &s, const condition &c)
     if (c.schema->is_boolean()) {
         return *c.schema != c.is_negated;
     }
-    (void)budget.take(c.schema->size() * work_budget::KEYWORD); /* each keyword is searched for */
+    (void)budget.take(c.schema->size() * work_budget::KEYWORD); /* each keyword is looked up in the schema */
     if (!c.schema->is_object()) {
         give_up(*c.schema, "a schema is expected");
         return true;
@@ -223,8 +225,8 @@ bool expansion::apply(state &s, const condition &c)
 
 namespace {
 
-/* Narrows the types to those of the keyword. An unknown name changes nothing and clears *is_known. "integer" is NUMBER
- * with a mark; in ["integer", "number"] the mark says nothing. */
+/* Narrows the types to those of the keyword. An unknown name changes nothing and clears *is_known. "integer" is
+ * NUMBER with is_integer set; in ["integer", "number"] is_integer stays clear. */
 void apply_types(shape &s, const schema_json &type, bool *is_known)
 {
     uint8_t allowed = json_type::NOTHING;
@@ -277,13 +279,13 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
         apply_types(s.s, *type, &is_known);
         if (!is_known) {
             give_up(schema, "the keyword type has an unknown name");
-        } else if (schema.contains("nullable") && schema["nullable"] == true) { /* as OpenAPI has it */
+        } else if (schema.contains("nullable") && schema["nullable"] == true) { /* OpenAPI's keyword */
             s.s.types = static_cast<uint8_t>(s.s.types | (before & json_type::NUL));
         }
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* the shorter list: is_kept tests its values later */
+            s.s.values = std::move(values); /* keeps the shorter list; is_kept tests its values later */
         }
     };
     if (schema.contains("const")) {
@@ -312,7 +314,7 @@ void expansion::apply_numbers(state &s, const schema_json &schema)
             to.push_back({&schema[name], is_exclusive});
         }
     };
-    add(s.s.least, "minimum", is_true("exclusiveMinimum")); /* a boolean until draft 4 */
+    add(s.s.least, "minimum", is_true("exclusiveMinimum")); /* until draft 4 exclusiveMinimum is a boolean */
     add(s.s.most, "maximum", is_true("exclusiveMaximum"));
     add(s.s.least, "exclusiveMinimum", true);
     add(s.s.most, "exclusiveMaximum", true);
@@ -389,10 +391,10 @@ void expansion::apply_objects(state &s, const schema_json &schema)
     apply_dependencies(s, schema);
 }
 
-/* Where the member is, others have to be, or the object meets a schema: that is a choice between an object without the
- * member and one that meets what depends on it. No schema of the document says "without this member", so that the
- * condition is the keyword itself with the index of the member: negated, the member is absent; as it is, those that
- * depend on it are required (negate.cpp). */
+/* If the member is present, other members are required, or the object has to meet a schema. That is a choice between
+ * an object without the member and one that meets the dependency. No schema of the document says "without this
+ * member", so the condition is the keyword itself with the index of the member. Negated, it means that the member is
+ * absent; not negated, it requires the dependent members (negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -415,7 +417,7 @@ void expansion::apply_dependencies(state &s, const schema_json &schema)
 void expansion::apply_choices(state &s, const schema_json &schema)
 {
     if (schema.contains("allOf") && schema["allOf"].is_array()) {
-        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* the first one is met first */
+        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* from the last, so that the first one is merged first */
             s.pending.push_back({&schema["allOf"][i]});
         }
     }
@@ -444,11 +446,11 @@ void expansion::apply_choices(state &s, const schema_json &schema)
     }
 }
 
-/* oneOf: one alternative, and none of those that it may overlap with. Taking it for anyOf would admit values that two
- * alternatives admit, which are invalid. Negating every other alternative would be right but is seldom possible
- * (keywords::NOT_NEGATED) and multiplies the shapes; most alternatives exclude each other by a type or a constant,
- * which is_nothing sees. The pairs are the square of the alternatives: comparing 1,500 constants took 19 s and 950 MB,
- * so that oneOf is left open once the budget is spent. */
+/* oneOf: one alternative holds, and none of the others that can overlap with it. Treating it as anyOf would accept
+ * values that meet two alternatives, which are invalid. Negating every other alternative would be right, but is
+ * seldom possible (keywords::NOT_NEGATED) and multiplies the shapes. Most alternatives exclude each other by a type
+ * or a constant, which is_nothing detects. The number of pairs is the square of the alternatives: comparing 1,500
+ * constants took 19 s and 950 MB, so oneOf is ignored once the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

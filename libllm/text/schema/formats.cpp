@@ -8,8 +8,8 @@
 
 namespace {
 
-/* Digits of a second and of a duration end after nine, since a model that has lost its way writes digits for ever. The
- * date knows the days of each month, in leap years too. */
+/* The fractions of seconds and durations have at most nine digits, since a model that has lost its way writes digits
+ * forever. The pattern of dates knows the days of each month, also in leap years. */
 const std::string YEAR_MONTH_DAY =
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";
@@ -24,16 +24,19 @@ const std::string HOST = LABEL + "(?:[.]" + LABEL + ")*";
 const std::string ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
 const std::string DAYS = "(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?|[0-9]{1,9}M(?:[0-9]{1,9}D)?|[0-9]{1,9}D)";
 const std::string HOURS = "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)";
-const std::string SAFE = "[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}"; /* of an address, after its scheme */
+/* characters of an address after its scheme */
+const std::string SAFE = "[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}";
 const std::string SAFE_BEYOND = "|[\\u00a0-\\ud7ff\\uf900-\\uffef]";
 const std::string LETTER = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})";
-const std::string VARIABLE = LETTER + "(?:[.]?" + LETTER + ")*(?::[1-9][0-9]{0,3}|[*])?"; /* of a template */
+/* a variable of a URI template */
+const std::string VARIABLE = LETTER + "(?:[.]?" + LETTER + ")*(?::[1-9][0-9]{0,3}|[*])?";
 
 std::string ipv6()
 {
     std::string all =
         "(?:" + GROUP + ":){7}" + GROUP + "|(?:" + GROUP + ":){6}" + IPV4 + "|::(?:" + GROUP + ":){0,5}" + IPV4;
-    for (int before = 0; before <= 7; before++) { /* groups before ::, and at most as many behind as leave one out */
+    /* number of groups before ::; the groups after it leave out at least one */
+    for (int before = 0; before <= 7; before++) {
         const std::string first = before == 0 ? "" : GROUP + "(?::" + GROUP + "){" + std::to_string(before - 1) + "}";
         const int behind = 7 - before;
         all += "|" + first +
@@ -45,7 +48,7 @@ std::string ipv6()
     return all;
 }
 
-/* Returns a scheme, and what follows it. What stands in brackets is not tested to be an address (IPv6). */
+/* Returns a pattern of a scheme and the rest of an address. The content of brackets (IPv6) is not checked. */
 std::string address(const std::string &safe)
 {
     return "[A-Za-z][A-Za-z0-9+.-]*:(?://(?:(?:" + safe + ")|\\[[0-9A-Fa-f:.]+\\])*|(?:" + safe + ")*)(?:#(?:" + safe +
@@ -108,7 +111,8 @@ std::shared_ptr<const automaton> format_automaton(const std::string &name)
     const std::lock_guard<std::mutex> hold(lock);
     std::shared_ptr<const automaton> &found = known[name];
     if (found == nullptr) {
-        work_budget own; /* no schema pays for what is kept for all of them */
+        /* a budget of its own: the automaton is kept for all schemas, so no single schema pays for it */
+        work_budget own;
         found = std::make_shared<const automaton>(regex_automaton(expression->second, own));
     }
     return found;

@@ -1,4 +1,5 @@
-/* formats.h: the values of `format` that are enforced. Any thread may call it; a lock guards what is kept. */
+/* formats.h: the values of `format` that are enforced. Any thread can call these functions; a lock guards the kept
+ * automata. */
 #ifndef LLM_SCHEMA_FORMATS_H
 #define LLM_SCHEMA_FORMATS_H
 
@@ -7,11 +8,11 @@
 
 #include "text/schema/automaton.h"
 
-/* Returns NULL for a format that is not enforced, which JSON schema lets validators ignore. Making an automaton takes
+/* Returns NULL for a format that is not enforced, which JSON schema allows. Building an automaton takes
  * milliseconds, so the process keeps each one. */
 std::shared_ptr<const automaton> format_automaton(const std::string &name);
 
-/* JSON Schema defines the format; false: the schema's author does, so that it constrains nothing here. */
+/* Returns whether JSON schema defines the format. Other formats are the author's own and are ignored. */
 bool format_is_standard(const std::string &name);
 
 #endif

@@ -1,6 +1,6 @@
-/* keywords.h: names of a JSON schema's keywords. A condition (shape.h) refers to a keyword by its address, so that
- * conditions are compared and sorted without comparing texts: one keyword has one address, which is why the names are
- * inline variables. */
+/* keywords.h: the names of a JSON schema's keywords. A condition (shape.h) refers to a keyword by the address of its
+ * name, so that conditions are compared and sorted without comparing texts. One keyword must therefore have one
+ * address, which is why the names are inline variables. */
 #ifndef LLM_SCHEMA_KEYWORDS_H
 #define LLM_SCHEMA_KEYWORDS_H
 
@@ -10,13 +10,13 @@ inline constexpr const char *DEPENDENT_REQUIRED = "dependentRequired", *DEPENDEN
                             *DEPENDENCIES = "dependencies", *PROPERTIES = "properties", *REQUIRED = "required",
                             *ALL_OF = "allOf";
 
-/* Each of these is negated by itself, since one violated keyword violates the schema. */
+/* Keywords that are negated one by one, since one violated keyword violates the schema. */
 inline constexpr const char *SINGLE[] = {
     "type",      "enum",      "const",    "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum",
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",
     "anyOf",     "not",       "contains", "items",    "$ref"};
 
-/* A keyword whose value has another type says nothing, also where it is negated. */
+/* Keywords that are ignored, also in a negation, if their value is not a number. */
 inline constexpr const char *WITH_NUMBER[] = {"minimum",       "maximum",      "exclusiveMinimum", "exclusiveMaximum",
                                               "minLength",     "maxLength",    "minItems",         "maxItems",
                                               "minProperties", "maxProperties"};
@@ -24,11 +24,11 @@ inline constexpr const char *WITH_LIST[] = {"enum", "anyOf", ALL_OF, REQUIRED};
 inline constexpr const char *WITH_OBJECT[] = {PROPERTIES};
 inline constexpr const char *WITH_TEXT[] = {"pattern"};
 
-/* No grammar enforces these: strict refuses them. */
+/* Keywords that no grammar enforces: STRICT refuses them. */
 inline constexpr const char *NOT_ENFORCED[] = {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
                                                "$recursiveRef"};
 
-/* A schema with one of these has no opposite that shapes can express. */
+/* Keywords whose negation shapes cannot express. */
 inline constexpr const char *NOT_NEGATED[] = {"oneOf",
                                               "if",
                                               "additionalProperties",

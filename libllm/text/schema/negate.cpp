@@ -1,7 +1,7 @@
-/* negate.cpp: conditions that must not hold, as `not`, `oneOf` and `if` need them. A schema does not hold where one of
- * its keywords does not, so that the negation of n keywords is a choice of n alternatives. A keyword says nothing of
- * values of other types, and its negation therefore says the type, too: not {"minimum": 3} is a number below 3, and no
- * text. What cannot be negated is left open, or refused. */
+/* negate.cpp: negated conditions, which `not`, `oneOf` and `if` need. A schema is violated if one of its keywords
+ * is, so the negation of n keywords is a choice of n alternatives. A keyword constrains only values of certain
+ * types, so its negation also states the type: not {"minimum": 3} is a number below 3, and not a text. A schema that
+ * cannot be negated is refused (STRICT) or ignored (LOOSE). */
 #include <algorithm>
 #include <cstring>
 
@@ -17,9 +17,9 @@ bool is_named(const char *keyword, const char *name)
     return strcmp(keyword, name) == 0;
 }
 
-/* Returns whether the schema has the keyword with a value of a type that the keyword takes. A keyword with another
- * value is ignored: it holds for every value, so that its negation holds for none. Negated as if it had a value,
- * {"minimum": {...}} wrote the text of the object as the digits of a number. */
+/* Returns whether the schema has the keyword with a value of a type that the keyword accepts. With another value the
+ * keyword is ignored: it holds for every value, and its negation for none. Without this check, the negation of
+ * {"minimum": {...}} wrote the object's text as the digits of a number. */
 bool says_something(const schema_json &schema, const char *keyword)
 {
     const auto found = schema.find(keyword);
@@ -37,7 +37,7 @@ bool says_something(const schema_json &schema, const char *keyword)
                                               : true;
 }
 
-/* Returns the conditions that together are the schema, each negated. */
+/* Returns the schema as a list of conditions, each negated by itself. */
 std::vector<condition> negated_parts(const schema_json &schema)
 {
     std::vector<condition> out;
@@ -67,9 +67,9 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 
 } // namespace
 
-/* Returns whether shapes express the opposite of the schema. It is asked before any alternative is made: half a
- * negation would forbid valid values. `depth`: how many references and nested schemas are followed, since a schema may
- * refer to itself. */
+/* Returns whether shapes can express the negation of the schema. Called before any alternative is made, because half
+ * a negation would forbid valid values. `depth`: the references and nested schemas to follow at most, since a schema
+ * can refer to itself. */
 bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {
@@ -88,7 +88,7 @@ bool expansion::can_negate(const schema_json &schema, size_t depth)
         return types == name || (types.is_array() && std::find(types.begin(), types.end(), name) != types.end());
     };
     if (has("integer") && !has("number")) {
-        return false; /* the opposite has numbers that are no integers, which have no shape */
+        return false; /* the negation has numbers that are not integers, which no shape expresses */
     }
     if (schema.contains("$ref")) {
         const schema_json *target = refs.target(schema);
@@ -124,7 +124,7 @@ bool expansion::apply_negated(state &s, const schema_json &schema)
     }
     const std::vector<condition> parts = negated_parts(schema);
     if (parts.empty()) {
-        return false; /* all values are valid, and none may be */
+        return false; /* the keyword accepts every value, so its negation accepts none */
     }
     if (parts.size() == 1) {
         s.pending.push_back(parts[0]);
@@ -140,9 +140,9 @@ bool expansion::apply_negated(state &s, const schema_json &schema)
 
 namespace {
 
-/* Negates bounds and counts. Returns false if the keyword is none of them. Least and most change sides, and an
- * inclusive bound becomes an exclusive one. A count of 0 as the least, or one beyond all as the most, holds for every
- * value: nothing is left then. */
+/* Negates bounds and counts. Returns false if the keyword is neither. A least becomes a most and vice versa, and an
+ * inclusive bound becomes an exclusive one. A least count of 0, or a most that no value exceeds, holds for every
+ * value, so its negation allows none. */
 bool negate_bound(shape &s, const char *keyword, const schema_json &schema)
 {
     const schema_json &value = schema[keyword];
@@ -186,7 +186,7 @@ void negate_types(shape &s, const schema_json &type)
 {
     const auto remove = [&](const schema_json &one) {
         const uint8_t bit = one.is_string() ? schema_type(one.get<std::string>()) : json_type::NOTHING;
-        const bool is_part = one == "integer" && !s.is_integer; /* other numbers stay */
+        const bool is_part = one == "integer" && !s.is_integer; /* numbers that are not integers stay */
         if (!is_part) {
             s.types = static_cast<uint8_t>(s.types & ~bit);
         }
@@ -202,7 +202,8 @@ void negate_types(shape &s, const schema_json &type)
 
 } // namespace
 
-/* Negated, the member is not there; as it is, those are required that depend on it (apply_dependencies). */
+/* Applies a dependency: negated, the member is absent; not negated, the dependent members are required
+ * (apply_dependencies). */
 static void apply_dependency(shape &s, const condition &c)
 {
     std::string name;

@@ -1,17 +1,17 @@
-/* nothing.cpp: which nodes no value meets, as far as it can be seen a few levels deep; and what a shape says of one
- * member.
- *
- * "Nothing" is a proof and "not nothing" is not: patterns, items and multiples are not looked at, since the answer is
- * only used to tell alternatives of oneOf apart, and a wrong "not nothing" costs a negation there, while a wrong
- * "nothing" admits invalid values. */
+/* nothing.cpp: detects nodes that no value meets, as far as a few levels show it, and collects the conditions of a
+ * shape on one member.
+ * *
+ * The answer "nothing" is proved; the answer "not nothing" is not: patterns, items and multiples are not examined.
+ * The answers are only used to show that alternatives of oneOf exclude each other. A wrong "not nothing" costs a
+ * negation there, while a wrong "nothing" would admit invalid values. */
 #include <algorithm>
 
 #include "text/schema/shape.h"
 
 namespace {
 
-/* Returns whether two of the bounds leave no number between them. Integers are not told apart: 1.2 and 1.8 leave
- * some. */
+/* Returns whether two of the bounds exclude every number. Integers are not treated specially: 1.2 and 1.8 count as
+ * bounds with numbers between them. */
 bool are_apart(const std::vector<shape::bound> &least, const std::vector<shape::bound> &most)
 {
     for (const shape::bound &low : least) {
@@ -45,7 +45,8 @@ node expansion::member_node(const shape &s, const std::string &name)
                 const automaton *pattern = patterns.find(it.key(), nullptr);
                 if (pattern == nullptr || pattern->accepts(name)) {
                     is_declared = true;
-                    if (pattern != nullptr) { /* else it may be meant or not */
+                    /* without an automaton it is unknown whether the pattern matches the name */
+                    if (pattern != nullptr) {
                         out.push_back({&*it});
                     }
                 }
@@ -72,9 +73,9 @@ bool expansion::is_nothing(const node &n, size_t depth)
     if (found != nothing.end()) {
         return found->second;
     }
-    nothing[n] = false; /* while it is being found out: a node that comes back to itself may have values */
+    nothing[n] = false; /* provisional: a node that refers to itself can have values */
     bool is_all = true;
-    const std::vector<shape> shapes = shapes_of(n); /* a copy: more nodes are found meanwhile */
+    const std::vector<shape> shapes = shapes_of(n); /* copied, because more nodes are added meanwhile */
     for (const shape &s : shapes) {
         is_all = is_all && is_nothing_shape(s, n, depth);
     }

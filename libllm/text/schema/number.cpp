@@ -9,13 +9,14 @@
 namespace {
 
 constexpr size_t WHOLE_MAX = 40, FRACTION_MAX = 40;
-const char *const FRACTION = "fraction", *const MORE = "more"; /* rules of the grammar around */
+/* rules of the grammar that the result becomes part of */
+const char *const FRACTION = "fraction", *const MORE = "more";
 
-/* A bound without its sign. A negative range is that of its magnitudes with a minus before it, so that all below knows
- * only numbers from zero on. */
+/* A bound without its sign. The rule of a negative range is a minus and the rule of its magnitudes, so the code
+ * below handles only numbers from zero on. */
 struct magnitude {
     std::string whole;    /* digits without leading zeros; zero has none */
-    std::string fraction; /* without trailing ones */
+    std::string fraction; /* digits after the point, without trailing zeros */
     bool is_beyond = false;
 
     bool is_zero() const
@@ -30,7 +31,8 @@ int compared(const magnitude &a, const magnitude &b)
         return a.whole.size() < b.whole.size() ? -1 : 1;
     }
     const int whole = a.whole.compare(b.whole);
-    return whole != 0 ? whole : a.fraction.compare(b.fraction); /* digit by digit: a longer one is more */
+    /* compared digit by digit: of two that begin alike, the longer is larger */
+    return whole != 0 ? whole : a.fraction.compare(b.fraction);
 }
 
 magnitude power_of_ten(size_t n)
@@ -38,8 +40,8 @@ magnitude power_of_ten(size_t n)
     return {"1" + std::string(n, '0'), "", false};
 }
 
-/* Returns the magnitude of a bound. The exponent moves the point: 1.5e3 has the digits 15 and the point after 4 of
- * them. */
+/* Returns the magnitude of a bound. The exponent moves the point: 1.5e3 has the digits 15, with the point after 4
+ * digits. */
 magnitude magnitude_of(const number_bound &bound)
 {
     const std::string &text = bound.text;
@@ -55,7 +57,8 @@ magnitude magnitude_of(const number_bound &bound)
         point += strtol(text.c_str() + exponent_at + 1, nullptr, 10);
     }
     const size_t first = std::min(digits.find_first_not_of('0'), digits.size());
-    const long n_before = point - static_cast<long>(first); /* digits before the point; less than 0: zeros behind it */
+    /* digits before the point; if negative, the number of zeros after the point */
+    const long n_before = point - static_cast<long>(first);
     digits.erase(0, first);
     digits.erase(digits.find_last_not_of('0') + 1);
     if (digits.empty()) {
@@ -89,17 +92,17 @@ std::string either(const std::vector<std::string> &alternatives)
     return alternatives.size() > 1 ? "(" + out + ")" : out;
 }
 
-/* The numbers of one length (digits before the point), from the first digit on. Within one length, numbers are ordered
- * as texts are, so that bounds can be kept digit by digit; a number that is shorter or longer is less or more whatever
- * its digits are.
- *
- * `low` and `high` say that the digits so far are those of the bound, which the others must keep to; as soon as a digit
- * is more than that of the least, or less than that of the most, any digits may follow. From 137 to 254: 1, then 3,
- * then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4, then any digit, and behind 25 only 0 to 4. So a rule has
- * a few alternatives for each digit, and never one for each number. */
+/* The numbers of one length (digits before the point), written from the first digit on. Within one length, numbers are
+ * ordered like texts, so a bound can be applied digit by digit. A longer number is larger, and a shorter one smaller,
+ * whatever its digits are.
+ * *
+ * `low` and `high` say that the digits so far equal those of the bound, so the bound still limits the next digit.
+ * After a digit above the lower bound's, or below the upper bound's, any digits can follow. From 137 to 254: 1, then
+ * 3, then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4, then any digit; and after 25 only 0 to 4. So a
+ * rule has a few alternatives per digit, instead of one per number. */
 class of_length {
   public:
-    /* most: NULL where the length says it. */
+    /* most: NULL if the length alone limits the numbers. */
     of_length(size_t n_digits, const magnitude &least, const magnitude *most, bool only_integers)
         : is_integer(only_integers), n_whole(n_digits), is_beyond_least(least.is_beyond),
           is_beyond_most(most != nullptr && most->is_beyond), has_high(most != nullptr)
@@ -117,7 +120,7 @@ class of_length {
   private:
     bool is_integer;
     size_t n_whole;
-    std::string least_digits, most_digits; /* equally many */
+    std::string least_digits, most_digits; /* padded to equal lengths */
     bool is_beyond_least, is_beyond_most, has_high;
 
     std::string padded(const magnitude &m, size_t n) const
@@ -132,14 +135,14 @@ class of_length {
         return at >= digits.size() || digits.find_first_not_of('0', at) == std::string::npos;
     }
 
-    /* Returns whether the least still binds the digits from `at` on. It does not where only zeros follow in it and it
-     * is included: whatever is written is as much then. */
+    /* Returns whether the lower bound still limits the digits from `at` on. It does not if it is inclusive and only
+     * zeros follow in it, because then every continuation is large enough. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);
     }
 
-    /* Returns any digits from `at` on, as many as the length has, and any fraction. */
+    /* Returns any digits from `at` to the end of the length, and any fraction. */
     std::string anything(size_t at) const
     {
         if (at > n_whole) {
@@ -149,13 +152,14 @@ class of_length {
         return (n > 0 ? "[0-9]{" + std::to_string(n) + "} " : "") + (is_integer ? "" : FRACTION);
     }
 
-    /* Returns what may follow the first `at` digits. nullopt: no digits may follow, and the number may not end. */
+    /* Returns the rule of what can follow the first `at` digits. nullopt: nothing can follow, and the number cannot
+     * end here. */
     std::optional<std::string> rest(size_t at, bool low, bool high) const
     {
         if (!low && !high) {
             return anything(at);
         }
-        if (is_integer && at == n_whole) { /* its bounds are integers that are within them */
+        if (is_integer && at == n_whole) { /* for integers the bounds were already moved to integers inside them */
             return low ? std::nullopt : std::optional<std::string>("");
         }
         std::optional<std::string> digits =
@@ -211,15 +215,15 @@ class of_length {
     }
 };
 
-/* Returns the numbers of n_least to n_most digits, both included, whatever the digits are. */
+/* Returns the numbers of n_least to n_most digits (both included) with any digits. */
 std::string of_any(size_t n_least, size_t n_most, bool is_integer)
 {
     return "[1-9] [0-9]{" + std::to_string(n_least - 1) + "," + std::to_string(n_most - 1) + "} " +
            (is_integer ? "" : FRACTION);
 }
 
-/* Returns alternatives, one for each length that a bound cuts and one for all lengths between; none where nothing is
- * between the bounds. */
+/* Returns one alternative for each length that contains a bound, and one for all lengths between. Empty if no number
+ * is between the bounds. */
 std::vector<std::string> between(const magnitude &least, const magnitude &said_most, bool is_integer)
 {
     const magnitude limit = {power_of_ten(WHOLE_MAX).whole, "", true};
@@ -233,7 +237,7 @@ std::vector<std::string> between(const magnitude &least, const magnitude &said_m
     if (order > 0 || (order == 0 && (least.is_beyond || most.is_beyond))) {
         return found;
     }
-    size_t n_any_from = 0, n_any_to = 0; /* lengths that have no bounds */
+    size_t n_any_from = 0, n_any_to = 0; /* lengths without a bound */
     for (size_t n = 1; n <= WHOLE_MAX; n++) {
         const magnitude shortest = n > 1 ? power_of_ten(n - 1) : magnitude();
         const magnitude beyond = power_of_ten(n);
@@ -268,8 +272,8 @@ bool is_negative(const std::optional<number_bound> &bound)
     return bound.has_value() && bound->text[0] == '-' && !magnitude_of(*bound).is_zero();
 }
 
-/* Returns the digits of the whole number that is one more. The digits are no integer of C: a bound has up to 40 of
- * them. */
+/* Returns the digits of the whole number plus one. They are a text and not an integer of C, because a bound has up
+ * to 40 digits. */
 std::string next_whole(std::string digits)
 {
     size_t i = digits.size();
@@ -294,8 +298,8 @@ std::string previous_whole(std::string digits)
     return digits;
 }
 
-/* Returns the nearest integer within a bound, which is inclusive then: 2.5 as the least becomes 3, an exclusive 3 as
- * the most becomes 2. nullopt: there is none. */
+/* Returns the nearest integer within a bound, as an inclusive bound: a least of 2.5 becomes 3, an exclusive most of
+ * 3 becomes 2. nullopt: there is no such integer. */
 std::optional<magnitude> whole_within(const magnitude &m, bool is_least)
 {
     magnitude out = {m.whole, "", false};

@@ -1,4 +1,4 @@
-/* objects.cpp: objects of a shape. */
+/* objects.cpp: writes the objects of a shape. */
 #include <algorithm>
 #include <set>
 
@@ -9,7 +9,8 @@ namespace {
 
 constexpr size_t COUNTED_MAX = 4096; /* states of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
-constexpr size_t UNORDERED_MAX = 5; /* members in any order take a rule for each set of them */
+/* members that can come in any order; such an object takes a rule for each set of them */
+constexpr size_t UNORDERED_MAX = 5;
 
 const schema_json *object_in(const schema_json &source, const char *name)
 {
@@ -17,7 +18,7 @@ const schema_json *object_in(const schema_json &source, const char *name)
     return found != source.end() && found->is_object() ? &*found : nullptr;
 }
 
-/* Returns the names that are declared in any source, in their order; then those that are only required or absent. */
+/* Returns the names that any source declares, in their order, then those that are only required or forbidden. */
 std::vector<std::string> names_of(const shape &s)
 {
     std::vector<std::string> names;
@@ -48,11 +49,11 @@ std::vector<std::string> names_of(const shape &s)
 
 } // namespace
 
-/* Returns false if no value is valid for a required member, so that the object is impossible. */
+/* Returns false if a required member has no valid value, which makes the object impossible. */
 bool writer::plan_members(const shape &s, object_plan *plan)
 {
     const std::vector<std::string> names = names_of(s);
-    if (names.size() > MEMBERS_MAX) { /* before they are looked up, which takes the square of their number */
+    if (names.size() > MEMBERS_MAX) { /* before the lookups below, which take the square of the number of names */
         throw grammar_too_large("an object of more than " + std::to_string(MEMBERS_MAX) + " members");
     }
     for (const std::string &name : names) {
@@ -61,7 +62,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
             s.absent.count(name) > 0 || !std::all_of(s.names.begin(), s.names.end(), [&](const condition &c) {
                 return shapes.is_kept(name, shapes.node_of({c}));
             });
-        if (out.name_with_colon(name).empty()) { /* the object is possible without it, since it cannot be written */
+        if (out.name_with_colon(name).empty()) { /* GBNF cannot write the name, so the object is written without it */
             continue;
         }
         const std::string element = is_absent ? "" : value(shapes.member_node(s, name));
@@ -83,9 +84,9 @@ void writer::narrow_names(const shape &s, automaton *names)
     }
 }
 
-/* Returns what the value of a name in the class meets: for each source, what its patterns say, else
- * additionalProperties of the same source. `are_known`: else a pattern could not be made, and a name may be met by it,
- * so that additionalProperties says nothing. */
+/* Returns the conditions on the value of a name in the class: from each source those of its matching patterns, or
+ * its additionalProperties if none matches. If `are_known` is false, some pattern has no automaton and could match
+ * the name, so additionalProperties does not apply. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;
@@ -105,9 +106,9 @@ node writer::undeclared_value(const shape &s, const name_class &one, bool are_kn
     return shapes.node_of(std::move(conditions));
 }
 
-/* Splits the names by each pattern into those that meet it and those that do not, since a name that meets two patterns
- * has a value that meets both schemas. n patterns that overlap in all ways make two to the power of n classes, hence
- * NAME_CLASSES_MAX. */
+/* Splits the names by each pattern into those that match it and those that do not, since the value of a name that
+ * matches two patterns meets both schemas. n patterns that overlap in all ways make two to the power of n classes,
+ * which is why NAME_CLASSES_MAX exists. */
 std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
 {
     std::vector<name_class> classes;
@@ -132,9 +133,9 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* A source that is closed (additionalProperties: false, and no patterns) closes the object, whatever others say. What
- * cannot be told apart is left open: the undeclared names have any value then, but declared ones stay excluded, since a
- * model would otherwise write a declared member once more with a value that its schema forbids. */
+/* A closed source (additionalProperties: false, no patterns) closes the object, whatever other sources say. If the
+ * names cannot be split into classes, undeclared names have any value, but declared names stay excluded. Otherwise a
+ * model could write a declared member once more with a value that its schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
                                                       const std::vector<std::string> &declared)
 {
@@ -161,7 +162,7 @@ std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node
         return found;
     }
     automaton others = automaton_of_other_texts(declared, budget);
-    const bool is_one_class = s.names.empty() && expressions.empty(); /* what is below does not throw then */
+    const bool is_one_class = s.names.empty() && expressions.empty(); /* then nothing below throws */
     try {
         automaton all = is_one_class ? std::move(others) : others;
         narrow_names(s, &all);
@@ -183,7 +184,7 @@ const char *writer::name_opening() const
     return out.syntax() == value_syntax::JSON ? "\"\\\"\" " : "";
 }
 
-/* Adds: the member, then `rest`. */
+/* Adds an alternative: the member, then `rest`. */
 void writer::add_member(const object_plan::member &member, const std::string &rest, std::vector<std::string> *ways)
 {
     if (!member.value.empty() && !rest.empty()) {
@@ -191,7 +192,7 @@ void writer::add_member(const object_plan::member &member, const std::string &re
     }
 }
 
-/* Adds the ways that begin with the name of an undeclared member. */
+/* Adds the alternatives that begin with an undeclared name and go on to the object's end. */
 void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vector<std::string> *ways)
 {
     const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
@@ -200,7 +201,7 @@ void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vec
     }
 }
 
-/* Returns the rule from any name to the end. */
+/* Returns the rule from any name, declared or not, to the object's end. */
 std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
 {
     const std::string declared = names_from(plan, at, n_written);
@@ -213,18 +214,18 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
     return ways.empty() ? "" : out.add(either(ways));
 }
 
-/* The members of an object are written by two kinds of rules that call each other: names_from begins with a name,
- * rest_from with the comma before it or the closing brace. With `a` required and `b` not, in a closed object:
+/* Two kinds of rules that call each other write the members of an object: names_from begins with a name, rest_from with
+ * the comma before a name or with the closing brace. With `a` required and `b` optional, in a closed object:
  *
  *   names_from(a)  the name a, its value, rest_from(b)
  *   rest_from(b)   "," names_from(b) | "}"
  *   names_from(b)  the name b, its value, rest_from(end)
- *
- * A rule for each member that may follow is as many rules as there are members; writing which members are left would be
- * a rule for each set of them. Rules are kept by member and by number of members before it, as far as that number
+ * *
+ * One rule per next member gives as many rules as members. Rules that listed which members are left would need one for
+ * each set of members. Rules are kept by next member and by the number of members before it, as far as that number
  * matters.
- *
- * Returns the rule from the name of the member `at`, or of one behind it, to the end. "": there is no way. */
+ * *
+ * Returns the rule from the name of member `at`, or of a later one, to the end. "": the object cannot be completed. */
 std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -256,8 +257,8 @@ std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
     return plan.names[key] = ways.empty() ? "" : out.add(either(ways));
 }
 
-/* Returns the rule of what follows a member and its blanks. Behind all declared members it leads to itself, since there
- * may be any number of undeclared ones; that is why its name is reserved before it is written. */
+/* Returns the rule of what follows a member and its blanks. After all declared members the rule calls itself, since
+ * any number of undeclared members can follow. Its name is therefore reserved before it is written. */
 std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -288,8 +289,8 @@ std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
     return plan.rests[key] = name;
 }
 
-/* Gemma's templates write members sorted by name, in the tools they declare and in calls of the past, so a model
- * does. */
+/* Gemma's templates sort members by name, both in the tools that they declare and in past calls, and so does the
+ * model. */
 void writer::order_members(object_plan *plan)
 {
     if (out.syntax() == value_syntax::JSON) {
@@ -300,8 +301,8 @@ void writer::order_members(object_plan *plan)
     plan->has_others_between = true;
 }
 
-/* Members are counted only where minProperties or maxProperties say more than `required` and the declared names do:
- * each count is a copy of all rules of the object. */
+/* Writes an object. Members are counted only if minProperties or maxProperties require more than `required` and the
+ * declared names imply: each count is a copy of all rules of the object. */
 std::string writer::object(const shape &s, const node &n)
 {
     object_plan plan;

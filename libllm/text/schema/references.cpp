@@ -15,8 +15,8 @@ const std::string *text_of(const schema_json &value, const char *name)
                                                                            : nullptr;
 }
 
-/* Returns the part of a JSON pointer as it stands in a `$ref`, without the escapes of pointers (~0, ~1) and of
- * addresses (%41). */
+/* Returns one part of the JSON pointer in a `$ref`, with the escapes of pointers (~0, ~1) and of addresses (%41)
+ * resolved. */
 std::string unescaped(const std::string &part)
 {
     std::string out;
@@ -57,7 +57,7 @@ const schema_json *at_pointer(const schema_json &root, const std::string &pointe
     return found;
 }
 
-/* Returns an address relative to another one (RFC 3986, without dots). */
+/* Resolves an address relative to another one (RFC 3986, without dot segments). */
 std::string joined(const std::string &base, const std::string &address)
 {
     const size_t colon = address.find(':');
@@ -74,8 +74,8 @@ std::string joined(const std::string &base, const std::string &address)
     return (has_path ? base.substr(0, slash + 1) : host != std::string::npos ? base + "/" : "") + address;
 }
 
-/* Searches the whole document: paths are needed for messages only, and noting one for each schema would cost every
- * request. */
+/* Finds the path by searching the whole document. Only error messages need paths, and recording one per schema would
+ * slow every request. */
 bool path_to(const schema_json &at, const schema_json *wanted, std::string &path)
 {
     if (&at == wanted) {
@@ -110,9 +110,8 @@ references::references(const schema_json &document) : root(document)
     }
 }
 
-/* Returns the hash of the value. All objects within are noted by their hashes on the way, from the leaves up, so that a
- * document takes one pass instead of a comparison of all its objects with each other; only those with equal hashes are
- * compared. */
+/* Returns the hash of the value, and records the hash of every object inside it, from the leaves up. Hashing takes
+ * one pass over the document; only objects with equal hashes are then compared. */
 size_t references::find_equal(const schema_json &value, seen_objects &seen)
 {
     if (!value.is_structured()) {
@@ -144,9 +143,9 @@ const schema_json *references::first_equal(const schema_json *schema) const
     return found != firsts.end() ? found->second : schema;
 }
 
-/* Notes the names that the schema gives itself. `base` becomes its address if it has one, for the schemas within it.
- * Until draft 7, the keywords beside a $ref are hidden, ids too; `id` without a dollar is a member's name since.
- * "#name" names a place within the document, as `$anchor` does since draft 2019-09. */
+/* Records the names that the schema gives itself. If it has an address, `base` becomes that address for the schemas
+ * inside it. Until draft 7, a $ref hides the keywords beside it, ids too. Since then, `id` without a dollar sign is
+ * an ordinary member. "#name" names a place within the document, like `$anchor` since draft 2019-09. */
 void references::find_id(const schema_json &value, std::string &base)
 {
     if (is_old && text_of(value, "$ref") != nullptr) {
@@ -175,9 +174,9 @@ void references::find_id(const schema_json &value, std::string &base)
     }
 }
 
-/* Notes the base of each object, since a reference is relative to the schema that it stands in. Members of `properties`
- * and the like are names and no keywords: a property called "$id" names nothing (is_schema is false there). Values
- * (const, enum, examples) hold no schemas and are not looked into. */
+/* Records the base of each object, since a reference is relative to the schema that contains it. Members of
+ * `properties` and similar keywords are names and not keywords: a property called "$id" names nothing (is_schema is
+ * false there). Values (const, enum, examples) contain no schemas and are skipped. */
 void references::find_ids(const schema_json &value, const std::string &base_around, bool is_schema)
 {
     std::string base = base_around;
@@ -205,8 +204,8 @@ const schema_json *references::resource(const std::string &address) const
     return found != named.end() ? found->second : nullptr;
 }
 
-/* Looks the address up relative to the schema's base, then follows the fragment from there: a pointer (#/a/b) or a name
- * (#a). A pointer that its base does not have is looked for from the root of the document. */
+/* Resolves the address against the schema's base, then follows the fragment: a pointer (#/a/b) or a name (#a). If
+ * the base has no such pointer, it is followed from the root of the document. */
 const schema_json *references::target(const schema_json &schema) const
 {
     const std::string *ref = text_of(schema, "$ref");

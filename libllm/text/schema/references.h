@@ -1,6 +1,6 @@
-/* references.h: where the `$ref`s of one JSON schema lead: JSON pointers, `$id` and `$anchor`. Nothing is fetched: a
- * `$ref` to another document leads nowhere. It refers to the document, which must outlive it; schemas are told apart by
- * their addresses in it. */
+/* references.h: resolves the `$ref`s of one JSON schema: JSON pointers, `$id` and `$anchor`. Nothing is downloaded:
+ * a `$ref` to another document resolves to nothing. The object refers to the document, which must outlive it, and
+ * identifies schemas by their addresses in it. */
 #ifndef LLM_SCHEMA_REFERENCES_H
 #define LLM_SCHEMA_REFERENCES_H
 
@@ -16,7 +16,7 @@ class references {
   public:
     explicit references(const schema_json &document);
 
-    /* Returns the schema that the `$ref` of `schema` names; NULL, if this document has none. */
+    /* Returns the schema that the `$ref` of `schema` names, or NULL if the document does not contain it. */
     const schema_json *target(const schema_json &schema) const;
 
     /* Until draft 7, a `$ref` hides the keywords beside it. */
@@ -25,24 +25,23 @@ class references {
         return is_old;
     }
 
-    /* Returns the first schema of the document that equals this one; the schema itself where the document has ids,
-     * since the same `$ref` may lead elsewhere in another place then. Generated documents (Kubernetes) repeat their
-     * parts instead of referring to them, and what is found equal is compiled once. */
+    /* Returns the first schema of the document that equals this one, so that equal schemas are compiled once:
+     * generated documents (Kubernetes) repeat their parts instead of referring to them. If the document has ids it
+     * returns the schema itself, since the same `$ref` can refer to another schema in another place. */
     const schema_json *first_equal(const schema_json *schema) const;
 
-    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages; "" also for what is not in the
-     * document. */
+    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. "" is the root, and also a
+     * schema outside the document. */
     std::string path(const schema_json *schema) const;
 
   private:
     const schema_json &root;
     bool is_old = false, has_ids = false;
-    std::map<std::string, const schema_json *> named; /* by absolute address, with #anchor */
-    std::map<const schema_json *, std::string> bases; /* where the document has ids */
-    std::unordered_map<const schema_json *, const schema_json *>
-        firsts; /* of the objects that are not the first themselves */
+    std::map<std::string, const schema_json *> named; /* by absolute address, including #anchor */
+    std::map<const schema_json *, std::string> bases; /* base address of each schema, if the document has ids */
+    std::unordered_map<const schema_json *, const schema_json *> firsts; /* for repeated objects, the first equal one */
 
-    using seen_objects = std::unordered_multimap<size_t, const schema_json *>; /* by hash */
+    using seen_objects = std::unordered_multimap<size_t, const schema_json *>; /* objects by hash */
     size_t find_equal(const schema_json &value, seen_objects &seen);
 
     void find_ids(const schema_json &value, const std::string &base, bool is_schema);

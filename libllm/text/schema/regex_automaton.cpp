@@ -10,16 +10,16 @@
 
 namespace {
 
-constexpr size_t NODES_MAX = 20000; /* of the automaton that is not deterministic yet, repetitions written out */
+constexpr size_t NODES_MAX = 20000; /* nodes of the nondeterministic automaton, repetitions written out */
 
-/* An expression as an automaton that is not deterministic (Thompson): its nodes wait for a character, or go on in two
- * ways without one. It is built from the end, so that each part knows what follows it. Then the sets of nodes that a
- * text can reach become the states of a deterministic automaton; (a|b)*a(a|b){n} has two to the power of n of them, so
- * that states and work are bounded.
- *
- * The beginning and the end of the text are characters of their own (REGEX_BEGIN, REGEX_END), which ^ and $ wait for.
- * They let an anchor stand anywhere in an expression, in one of several alternatives too. Around the expression are
- * loops over any character, since a pattern matches anywhere in the text. */
+/* An expression as a nondeterministic automaton (Thompson): a node waits for a character, or continues in two ways
+ * without one. It is built from the end, so that each part knows what follows it. The sets of nodes that a text can
+ * reach then become the states of a deterministic automaton. (a|b)*a(a|b){n} has two to the power of n such sets, so
+ * states and work are limited.
+ * *
+ * The beginning and the end of the text are characters of their own (REGEX_BEGIN, REGEX_END), which ^ and $ wait
+ * for. With them, an anchor can stand anywhere in an expression, also in one of several alternatives. Loops over any
+ * character surround the expression, since a pattern can match anywhere in the text. */
 class net {
   public:
     net(const regex_part &root, work_budget &spent) : budget(spent)
@@ -49,14 +49,14 @@ class net {
 
   private:
     struct node {
-        character_set set; /* empty: without a character, to both */
+        character_set set; /* empty: the node continues to both without a character */
         uint32_t next, other;
     };
     work_budget &budget;
-    static constexpr uint32_t ANYTHING = 2; /* the node after a match: the loop's body that is built first */
-    std::vector<node> nodes;                /* 0: the end */
+    static constexpr uint32_t ANYTHING = 2; /* the node after a match; its loop is built first */
+    std::vector<node> nodes;                /* node 0 is the end */
     uint32_t first = 0;
-    using node_set = std::vector<uint32_t>; /* ascending */
+    using node_set = std::vector<uint32_t>; /* ascending node numbers */
     struct set_hash {
         size_t operator()(const node_set &set) const
         {
@@ -67,12 +67,12 @@ class net {
                                    });
         }
     };
-    std::unordered_map<node_set, uint32_t, set_hash> numbers; /* of states, by the nodes they stand for */
+    std::unordered_map<node_set, uint32_t, set_hash> numbers; /* state numbers by the nodes they stand for */
     std::vector<const node_set *> sets;                       /* the keys of `numbers` */
     std::vector<uint32_t> seen, lows;
     uint32_t visit = 0;
-    std::vector<uint32_t> todo; /* of close */
-    node_set reached;           /* by the last step */
+    std::vector<uint32_t> todo; /* work list of close */
+    node_set reached;           /* nodes reached by the last step */
     automaton out;
 
     uint32_t added(character_set set, uint32_t next, uint32_t other)
@@ -129,16 +129,16 @@ class net {
         }
         for (uint64_t i = 0; i < p.least; i++) {
             after = built(p.parts[0], after);
-            if (nodes.size() + i > NODES_MAX) { /* of a part that takes no characters, too */
+            if (nodes.size() + i > NODES_MAX) { /* counts repetitions of a part without characters, too */
                 throw grammar_beyond("the regular expression is too large");
             }
         }
         return after;
     }
 
-    /* Finds all nodes that are reached from `todo` without a character; only those that wait for one, and the end, are
-     * kept in `reached`. A number of the visit marks what was seen, since clearing a mark for each node would take
-     * longer than the visit. */
+    /* Finds all nodes that are reachable from `todo` without a character, and keeps in `reached` those that wait for
+     * one, and the end. Visited nodes are marked with the number of this visit, since clearing a mark per node would
+     * take longer than the visit. */
     void close()
     {
         seen.resize(nodes.size(), 0);
@@ -159,8 +159,7 @@ class net {
                 todo.push_back(nodes[at].other);
             }
         }
-        if (seen[ANYTHING] ==
-            visit) { /* what follows matches anyhow: without this, each such set would be a state of its own */
+        if (seen[ANYTHING] == visit) { /* without this check, each set after a match would be a state of its own */
             reached = {0, ANYTHING};
         }
         std::sort(reached.begin(), reached.end());
@@ -208,8 +207,8 @@ class net {
         return found->second;
     }
 
-    /* Finds the ways of a state: the ends of all ranges that its nodes wait for cut the characters into pieces, and all
-     * characters of a piece lead to the same nodes, so that one step for each piece is enough. */
+    /* Finds the ways of a state. The bounds of all ranges that its nodes wait for divide the characters into
+     * intervals. All characters of an interval lead to the same nodes, so one step per interval is enough. */
     void find_ways(uint32_t number, const node_set &here)
     {
         lows.clear();
@@ -231,7 +230,7 @@ class net {
     }
 };
 
-/* Returns where the group ends that begins at text[at]. */
+/* Returns the end of the group that begins at text[at]. */
 size_t end_of_group(const std::string &text, size_t at)
 {
     size_t depth = 0;
@@ -252,7 +251,7 @@ size_t end_of_group(const std::string &text, size_t at)
     throw grammar_fault("the regular expression has a ( that is not closed");
 }
 
-/* Returns whether the expression has a | that is in no group. */
+/* Returns whether the expression has a | outside of groups. */
 bool has_ways(const std::string &text)
 {
     size_t depth = 0;
@@ -281,10 +280,10 @@ automaton simple_automaton(const std::string &expression, work_budget &budget)
 
 } // namespace
 
-/* What looks ahead from the start is a condition on the whole text: ^(?!abc)x is the product of "x at the start" and
- * the opposite of "abc at the start". Elsewhere, what is looked at begins in the middle of a match, which is no
- * condition on the whole text; it is refused. So is a | outside of groups behind it, since the condition would then
- * hold in one of the alternatives only. */
+/* A look-ahead at the start is a condition on the whole text: ^(?!abc)x is the product of "x at the start" and the
+ * negation of "abc at the start". A look-ahead elsewhere starts in the middle of a match and is no condition on the
+ * whole text, so it is refused. A | outside of groups after a look-ahead is refused too, since the condition would
+ * hold in only one of the alternatives. */
 automaton regex_automaton(const std::string &expression, work_budget &budget)
 {
     struct condition {

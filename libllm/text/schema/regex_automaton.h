@@ -1,5 +1,5 @@
-/* regex_automaton.h: from a regular expression (ECMAScript, as JSON schema's `pattern` has it) to the automaton of all
- * texts in which it matches somewhere: "a" accepts "bab", "^a$" only "a". Pure. */
+/* regex_automaton.h: turns a regular expression (ECMAScript, like `pattern` in JSON schema) into the automaton of
+ * all texts in which it matches somewhere: "a" accepts "bab", "^a$" accepts only "a". The function is pure. */
 #ifndef LLM_SCHEMA_REGEX_AUTOMATON_H
 #define LLM_SCHEMA_REGEX_AUTOMATON_H
 
@@ -7,8 +7,9 @@
 
 #include "text/schema/automaton.h"
 
-/* Throws grammar_beyond for what an automaton cannot have (references back, word boundaries, look-around other than
- * ahead at the start) and for what is too large or takes too much work; grammar_fault for what is no expression. */
+/* Throws grammar_beyond for expressions that an automaton cannot represent (back references, word boundaries,
+ * look-around other than a look-ahead at the start) or that are too large or take too much work, and grammar_fault
+ * for a malformed expression. */
 automaton regex_automaton(const std::string &expression, work_budget &budget);
 
 #endif

@@ -9,14 +9,14 @@
 
 namespace {
 
-constexpr size_t WRITTEN_OUT_MAX = 64; /* repetitions; more are counted in powers of ten */
+constexpr size_t WRITTEN_OUT_MAX = 64; /* repetitions that are written out; larger counts use powers of ten */
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
-/* Any JSON. Blanks, digits and exponents are bounded: a model that has lost its way writes them for ever. There is no
- * carriage return: llama.cpp's reader of calls takes none between values and lost the comma behind one. `tail` is a
- * text from some place to its closing quote; `beyond` are the escapes of characters but ASCII's printable ones,
- * `control` those of JSON's own. A `unit` that begins a surrogate pair is followed by its second half (`pairing`),
- * since a half alone is no character. */
+/* Rules of any JSON value. Blanks, digits and exponents are limited, since a model that has lost its way writes them
+ * forever. Carriage returns are not allowed: llama.cpp's reader of calls accepts none between values and loses the
+ * comma after one. `tail` is the rest of a text up to its closing quote. `beyond` are the escapes of characters
+ * other than printable ASCII, `control` those of JSON's own control characters. A `unit` that begins a surrogate
+ * pair is followed by its second half (`pairing`), since a half alone is not a character. */
 const char *const ANY_JSON = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -33,9 +33,9 @@ control ::= "\\" (["\\bfnrt] | "u00" [01] hex)
 beyond ::= control | "\\u" ("00" [89a-fA-F] hex | "0" [1-9a-fA-F] hex hex | [1-9a-cA-CefEF] hex hex hex | [dD] ([0-7] hex hex | pairing))
 )";
 
-/* Any value as Gemma writes it. `tail` is a text from some place to the mark that ends it; `mark`, `quote`, `bar` and `end` follow
- * its first 1, 2, 3 and 4 characters. A name contains no signs of JSON: otherwise a model that falls back into JSON would name a
- * member "\"city\"". */
+/* Rules of any value as Gemma writes it. `tail` is the rest of a text up to the mark that ends it; `mark`, `quote`,
+ * `bar` and `end` follow the first 1, 2, 3 and 4 characters of that mark. A name contains no punctuation of JSON:
+ * otherwise a model that falls back into JSON would name a member "\"city\"". */
 const char *const ANY_GEMMA = R"(ws ::= ""
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" (pair ("," pair)*)? "}"
@@ -59,7 +59,7 @@ tiny ::= [1-9] fraction [eE] "-" ("0"? [5-9] | [1-9] [0-9]{1,2})
 huge ::= [1-9] fraction [eE] "+"? ("1" [6-9] | [2-9] [0-9] | [1-9] [0-9] [0-9])
 )";
 
-/* Begins and ends a text of Gemma. */
+/* The mark before and after each text in Gemma's syntax. */
 const char *const TEXT_MARK = "<|\"|>";
 
 const char *const SHORT_ESCAPES = "\nn\tt\rr\bb\ff\"\"\\\\";
@@ -77,8 +77,7 @@ std::string shown(uint32_t c)
     return text;
 }
 
-/* Returns the set as GBNF writes it. Two characters that follow each other are written without a dash, which is
- * shorter. */
+/* Returns the set in GBNF. Two neighboring characters are written without a dash, which is shorter. */
 std::string set_text(const character_set &set, bool is_negated)
 {
     std::string out = is_negated ? "[^" : "[";
@@ -88,21 +87,21 @@ std::string set_text(const character_set &set, bool is_negated)
     return out + "]";
 }
 
-/* Returns whether one range of the set holds all from `low` to `high`. */
+/* Returns whether one range of the set contains all characters from `low` to `high`. */
 bool covers(const character_set &set, uint32_t low, uint32_t high)
 {
     return std::any_of(set.begin(), set.end(), [&](const auto &r) { return r.low <= low && high <= r.high; });
 }
 
-/* Returns how the characters of the set are written within a JSON string. JSON lets a model write any character as an
- * escape (\u0041 for A), and the masks of a grammar must not forbid what is valid; but a set that allows only some
- * characters would need an escape for each of them. So wide sets (those with all control characters, quote and
- * backslash) take escapes by the rules of the preamble, and all others only the short ones (\n, \") of characters that
- * they have: a pattern's letters are written as they are. The set is written negated where that is shorter: what open
- * objects exclude are a few characters of a million. */
+/* Returns how a JSON string writes the characters of the set. In JSON a model can write any character as an escape
+ * (\u0041 for A), and a grammar's mask must not forbid valid text. But a set that allows only some characters would
+ * need one escape for each. So wide sets (those with all control characters, the quote and the backslash) get
+ * escapes by the rules of the preamble, and other sets get only the short escapes (\n, \") of their characters, so a
+ * pattern's letters are written without escapes. The set is written negated if that is shorter: open objects exclude
+ * a few characters of a million. */
 rules::written_set written_as_json(const character_set &set)
 {
-    character_set others; /* neither plain nor in the set */
+    character_set others; /* characters outside the set that are not plain */
     uint32_t next = 0;
     for (const grammar_range &r : set) {
         if (r.low > next) {
@@ -152,14 +151,14 @@ rules::written_set written_as_json(const character_set &set)
     return out;
 }
 
-/* Writes the states of an automaton as rules, those that follow first, so that the bodies of equal states are equal and
- * become one rule (the trees of texts are not reduced). A state that leads to itself, or back to one that is still
- * being written, has no body yet: its name is reserved, and it is defined when its body is complete. A chain of states
- * with one way each becomes one literal ("temperature" is one element and not eleven rules), which ends before a state
- * that has a name already. */
+/* Writes the states of an automaton as rules, targets before the states that lead to them, so that equal states get
+ * equal bodies and become one rule (trees of texts are not reduced). A state that leads to itself, or back to a
+ * state that is still being written, has no body yet: its name is reserved, and defined when the body is complete. A
+ * chain of states with one way each becomes one literal: "temperature" is one element and not eleven rules. The
+ * literal ends before a state that already has a name. */
 class automaton_writer {
   public:
-    /* bare_close: what ends a text that is written as it is; NULL: texts are JSON. */
+    /* bare_close: the text that ends a text without quotes. NULL: texts are written as JSON strings. */
     automaton_writer(rules &to, const automaton &texts, const std::string *bare_close)
         : out(to), a(texts), close(bare_close), end(grammar_literal(close == nullptr ? "\"" : *close)),
           names(texts.states.size()), is_open(texts.states.size())
@@ -178,7 +177,7 @@ class automaton_writer {
         }
         is_open[state] = true;
         const std::string body = body_of(state);
-        if (!names[state].empty()) { /* it leads to itself */
+        if (!names[state].empty()) { /* the state leads to itself */
             out.define(names[state], body);
         } else {
             names[state] = out.add(body);
@@ -193,10 +192,10 @@ class automaton_writer {
     const std::string end;
     std::vector<std::string> names;
     std::vector<bool> is_open;
-    std::vector<automaton::way> ways; /* of the states that are being written, one after the other, by target */
-    character_set set;                /* that is being written */
+    std::vector<automaton::way> ways; /* ways of all states that are being written, consecutive, sorted by target */
+    character_set set;                /* the set that is being written */
 
-    /* Returns whether any text may follow: such a state is `tail` of the preamble. */
+    /* Returns whether any text can follow the state, which is then the preamble's rule `tail`. */
     bool is_universal(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -204,7 +203,7 @@ class automaton_writer {
                s.ways[0].to == state;
     }
 
-    /* Returns the only character that leads on from a state where no text ends; NULL: there are several. */
+    /* Returns the single way out of a state that is not an end. NULL: the state is an end or has several. */
     const automaton::way *only_way(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -212,10 +211,9 @@ class automaton_writer {
         return is_one ? &s.ways[0] : nullptr;
     }
 
-    /* Returns the alternatives of a state, one for each state that it leads to: ways are sorted by target, so that all
-     * characters which lead to the same state are one set. `ways` is one array for all states that are being written,
-     * since body_of is called for the next state in the middle of this one; positions in it stay valid where pointers
-     * would not. */
+    /* Returns the alternatives of a state, one for each target state: ways are sorted by target, so all characters
+     * that lead to the same state form one set. `ways` is one array for all states that are being written, since
+     * body_of recurses into the next state. Positions in the array stay valid when it grows; pointers would not. */
     std::string body_of(uint32_t state)
     {
         const size_t first = ways.size();
@@ -247,7 +245,7 @@ class automaton_writer {
         body += next;
     }
 
-    /* Adds the alternative of the ways from `begin` to `after`, which all lead to the same state. */
+    /* Adds the alternative of the ways [begin, after), which all lead to the same state. */
     void add_ways(std::string &body, size_t begin, size_t after)
     {
         const automaton::way one = ways[begin];
@@ -256,7 +254,8 @@ class automaton_writer {
             return;
         }
         const bool is_begun = close == nullptr && is_universal(one.to);
-        const std::string *next = is_begun ? nullptr : &write(one.to); /* first, since it uses the set, too */
+        /* written first, since writing also uses the member `set` */
+        const std::string *next = is_begun ? nullptr : &write(one.to);
         set.clear();
         for (size_t i = begin; i < after; i++) {
             set.push_back({ways[i].low, ways[i].high});
@@ -265,7 +264,7 @@ class automaton_writer {
             add_way(body, out.add_begun(set), "");
         } else if (close != nullptr) {
             add_way(body, out.set_element(set_text(set, false)), *next);
-        } else { /* in JSON, some characters are escaped */
+        } else { /* JSON escapes some characters */
             const rules::written_set &w = out.written(set);
             for (const std::string *part : {&w.plain, &w.escaped}) {
                 if (!part->empty()) {
@@ -275,7 +274,7 @@ class automaton_writer {
         }
     }
 
-    /* Adds the text from `first` on, as long as there is one way only, at most 257 characters. */
+    /* Adds the text that begins with `first`, as long as there is only one way, up to 257 characters. */
     void add_literal(std::string &body, uint32_t first, uint32_t to)
     {
         std::string text = utf8_of(first);
@@ -312,7 +311,7 @@ std::string rules::reserve()
 
 void rules::define(const std::string &name, const std::string &body)
 {
-    /* as the document of JSON has it in the end, where quotes and backslashes are escaped */
+    /* counts the bytes in the JSON document, where quotes and backslashes are escaped */
     n_bytes += name.size() + body.size() + 7;
     (void)budget.take(work_budget::WRITTEN_BYTE * body.size());
     n_bytes +=
@@ -403,7 +402,7 @@ const std::string &rules::add_begun(const character_set &set)
 
 namespace {
 
-/* Returns the names that ANY_GEMMA allows. */
+/* Returns the automaton of the names that ANY_GEMMA allows. */
 automaton gemma_names()
 {
     const character_set signs = {{0, ' '},   {'"', '"'}, {'\'', '\''}, {',', ','}, {':', ':'}, {'<', '<'},
@@ -429,7 +428,7 @@ std::string rules::text_value(const automaton &texts)
     automaton all;
     try {
         all = automaton_of(automaton_operation::BOTH, texts, automaton_of_text_before(TEXT_MARK), budget);
-    } catch (const grammar_beyond &) { /* too much work: any text */
+    } catch (const grammar_beyond &) { /* too much work: any text is allowed */
         return "string";
     }
     return all.is_empty() ? "" : grammar_literal(TEXT_MARK) + " " + add_bare_texts(all, TEXT_MARK);
@@ -466,9 +465,9 @@ std::string rules::add_bare_texts(const automaton &texts, const std::string &clo
 
 /* ---- repetitions --------------------------------------------------------------------------------------------------- */
 
-/* {"minLength": 1000, "maxLength": 50000} would be 50,000 elements if GBNF wrote it out, and the reader of grammars
- * does write repetitions out. So long ones are counted in powers of ten: unit{10} is a rule, ten of that rule are the
- * next one, and 50,000 is five of the rule of 10,000. `n` is a power of ten here. */
+/* Returns the rule of `n` units; n is a power of ten. GBNF would expand {"minLength": 1000, "maxLength": 50000} to
+ * 50,000 elements, because grammars expand repetitions when they are read. Long repetitions are therefore counted in
+ * powers of ten: unit{10} is a rule, ten of that rule are the next one, and 50,000 is five times the rule of 10,000. */
 std::string rules::power(const std::string &unit, size_t n)
 {
     return n == 1 ? unit : add(power(unit, n / 10) + "{10}");
@@ -495,8 +494,8 @@ std::string rules::exactly(const std::string &unit, size_t n)
     return out;
 }
 
-/* Returns the rule of 0 to n of them, by the digits of n: for 2345 it is a whole thousand and 0 to 1345 more, or less
- * than a thousand. The counts of the two ways do not overlap, so that each text has one way. */
+/* Returns the rule of 0 to n units, by the digits of n: for 2345 it is either a whole thousand and 0 to 1345 more,
+ * or less than a thousand. The counts of the two alternatives do not overlap, so each text has one derivation. */
 std::string rules::at_most(const std::string &unit, size_t n)
 {
     if (n <= WRITTEN_OUT_MAX) {
@@ -519,7 +518,7 @@ std::string rules::repeated(const std::string &unit, size_t least, size_t most)
     if (least > COUNTED_MAX) {
         throw grammar_fault("a length of more than " + std::to_string(COUNTED_MAX));
     }
-    if (most > COUNTED_MAX) { /* no answer is as long */
+    if (most > COUNTED_MAX) { /* no answer is that long */
         return least > 0 ? exactly(unit, least) + " " + unit + "*" : unit + "*";
     }
     if (most <= WRITTEN_OUT_MAX) {

@@ -1,4 +1,4 @@
-/* scalars.cpp: texts and numbers of a shape. */
+/* scalars.cpp: writes the texts and numbers of a shape. */
 #include <algorithm>
 #include <cmath>
 
@@ -8,8 +8,8 @@
 
 namespace {
 
-constexpr size_t MULTIPLES_MAX = 512; /* that are written one by one */
-constexpr size_t LENGTH_MAX = 40;     /* that is counted in texts that end with a mark */
+constexpr size_t MULTIPLES_MAX = 512; /* multiples that are listed one by one */
+constexpr size_t LENGTH_MAX = 40;     /* length that is counted in texts that end with a mark */
 constexpr size_t REMAINDERS_MAX = 128, EXCLUDED_MAX = 32;
 
 } // namespace
@@ -31,9 +31,9 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
     }
 }
 
-/* Intersects all that is said of texts: patterns, formats, texts that are excluded, and then lengths. Returns false if
- * nothing is said but lengths: these alone are written as repetitions (rules::repeated), since as an automaton each
- * length is a state. A condition that is too large is given up by itself, so that the others stay enforced. */
+/* Intersects all conditions on texts: patterns, formats, excluded texts, and then lengths. Returns false if there
+ * are only lengths. Those are written as repetitions (rules::repeated), since an automaton has a state for each
+ * length. A condition that is too large is given up alone, so that the others stay enforced. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;
@@ -95,7 +95,8 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 std::optional<automaton> writer::texts_of(const node &n)
 {
     automaton all;
-    const std::vector<shape> each = n.empty() ? std::vector<shape>(1) : shapes.shapes_of(n); /* a copy */
+    /* copied, because more nodes are added meanwhile */
+    const std::vector<shape> each = n.empty() ? std::vector<shape>(1) : shapes.shapes_of(n);
     for (const shape &s : each) {
         automaton part;
         if (s.values.has_value()) {
@@ -130,8 +131,8 @@ std::string writer::text(const shape &s, const node &n)
         return "string";
     }
     if (out.syntax() == value_syntax::GEMMA) {
-        /* A state for each character, times those of the mark that ends a text: several long ones would use up the
-         * grammar. */
+        /* Such a text has a state for each character, times those of the mark that ends it: a few long ones would
+         * use up the grammar. */
         const bool is_short = (s.length_most == SIZE_MAX ? s.length_least : s.length_most) <= LENGTH_MAX;
         return is_short ? out.text_value(automaton_of_length(s.length_least, s.length_most)) : "string";
     }
@@ -144,7 +145,7 @@ std::string writer::text(const shape &s, const node &n)
 
 namespace {
 
-/* Returns the tightest of the bounds; of two equal ones, the exclusive one. */
+/* Returns the tightest of the bounds; if two are equal, the exclusive one. */
 std::optional<number_bound> tightest(const std::vector<shape::bound> &bounds, bool is_least)
 {
     const shape::bound *found = nullptr;
@@ -183,9 +184,9 @@ std::string writer::bounded_number(const shape &s, const node &n)
     if (s.is_integer) {
         return out.add(*found);
     }
-    /* Programs write numbers that are next to zero, or far from it, with an exponent (1e-05, 1e+16). number_rule has
-     * none, since the value of digits and exponent together is no regular condition; tiny numbers (below 1e-4) and huge
-     * ones (1e16 and more) are added where all of them are within the bounds. */
+    /* Programs write numbers close to zero, or far from it, with an exponent (1e-05, 1e+16). number_rule writes
+     * none, since the value of digits and exponent together is not a regular condition. Tiny numbers (below 1e-4)
+     * and huge ones (1e16 and more) are added if all of them are within the bounds. */
     const double low = value_of(least, -HUGE_VAL), high = value_of(most, HUGE_VAL);
     std::string all = *found;
     all += low <= 0 && high >= 1e-4 ? " | tiny" : "";
@@ -197,8 +198,8 @@ std::string writer::bounded_number(const shape &s, const node &n)
 
 namespace {
 
-/* Returns the n of a step of 10 to the minus n, which is the number of digits that its multiples may have after the
- * point. SIZE_MAX: the step is no such power. */
+/* Returns n for a step of 10 to the power of -n: the number of digits after the point that its multiples can have.
+ * SIZE_MAX: the step is not such a power. */
 size_t places_of(double step)
 {
     for (size_t n = 1; n <= 15; n++) {
@@ -211,11 +212,11 @@ size_t places_of(double step)
 
 } // namespace
 
-/* Returns the multiples of a step; "": they cannot be enforced. A multiple is told by its remainder: the digits so far
- * have one of `modulus` remainders, and each is a rule (a number is a multiple of 7 where the rule of remainder 0
- * ends). Bounds beside it would be a product with the digits of the bound, so they are enforced only where the
- * multiples between them can be listed, or where the only bound is 0. Powers of ten below one are a number of digits
- * behind the point. */
+/* Returns the multiples of a step. "": they cannot be enforced. A multiple is recognized by its remainder: the
+ * digits so far have one of `modulus` remainders, and each remainder is a rule (a number is a multiple of 7 if it
+ * ends in the rule of remainder 0). Additional bounds would need the product with the digits of the bound. They are
+ * enforced only if the multiples between them can be listed, or if the only bound is 0. For a power of ten below
+ * one, the multiples have a fixed number of digits after the point. */
 std::string writer::multiples(const shape &s, const node &n)
 {
     const double step = s.multiples.front()->get<double>();
@@ -252,7 +253,7 @@ std::string writer::multiples(const shape &s, const node &n)
         return "";
     }
     const unsigned modulus = static_cast<unsigned>(step);
-    std::vector<std::string> names; /* by the remainder of the digits so far */
+    std::vector<std::string> names; /* rule names by the remainder of the digits so far */
     for (unsigned i = 0; i < modulus; i++) {
         names.push_back(out.reserve());
     }
@@ -270,8 +271,7 @@ std::string writer::multiples(const shape &s, const node &n)
     return sign + out.add("\"0\" | " + ways(0, '1'));
 }
 
-/* Returns the numbers between those that are excluded: n excluded numbers leave n + 1 ranges, each with exclusive
- * bounds. */
+/* Returns the numbers between the excluded ones: n excluded numbers leave n + 1 ranges, each with exclusive bounds. */
 std::string writer::number_but(const shape &s, const std::vector<const schema_json *> &excluded, const node &n)
 {
     std::string all;

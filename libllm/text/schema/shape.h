@@ -1,15 +1,15 @@
 /* shape.h: what one JSON schema, or several that hold at once, allow: a list of shapes, each a conjunction without
  * alternatives.
- *
- * A condition is a schema of the document, or one keyword of it, as it is or negated. A node is a set of conditions;
- * the value of a member or an item has to meet a node. {"allOf": [A, {"properties": {"x": B}}], "properties": {"x": C}}
- * is one node of one condition; its member x has to meet the node {B, C}, or {B, C, D} if A declares x as D. {"anyOf":
- * [A, B], "type": "object"} has two shapes, and where A says that it is a number, one.
- *
- * A document has a finite number of keywords, so that it has a finite number of conditions and of nodes: a node that is
- * met again is the rule that was made for it, and recursion ends. That is why conditions refer to schemas by address
- * and never hold a schema that was put together: where a schema refers to itself beside other keywords, a merged one
- * would be new at every level. */
+ * *
+ * A condition is a schema of the document or one of its keywords, negated or not. A node is a set of conditions; the
+ * value of a member or an item has to meet a node. {"allOf": [A, {"properties": {"x": B}}], "properties": {"x": C}} is
+ * one node of one condition. Its member x has to meet the node {B, C}, or {B, C, D} if A declares x as D. {"anyOf": [A,
+ * B], "type": "object"} has two shapes, or one if A is a number.
+ * *
+ * A document has a finite number of keywords, and therefore a finite number of conditions and nodes: a node that is
+ * met again uses the rule that was made for it, and recursion ends. That is why conditions refer to schemas by
+ * address and never contain a merged schema: if a schema refers to itself beside other keywords, a merged schema
+ * would be a new one at every level. */
 #ifndef LLM_SCHEMA_SHAPE_H
 #define LLM_SCHEMA_SHAPE_H
 
@@ -27,21 +27,22 @@
 #include "text/schema/automaton.h"
 #include "text/schema/references.h"
 
-/* STRICT: a keyword that cannot be enforced is refused. LOOSE: it is left open, and no valid value is forbidden. */
+/* STRICT: a schema with a keyword that cannot be enforced is refused. LOOSE: the keyword is ignored, and no valid
+ * value is forbidden. */
 enum class schema_policy { STRICT, LOOSE };
 
-/* Conditions are ordered and compared by addresses (`keyword` is one of keywords.h). */
+/* Conditions are ordered and compared by address (`keyword` is one of keywords.h). */
 struct condition {
     const schema_json *schema;
     bool is_negated = false;
-    const char *keyword = nullptr; /* NULL: all of them */
-    uint32_t index = 0;            /* of the keyword's members or items, where each is a condition */
+    const char *keyword = nullptr; /* NULL: all keywords of the schema */
+    uint32_t index = 0;            /* index of a member or item of the keyword, if each of them is a condition */
 
     auto key() const
     {
         return std::make_tuple(schema, keyword, index, is_negated);
     }
-    bool operator<(const condition &other) const /* to find one; addresses change with every document */
+    bool operator<(const condition &other) const /* for lookups; addresses differ between documents */
     {
         return key() < other.key();
     }
@@ -51,16 +52,17 @@ struct condition {
     }
 };
 
-using node = std::vector<condition>; /* as expansion::node_of orders them */
+using node = std::vector<condition>; /* in the order of expansion::node_of */
 
 namespace json_type {
 inline constexpr uint8_t NOTHING = 0, NUL = 1, BOOLEAN = 2, NUMBER = 4, STRING = 8, ARRAY = 16, OBJECT = 32, ANY = 63;
 }
 
-uint8_t schema_type(const std::string &name);  /* NOTHING: there is no such type */
-size_t schema_count(const schema_json &value); /* of minItems and the like; SIZE_MAX: it is no number, or beyond all */
+uint8_t schema_type(const std::string &name); /* NOTHING: the type is unknown */
+/* value of minItems and similar keywords; SIZE_MAX: not a number, or larger than any size */
+size_t schema_count(const schema_json &value);
 
-/* Names in the order in which they were added, each once. Searching them one by one took 6 s for 32,000 names. */
+/* Distinct names in the order in which they were added. A linear search for each name took 6 s for 32,000 names. */
 class name_list {
   public:
     void add(const std::string &name)
@@ -95,8 +97,8 @@ class name_list {
     std::set<std::string> known;
 };
 
-/* What one value may be. Each field holds what all conditions say of it together: what is cheap to intersect is one
- * value (types, counts); the rest (bounds, patterns, sources of members) is a list that is intersected when the rule is
+/* The conditions on one value. Each field combines all conditions: those that are cheap to intersect are one value
+ * (types, counts), the others (bounds, patterns, sources of members) are a list that is intersected when the rule is
  * written. */
 struct shape {
     uint8_t types = json_type::ANY;
@@ -105,31 +107,32 @@ struct shape {
         const schema_json *value;
         bool is_exclusive;
     };
-    std::vector<bound> least, most;             /* of numbers */
-    std::vector<const schema_json *> multiples; /* multipleOf */
+    std::vector<bound> least, most;             /* bounds of numbers */
+    std::vector<const schema_json *> multiples; /* values of multipleOf */
     size_t length_least = 0, length_most = SIZE_MAX;
     std::vector<std::pair<const std::string *, bool>> patterns;     /* true: negated */
-    std::vector<const std::string *> formats;                       /* known ones */
-    std::vector<const schema_json *> array_sources, object_sources; /* schemas whose items or members hold */
+    std::vector<const std::string *> formats;                       /* only known formats */
+    std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain items or members */
     size_t items_least = 0, items_most = SIZE_MAX;
     bool is_unique = false;
-    std::vector<condition> contained; /* an item meets it, for each */
+    std::vector<condition> contained; /* for each, some item must meet it */
     name_list required;
     std::set<std::string> absent;
-    std::vector<std::pair<std::string, condition>> members; /* conditions on single ones, beside object_sources */
+    /* conditions on single members, in addition to object_sources */
+    std::vector<std::pair<std::string, condition>> members;
     size_t members_least = 0, members_most = SIZE_MAX;
-    std::vector<condition> names;                           /* propertyNames */
-    std::optional<std::vector<const schema_json *>> values; /* one of these */
+    std::vector<condition> names;                           /* values of propertyNames */
+    std::optional<std::vector<const schema_json *>> values; /* the value must be one of these */
     std::vector<const schema_json *> excluded;
     bool is_anything() const;
 };
 
-/* The automata of a schema's patterns, each made once. */
+/* The automata of a schema's patterns. Each is built once. */
 class pattern_set {
   public:
     explicit pattern_set(work_budget &spent) : budget(spent) {}
 
-    /* Returns NULL if no automaton expresses the pattern; *why then says why, if it is not NULL. */
+    /* Returns NULL if no automaton can express the pattern; *why (if not NULL) then receives the reason. */
     const automaton *find(const std::string &pattern, std::string *why);
 
   private:
@@ -141,11 +144,12 @@ class pattern_set {
     std::map<std::string, entry> known;
 };
 
-/* Whether a value meets a schema (valid.cpp). UNKNOWN: a keyword cannot be tested, or the budget or the depth ends. */
+/* Whether a value meets a schema (valid.cpp). UNKNOWN: a keyword cannot be tested, or the budget or the depth is
+ * used up. */
 struct verdict {
     enum { INVALID, VALID, UNKNOWN } is;
-    const schema_json *schema = nullptr; /* the one with the keyword */
-    const char *keyword = nullptr;       /* the one that STRICT refuses; NULL: STRICT keeps the value */
+    const schema_json *schema = nullptr; /* the schema with the untestable keyword */
+    const char *keyword = nullptr;       /* the keyword that STRICT refuses; NULL: STRICT keeps the value */
 };
 
 class expansion {
@@ -155,28 +159,29 @@ class expansion {
         : refs(where_refs_lead), policy(what_to_do), patterns(all_patterns), budget(spent)
     {}
 
-    /* Throws grammar_beyond naming a keyword that cannot be enforced (STRICT), grammar_fault. None: no value. */
+    /* Returns the shapes; an empty list means that no value meets the node. Throws grammar_beyond, which names a
+     * keyword that cannot be enforced (STRICT), or grammar_fault. */
     const std::vector<shape> &shapes_of(const node &n);
 
-    /* Returns whether a value that the document contains may be written for the node. STRICT refuses a keyword that
-     * would decide it and cannot be tested. */
+    /* Returns whether a value of the document can be written for the node. STRICT refuses a keyword that decides
+     * this and cannot be tested. */
     bool is_kept(const schema_json &value, const node &n);
 
-    /* True if no value meets the node. False also where a few levels do not decide it. */
+    /* Returns true if no value meets the node. Returns false also if a few levels do not prove it. */
     bool is_nothing(const node &n, size_t depth);
 
-    /* Returns the conditions of the shape on a member with this name. */
+    /* Returns the shape's conditions on a member with this name. */
     node member_node(const shape &s, const std::string &name);
 
-    /* Returns each condition once, without those that hold for every value, in the order in which their
-     * schemas were first met: the order of addresses would make another grammar of the same schema, in another process
-     * or only the next time. */
+    /* Returns each condition once, without those that hold for every value, in the order in which their schemas were
+     * first used. Ordering by address would make a different grammar of the same schema in another process, or on
+     * the next request. */
     node node_of(node conditions);
 
-    /* Replaces each schema by the first one that equals it, so that equal nodes are found again. */
+    /* Replaces each schema by the first one that equals it, so that equal nodes are recognized. */
     node without_repetitions(node n);
 
-    /* Reports what cannot be enforced: STRICT throws and names it, LOOSE ignores it. */
+    /* Reports a keyword that cannot be enforced: STRICT throws and names it, LOOSE ignores it. */
     void give_up(const schema_json &schema, const std::string &what) const;
 
   private:
@@ -184,9 +189,9 @@ class expansion {
     struct state {
         shape s;
         std::vector<condition> pending;
-        std::vector<std::vector<node>> choices; /* each: alternatives, of which one holds */
+        std::vector<std::vector<node>> choices; /* each is a list of alternatives, of which one holds */
         std::set<condition> met;
-        size_t n_items() const; /* how much copying it copies */
+        size_t n_items() const; /* number of items that copying the state copies */
     };
     const references &refs;
     schema_policy policy;
@@ -194,7 +199,7 @@ class expansion {
     work_budget &budget;
     std::map<node, std::vector<shape>> known;
     std::map<node, bool> nothing;
-    std::unordered_map<const schema_json *, size_t> numbers; /* of schemas that were ordered, as they came */
+    std::unordered_map<const schema_json *, size_t> numbers; /* number of each schema, in the order of first use */
 
     void settle(state s, bool has_choices, std::vector<shape> &out);
     bool apply(state &s, const condition &c);

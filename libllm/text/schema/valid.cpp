@@ -1,9 +1,9 @@
-/* valid.cpp: whether a value that a schema itself contains, in enum or const, meets conditions. Such a value is tested
- * instead of merged: {"enum": ["a", 1], "type": "string"} has the shape of a list, from which 1 is left out when the
- * list is written. A name that propertyNames forbids is found in the same way.
- *
- * A keyword that cannot be tested makes the verdict unknown instead of "valid": under `not`, "valid" would forbid a
- * value that may be valid. An unknown value is kept, and STRICT refuses the keyword by name. */
+/* valid.cpp: tests whether a value that the schema itself contains, in enum or const, meets conditions. Such a value is
+ * tested instead of merged: {"enum": ["a", 1], "type": "string"} becomes a shape with a list, and 1 is left out when
+ * the list is written. The same test finds declared names that propertyNames forbids.
+ * *
+ * A keyword that cannot be tested makes the verdict unknown instead of "valid", because under `not`, "valid" would
+ * forbid a value that may be valid. A value with an unknown verdict is kept, and STRICT refuses the keyword by name. */
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr size_t DEPTH_MAX = 64; /* references and nested schemas; what is deeper is unknown */
+constexpr size_t DEPTH_MAX = 64; /* references and nested schemas; deeper ones make the verdict unknown */
 
 size_t length_of(const std::string &text)
 {
@@ -25,13 +25,14 @@ verdict verdict_of(bool is_valid)
     return {is_valid ? verdict::VALID : verdict::INVALID};
 }
 
-/* `keyword` NULL: nothing that STRICT has to refuse. */
+/* `keyword`: the one that STRICT refuses; NULL: STRICT refuses none. */
 verdict unknown(const schema_json &schema, const char *keyword)
 {
     return {verdict::UNKNOWN, &schema, keyword};
 }
 
-/* Returns the verdict where an unknown one decides about more than itself: STRICT can no longer take it for valid. */
+/* Returns a verdict that names the keyword if it is unknown, for uses that turn it into another verdict (a negation,
+ * a count): there STRICT must not treat it as valid. */
 verdict named(const verdict &v, const schema_json &schema, const char *keyword)
 {
     return v.is == verdict::UNKNOWN && v.keyword == nullptr ? unknown(schema, keyword) : v;
@@ -42,7 +43,7 @@ verdict negated(const verdict &v, const schema_json &schema, const char *keyword
     return v.is == verdict::UNKNOWN ? named(v, schema, keyword) : verdict_of(v.is == verdict::INVALID);
 }
 
-/* Makes `all` the verdict of both. Returns false once it is invalid. */
+/* Combines `one` into `all`, which is valid only if both are. Returns false once `all` is invalid. */
 bool add(verdict *all, const verdict &one)
 {
     const bool is_worse = one.is == verdict::INVALID ||
@@ -81,9 +82,9 @@ verdict type_verdict(const schema_json &value, const schema_json &schema)
     return is_known ? verdict_of(false) : unknown(schema, "type");
 }
 
-/* The members may come in any order: schema_json keeps them in the order of the document, and compares the order,
- * too. A member is found by going through all of them, so that two objects cost the square of their size. False proves
- * nothing once the budget is spent. */
+/* Compares values regardless of the order of members; schema_json's own comparison depends on the order. Each member
+ * is searched for linearly, so comparing two objects takes the square of their size. If the budget is spent, false
+ * does not prove that the values differ. */
 bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 {
     const auto is_same = [&](const schema_json &x, const schema_json &y) { return is_equal(x, y, budget); };
@@ -102,8 +103,8 @@ bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
            });
 }
 
-/* Returns whether the value is in the list. Mostly it comes from this very list, so that addresses are compared first:
- * comparing each value of a list with each value takes the square of its length. */
+/* Returns whether the list contains the value. Usually the value is an element of this very list, so addresses are
+ * compared first: comparing each element with each element takes the square of the list's length. */
 bool is_one_of(const schema_json &value, const schema_json &values, work_budget &budget)
 {
     return std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return &one == &value; }) ||
@@ -124,7 +125,8 @@ bool is_valid_number(const schema_json &value, const schema_json &schema)
     for (const char *name : {"multipleOf", "divisibleBy"}) {
         if (has(name) && schema[name].get<double>() > 0) {
             const double n = value.get<double>() / schema[name].get<double>();
-            if (std::fabs(n - std::round(n)) >= 1e-9 * std::max(1.0, std::fabs(n))) { /* 0.3 / 0.1 is no integer */
+            /* 0.3 / 0.1 is not an integer in floating point */
+            if (std::fabs(n - std::round(n)) >= 1e-9 * std::max(1.0, std::fabs(n))) {
                 return false;
             }
         }
@@ -165,8 +167,9 @@ verdict expansion::verdict_on(const schema_json &value, const node &n)
     return all;
 }
 
-/* A format never decides about a listed text: JSON schema has it as a remark unless a validator tests it, and a schema
- * that lists texts means them. Its verdict is unknown, which STRICT accepts unless a negation depends on it. */
+/* A format never decides about a listed text: for JSON schema a format is an annotation unless a validator tests it,
+ * and an author who lists a text intends it. The verdict is unknown, which STRICT accepts unless a negation depends
+ * on it. */
 verdict expansion::text_verdict(const schema_json &value, const schema_json &schema)
 {
     const std::string &text = value.get_ref<const std::string &>();
@@ -187,7 +190,7 @@ verdict expansion::text_verdict(const schema_json &value, const schema_json &sch
     return all;
 }
 
-/* `contains` beside minContains or maxContains is not enforced elsewhere, either (apply_arrays). */
+/* `contains` beside minContains or maxContains is not enforced in apply_arrays either. */
 verdict expansion::array_verdict(const schema_json &value, const schema_json &schema, size_t depth)
 {
     if ((schema.contains("minItems") && schema["minItems"].is_number() &&
@@ -219,7 +222,7 @@ verdict expansion::array_verdict(const schema_json &value, const schema_json &sc
             break;
         }
     }
-    const bool is_counted = /* minContains 1 is what contains alone says */
+    const bool is_counted = /* minContains 1 says the same as contains alone */
         schema.contains("maxContains") || (schema.contains("minContains") && schema["minContains"] != 1);
     (void)add(&all, is_counted ? unknown(schema, "contains") : any);
     return all;
@@ -239,7 +242,7 @@ verdict expansion::unique_verdict(const schema_json &value, const schema_json &s
     return budget.is_spent() ? unknown(schema, "uniqueItems") : verdict_of(true);
 }
 
-/* Adds what depends on members that the value has. */
+/* Adds the verdict of the dependencies of members that the value has. */
 void expansion::add_dependencies(const schema_json &value, const schema_json &schema, size_t depth, verdict *all)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -367,7 +370,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
         return verdict_of(schema == true);
     }
     if (depth == 0) {
-        return unknown(schema, "$ref"); /* only references and nested keywords lead that deep */
+        return unknown(schema, "$ref"); /* only references and nested keywords reach this depth */
     }
     if (!schema.is_object() || budget.is_spent() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
         return unknown(schema, nullptr);
@@ -380,7 +383,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
             return all;
         }
     }
-    /* const comes first, since most values of a long oneOf are told apart by it */
+    /* const is tested first, since it distinguishes most values of a long oneOf */
     if ((schema.contains("const") && !is_equal(value, schema["const"], budget)) ||
         (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"], budget))) {
         return budget.is_spent() ? unknown(schema, nullptr) : verdict_of(false);

@@ -1,10 +1,10 @@
-/* work_budget.h: limits the work that compiling a schema takes. The thread that compiles owns it.
- *
- * A request is answered by a thread that others wait for, and its schema is a stranger's. Limits of every part by
- * itself (states of an automaton, shapes of a node) did not limit all parts together: a schema with several patterns of
- * hundreds of repetitions took 2.2 s. The budget is counted in steps and not in time, so that a schema that is accepted
- * on one machine is accepted on every other, and in every run. One step is about 15 ns of a desktop's core, so that
- * STEPS_MAX is about 100 ms. Who spends more is refused (STRICT), or what was not looked at is left open (LOOSE). */
+/* work_budget.h: limits the work of compiling a schema. Owned by the thread that compiles.
+ * *
+ * Clients choose the schema, and other requests wait for the thread that compiles it. Limits on single parts (states
+ * of an automaton, shapes of a node) did not limit all parts together: a schema with several patterns of hundreds of
+ * repetitions took 2.2 s. The budget counts steps and not time, so that a schema that is accepted on one machine is
+ * accepted on every other, and every time. One step takes about 15 ns on a desktop's core, so STEPS_MAX is about 100
+ * ms. Once the budget is spent, the schema is refused (STRICT), or the rest of it is ignored (LOOSE). */
 #ifndef LLM_SCHEMA_WORK_BUDGET_H
 #define LLM_SCHEMA_WORK_BUDGET_H
 
@@ -15,10 +15,10 @@
 
 class work_budget {
   public:
-    static constexpr size_t STEPS_MAX = 6'000'000; /* of all schemas of a request */
+    static constexpr size_t STEPS_MAX = 6'000'000; /* for all schemas of a request */
 
     /* The cost of each kind of work, in steps. */
-    static constexpr size_t TRANSITION = 3; /* of an automaton */
+    static constexpr size_t TRANSITION = 3; /* for one transition of an automaton */
     static constexpr size_t WRITTEN_BYTE = 4, VALIDATED_SCHEMA = 30, MERGED_STATE = 400, NODE = 200, COMPARED_PAIR = 20,
                             NAME = 8, COPIED_ITEM = 3, KEYWORD = 4;
 

@@ -1,5 +1,4 @@
-/* writer.h: from shapes to rules of a grammar. Each schema that is compiled has one; the thread that compiles owns
- * it. */
+/* writer.h: turns shapes into rules of a grammar. One writer per schema, owned by the thread that compiles. */
 #ifndef LLM_SCHEMA_WRITER_H
 #define LLM_SCHEMA_WRITER_H
 
@@ -13,68 +12,69 @@
 
 class writer {
   public:
-    /* `n_levels`: values below so many levels are left open, so that a schema whose grammar is too large is enforced at
-     * its top. */
+    /* `n_levels`: values that are nested deeper are not constrained, so that a schema whose grammar is too large is
+     * enforced at its top levels. */
     writer(expansion &meaning, pattern_set &all_patterns, rules &to, size_t n_levels, work_budget &spent)
         : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
 
-    /* Returns one element of GBNF; "", if no value meets the node. */
+    /* Returns one element of GBNF; "" if no value meets the node. */
     std::string value(const node &conditions);
 
     /* Returns the texts that meet the node; nullopt: any text. Throws grammar_beyond. */
     std::optional<automaton> texts_of(const node &n);
 
-    /* Names of members that no schema of the shape declares, and meet the same patterns; and what their values meet. */
+    /* Names that no schema of the shape declares and that match the same patterns, with the conditions on their
+     * values. */
     struct undeclared {
         automaton names;
         node value;
     };
-    /* `n`: a node with this shape. */
+    /* `n` is a node that has this shape. */
     std::vector<undeclared> undeclared_of(const shape &s, const node &n, const std::vector<std::string> &declared);
 
   private:
-    /* How an object is written. Members come in the order of the schema, then the undeclared ones: any order would take
-     * a rule for each set of members that are written already, two to the power of their number. There is a rule for
-     * each member and for each number of members before it, where that number matters (minProperties,
-     * maxProperties). */
+    /* How an object is written. Members come in the order of the schema, then the undeclared ones. An arbitrary
+     * order would take a rule for each set of members already written, which is two to the power of their number.
+     * There is a rule for each next member and, if minProperties or maxProperties need it, for each number of
+     * members before it. */
     struct object_plan {
         struct member {
-            std::string name, value; /* value: an element; "": it must not be there */
+            std::string name, value; /* value: an element of GBNF; "": the member must be absent */
             bool is_required;
         };
         std::vector<member> members;
-        /* The members come in any order: then the place in the object (`at`) is the set of those that were written,
-         * a bit for each, and `needed` the set of those that are required. Otherwise it is the number of the next
-         * member. */
+        /* True if members come in any order. The position `at` is then the set of members already written, one bit
+         * each, and `needed` is the set of required ones. Otherwise the position is the number of the next member. */
         bool is_unordered = false;
         size_t needed = 0;
-        bool has_others_between = false; /* the others may come anywhere, not only after the declared ones */
-        std::vector<std::string> others; /* alternatives: names that are not declared, and their values */
-        size_t n_needed = 0;             /* up to the last one that is required */
+        bool has_others_between = false; /* undeclared members can stand anywhere, not only after the declared ones */
+        std::vector<std::string> others; /* alternatives: undeclared names with their values */
+        size_t n_needed = 0;             /* number of members up to the last required one */
         size_t least = 0, most = SIZE_MAX;
         bool is_counted = false;
-        std::map<std::pair<size_t, size_t>, std::string> names, rests; /* by member, and how many came before */
+        /* rule names by next member and number of members before it */
+        std::map<std::pair<size_t, size_t>, std::string> names, rests;
 
         bool has_needed(size_t at) const
         {
             return is_unordered ? (at & needed) == needed : at >= n_needed;
         }
 
-        /* Returns n, or the largest number that differs from none: more rules would say the same. */
+        /* Returns n, or a smaller number that has the same effect, to avoid equal rules. */
         size_t counted(size_t n) const
         {
             return !is_counted ? 0 : most == SIZE_MAX && n > least ? least : n;
         }
     };
-    /* The undeclared names that meet the same patterns, and so have values of the same kind. */
+    /* Undeclared names that match the same patterns, so that their values meet the same conditions. */
     struct name_class {
         automaton names;
         std::vector<std::string> met;
     };
     struct item_plan {
         std::vector<std::string> first;
-        std::string rest; /* "": no more */
+        std::string rest; /* rule of all further items; "": no further items */
         size_t least, most;
     };
 
