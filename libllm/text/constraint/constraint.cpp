@@ -6,8 +6,8 @@ namespace {
 
 using json = nlohmann::json;
 
-/* Bounds of a document. Its form is this program's own, but what it contains comes from clients: each offered tool adds
- * marks and triggers. */
+/* Limits of a document. This program chooses its form, but clients choose its content: each offered tool adds marks
+ * and triggers. */
 constexpr size_t SEQUENCE_MAX = 256; /* tokens of a sequence that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
@@ -15,7 +15,7 @@ constexpr size_t PRESERVED_MAX = 1024;
 
 } // namespace
 
-/* Reads a document. Members may be missing; one of another type is a fault. */
+/* Reads a document. Members can be missing; a member of the wrong type is an error. */
 class constraint_reader {
   public:
     constraint_reader(const model *of, const std::string &document) : m(of), out(new constraint(of))
@@ -145,7 +145,7 @@ std::unique_ptr<constraint> constraint::read(const model *m, const std::string &
     return constraint_reader(m, document).read();
 }
 
-/* Returns the token's text as the grammar sees it. Control tokens have none, except those that belong to the answer. */
+/* Returns the token's text as the grammar gets it. Control tokens have none, except those that belong to the answer. */
 std::string constraint::text_of(int32_t token) const
 {
     char piece[MODEL_PIECE_BYTES_MAX];
@@ -159,8 +159,8 @@ void constraint::begin_walk()
     walk.emplace(rules, vocabulary);
 }
 
-/* If the grammar does not begin as the trigger does, that was no trigger: the answer stays free, and the parser shows
- * it as text. */
+/* If the grammar does not accept the text of the trigger, the text was not a trigger: the answer stays
+ * unconstrained, and the parser returns the text as text. */
 bool constraint::holds()
 {
     if (!begun.empty()) {
@@ -187,8 +187,8 @@ bool constraint::allows(int32_t token)
     return walk->allows(token, text.data(), text.size());
 }
 
-/* The walk looks at the vocabulary's tree, which has neither control tokens nor tokens that end an answer: those are
- * asked one by one. */
+/* The walk examines the vocabulary's tree, which has neither control tokens nor tokens that end an answer. Those are
+ * checked one by one. */
 void constraint::find_allowed(token_set &allowed)
 {
     walk->find_allowed(m->info.n_vocab, allowed);
@@ -200,8 +200,8 @@ void constraint::find_allowed(token_set &allowed)
     }
 }
 
-/* A grammar goes before the budget of reasoning: a forced token that the grammar does not allow would end the request
- * by grammar_fault, so that the budget is dropped instead. */
+/* A grammar takes precedence over the budget of reasoning: a forced token that the grammar does not allow would end
+ * the request with grammar_fault, so the budget is dropped instead. */
 int32_t constraint::forced()
 {
     const int32_t token = thought.due();
@@ -212,7 +212,8 @@ int32_t constraint::forced()
     return token;
 }
 
-/* Counts the bytes that the answer's last character lacks, since a token that is forced must not split a character. */
+/* Counts the bytes that are missing from the answer's last character, since a forced token must not split a
+ * character. */
 void constraint::follow_characters(const std::string &text)
 {
     for (const char c : text) {
@@ -225,8 +226,8 @@ void constraint::follow_characters(const std::string &text)
     }
 }
 
-/* The mark that ended the reasoning may itself begin a call: models call inside <think> without closing it. So the
- * triggers see the mark's tokens, and nothing before them, which was reasoning. */
+/* The mark that ended the reasoning can itself begin a call, because some models call inside <think> without closing
+ * it. So the triggers get the mark's tokens, and nothing before them, which was reasoning. */
 void constraint::accept_ending()
 {
     triggers.forget();
@@ -242,8 +243,8 @@ void constraint::accept_ending()
     }
 }
 
-/* Gives the token to whatever looks at it: the reasoning always; then the grammar if it holds; else the triggers,
- * unless the answer reasons. The token that ended the reasoning is none of the triggers' but by its mark
+/* Passes the token on: always to the reasoning; then to the grammar if it is active, otherwise to the triggers,
+ * unless the answer is reasoning. The token that ended the reasoning reaches the triggers only as part of its mark
  * (accept_ending). */
 void constraint::accept(int32_t token)
 {

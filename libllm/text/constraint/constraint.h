@@ -1,15 +1,15 @@
 /* constraint.h: the constraint of one answer and its state: the grammar, the triggers that begin it, control tokens
  * whose text belongs to the answer, and the limit of its reasoning. Made from the document in llm_wire.h's
- * `constraint`. One for each answer; owned by the thread that samples it. All functions throw grammar_fault and
+ * `constraint`. One constraint per answer, owned by the thread that samples it. All functions throw grammar_fault and
  * std::bad_alloc.
  *
- *   free ------(a trigger: "lazy" grammars)-----> begun --(the grammar accepts the trigger)--> the grammar holds
+ *   free ------(a trigger: "lazy" grammars)-----> begun --(the grammar accepts the trigger)--> the grammar is active
  *    ^                                              |
- *    `-----------(it does not: it was none)---------'
- *
- * A grammar that is not lazy holds from the first token on. While the answer reasons, triggers are not looked for: a
- * call that is only thought about must not begin one. `begun` is a state of its own, since telling the grammar is slow:
- * is_slow() then says that the next pick is not for the decode thread. */
+ *    `----(the grammar rejects it: not a trigger)---'
+ * *
+ * A grammar that is not lazy is active from the first token on. Triggers are not searched in reasoning, because a
+ * call that the model only thinks about must not begin a call. `begun` is a state of its own because passing the
+ * trigger to the grammar is slow: is_slow() then says that the next pick must not run on the decode thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
 
@@ -26,16 +26,16 @@
 
 class constraint {
   public:
-    /* Throws grammar_fault if this is no such document, or is beyond the bounds. */
+    /* Throws grammar_fault if `document` is malformed or exceeds a limit. */
     static std::unique_ptr<constraint> read(const model *m, const std::string &document);
 
-    /* Returns whether the next pick may take long. */
+    /* Returns whether the next pick can take long. */
     bool is_slow() const
     {
         return walk.has_value() || !begun.empty() || (is_waiting && triggers.has_patterns());
     }
 
-    /* Returns whether the grammar holds now. Begins it first, if a trigger has been found. */
+    /* Returns whether the grammar is active. Begins it first if a trigger has been found. */
     bool holds();
     bool allows(int32_t token);
     void find_allowed(token_set &allowed);
@@ -44,13 +44,13 @@ class constraint {
         return walk->is_complete();
     }
 
-    /* Returns the token that must come next, whatever the model predicts (the end of a reasoning budget); -1: the model
-     * decides. */
+    /* Returns the token that must come next, whatever the model predicts (at the end of a reasoning budget), or -1
+     * if the model decides. */
     int32_t forced();
 
     void accept(int32_t token);
 
-    bool is_before_answer() const /* thinking.h */
+    bool is_before_answer() const /* see thinking.h */
     {
         return thought.is_before_answer();
     }
@@ -63,15 +63,15 @@ class constraint {
 
   private:
     const model *m;
-    std::shared_ptr<const grammar> rules; /* NULL: the answer is free */
+    std::shared_ptr<const grammar> rules; /* NULL: the answer has no grammar */
     std::shared_ptr<const vocabulary_trie> vocabulary;
-    std::optional<grammar_walk> walk; /* while the grammar holds */
-    bool is_waiting = false;          /* the grammar will hold from a trigger on */
+    std::optional<grammar_walk> walk; /* exists while the grammar is active */
+    bool is_waiting = false;          /* the grammar begins with a trigger */
     trigger triggers;
-    std::vector<trigger::piece> begun; /* tokens from the trigger on, which the grammar has not been given yet */
+    std::vector<trigger::piece> begun; /* tokens from the trigger on that the grammar has not received yet */
     std::unordered_set<int32_t> preserved;
     thinking thought;
-    uint8_t n_missing = 0; /* bytes that the answer's last character lacks */
+    uint8_t n_missing = 0; /* bytes missing from the answer's last character */
 
     explicit constraint(const model *of) : m(of) {}
     std::string text_of(int32_t token) const;

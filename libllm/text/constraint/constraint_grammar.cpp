@@ -12,8 +12,9 @@ namespace {
 
 using json = schema_json;
 
-constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2; /* of what a client sends, whatever its kind */
-constexpr size_t DEPTH_MAX = 128;                               /* levels of JSON: parsing and compiling it recurse */
+constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2; /* bytes of what a client sends, for every kind */
+/* levels of JSON, since parsing and compiling recurse */
+constexpr size_t DEPTH_MAX = 128;
 constexpr size_t CHOICES_MAX = 4096;
 
 } // namespace
@@ -36,7 +37,7 @@ schema_json constraint_json(const std::string &text, const char *what)
 
 namespace {
 
-/* Less than the limit of the document, which holds other members, too. */
+/* Smaller than the limit of the document, which has other members too. */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX - 4096;
 
 std::string grammar_of_schema(const std::string &text, bool is_strict)
@@ -94,8 +95,8 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
 
 } // namespace
 
-/* The grammar is read once here, so that a fault is the request's error and not one in the middle of its answer. A
- * fault in a grammar that we wrote means that the form cannot be expressed within the bounds: grammar_beyond. */
+/* Reads the grammar once here, so that an error in it fails the request instead of interrupting its answer. If a
+ * grammar that libllm wrote is refused, the form cannot be expressed within the limits: grammar_beyond. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
 {
     if (text.size() > TEXT_BYTES_MAX) {

@@ -1,5 +1,6 @@
-/* constraint_grammar.h: makes a grammar of the structured output that a client asks for (llm_constraint_make). Any
- * thread, on a stack of its own (chat_call_with_stack): a schema may nest deeper than the caller's stack allows. */
+/* constraint_grammar.h: makes the grammar of the structured output that a client requests (llm_constraint_make). Any
+ * thread, on a stack of its own (chat_call_with_stack), because a schema can nest deeper than the caller's stack
+ * allows. */
 #ifndef LLM_CONSTRAINT_GRAMMAR_H
 #define LLM_CONSTRAINT_GRAMMAR_H
 
@@ -9,11 +10,11 @@
 
 struct model;
 
-/* GBNF that grammar::read accepts; with m == NULL, names of tokens are not looked up. Throws grammar_fault, which says
- * what cannot be expressed, or how large it may be; and std::bad_alloc. */
+/* Returns GBNF that grammar::read accepts. If m is NULL, token names are not looked up. Throws grammar_fault, which
+ * says what cannot be expressed or which size is too large, and std::bad_alloc. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict);
 
-/* Parses JSON of a bounded depth; `what` names it in an error. Throws grammar_fault. */
+/* Parses JSON of limited depth. `what` names it in an error. Throws grammar_fault. */
 schema_json constraint_json(const std::string &text, const char *what);
 
 #endif

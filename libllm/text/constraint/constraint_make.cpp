@@ -54,7 +54,7 @@ int constraint_make(const model *m, const char *request, size_t n_bytes, llm_doc
             out->n_bytes = document.size();
         } catch (const std::bad_alloc &) {
             refuse(LLM_NO_MEMORY, "out of memory");
-        } catch (const std::exception &e) { /* grammar_fault, or a member of another type in the request */
+        } catch (const std::exception &e) { /* grammar_fault, or a member of the wrong type in the request */
             refuse(LLM_INVALID, e.what());
         } catch (...) {
             refuse(LLM_INVALID, "it cannot be expressed");

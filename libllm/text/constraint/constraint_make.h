@@ -1,5 +1,5 @@
-/* constraint_make.h: makes the document that constraint.h reads, of the structured output that a client asks for. Any
- * thread. */
+/* constraint_make.h: makes the document that constraint.h reads from the structured output that a client requests.
+ * Any thread. */
 #ifndef LLM_CONSTRAINT_MAKE_H
 #define LLM_CONSTRAINT_MAKE_H
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* See llm_constraint_make. */
+/* Implements llm_constraint_make. */
 int constraint_make(const model *m, const char *request, size_t n_bytes, llm_document *out, char *error,
                     size_t error_bytes);
 

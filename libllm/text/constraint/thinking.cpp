@@ -4,8 +4,8 @@
 
 namespace {
 
-/* Returns whether the text ends with a beginning of `mark`, but not with all of it. Blanks at the begin of a mark are
- * ignored: most of them are the reasoning's own. */
+/* Returns whether the text ends with a proper beginning of `mark`. Blanks at the start of a mark are ignored,
+ * because most such blanks belong to the reasoning. */
 bool ends_amid(const std::string &text, const std::string &mark)
 {
     const size_t from = std::min(mark.find_first_not_of(" \t\r\n"), mark.size());
@@ -46,7 +46,7 @@ std::string thinking::recent_text() const
     return out;
 }
 
-/* Keeps only tokens that a mark may still begin in: less than longest_text bytes before the last token. */
+/* Keeps only the tokens in which a mark can still begin: those less than longest_text bytes before the last token. */
 void thinking::remember(int32_t token, const std::string &text)
 {
     const size_t n_tokens = std::max(start.size(), longest_tokens);
@@ -78,9 +78,9 @@ bool thinking::is_amid_mark() const
     return std::any_of(ends.begin(), ends.end(), [&](const mark &end) { return ends_amid(text, end.text); });
 }
 
-/* Forcing waits for the end of a character, and while the text ends with a part of a mark: that may become a whole one,
- * and a forced end in the middle would be written into the call that it opens. The wait is bounded by the longest mark,
- * since reasoning might contain beginnings of marks for ever. */
+/* Forcing waits for the end of a character. It also waits while the text ends with the beginning of a mark, because
+ * the mark may be about to open a call, and a forced end would be written into that call. The wait is limited by the
+ * longest mark, since reasoning could contain beginnings of marks forever. */
 int32_t thinking::due() const
 {
     if (!is_inside || max < 0 || n_inside < max || n_forced == forced.size()) {
@@ -95,8 +95,8 @@ int32_t thinking::due() const
     return forced[n_forced];
 }
 
-/* Returns the number of bytes from the begin of the first mark that the last token completed to the end of the text; 0:
- * it completed none. */
+/* Returns the number of bytes from the start of the first mark that the last token completed to the end of the text,
+ * or 0 if it completed none. */
 size_t thinking::ending_bytes() const
 {
     const std::string &last = recent.back().text;
@@ -113,7 +113,7 @@ size_t thinking::ending_bytes() const
     return text.size() - begin;
 }
 
-/* Returns whether the last token completed a mark; fills last_ending. */
+/* Returns whether the last token completed a mark, and stores the mark's tokens in last_ending. */
 bool thinking::find_ending()
 {
     size_t n_tokens = 0, n_bytes = 0;
@@ -132,9 +132,8 @@ bool thinking::find_ending()
     return n_tokens > 0;
 }
 
-/* Outside of reasoning only its opening is looked for; inside, only its end. The blanks after an end belong to neither:
- * is_between lasts up to the first token that has something else. A sequence that was forced ends the reasoning even if
- * it is no mark. */
+/* Outside reasoning only its opening is searched, inside only its end. The blanks after an end belong to neither:
+ * is_between lasts until a token with other text. A forced sequence ends the reasoning even if it is not a mark. */
 void thinking::accept(int32_t token, const std::string &text, bool is_whole)
 {
     const bool was_forced = due() == token;

@@ -1,4 +1,5 @@
-/* Some versions of gcc see something uninitialized in the standard library's <regex> when they also add sanitizers. */
+/* trigger.cpp: some versions of gcc report something uninitialized in the standard library's <regex> when sanitizers
+ * are on. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -8,11 +9,11 @@
 
 namespace {
 
-/* Bytes of the answer's end that patterns are searched in: std::regex recurses for each character, and begins anew with
- * each token. A pattern that must match the whole answer is not tried on a longer one. */
+/* Bytes at the answer's end in which patterns are searched: std::regex recurses for each character and starts again
+ * with each token. A pattern that must match the whole answer is not tried on a longer one. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
-/* Returns where the grammar begins: at the first group that matched something, or else at the match, as in
+/* Returns where the grammar begins: at the first group that matched something, otherwise at the match, as in
  * llama.cpp. */
 size_t begin_of(const std::smatch &match)
 {
@@ -51,8 +52,8 @@ void trigger::forget()
     is_cut = false;
 }
 
-/* Returns where the earliest word begins that ends after the first n_before bytes: earlier words were found before. So
- * each byte is looked at once for each word, however long the answer is. */
+/* Returns where the earliest word begins that ends after the first n_before bytes, since earlier words were found
+ * before. Each byte is therefore examined once per word, however long the answer is. */
 size_t trigger::find_word(size_t n_before) const
 {
     size_t first = std::string::npos;
@@ -63,7 +64,8 @@ size_t trigger::find_word(size_t n_before) const
     return first;
 }
 
-/* Once the front of the answer is cut off, ^ must not match at the cut, and a pattern for the whole answer cannot. */
+/* Once the front of the answer has been dropped, ^ must not match there, and a pattern for the whole answer cannot
+ * match. */
 size_t trigger::find_pattern() const
 {
     const auto flags = is_cut ? std::regex_constants::match_not_bol : std::regex_constants::match_default;
@@ -78,8 +80,8 @@ size_t trigger::find_pattern() const
     return std::string::npos;
 }
 
-/* Gives the grammar the tokens from the trigger on. A trigger may begin in the middle of a token ("\n<tool_call>"): of
- * that token the grammar sees the end only. */
+/* Stores the tokens from the trigger on for the grammar. A trigger can begin in the middle of a token
+ * ("\n<tool_call>"): the grammar gets only the end of that token. */
 void trigger::take_from(size_t at)
 {
     size_t begin = 0;
@@ -93,8 +95,8 @@ void trigger::take_from(size_t at)
     }
 }
 
-/* Drops whole tokens from the front, but only once the text has become twice as long as needed, so that moving it costs
- * little for each token. */
+/* Drops whole tokens from the front, but only when the text has twice the needed length, so that moving it costs
+ * little per token. */
 void trigger::cut()
 {
     const size_t n_kept = std::max(patterns.empty() ? 0 : PATTERN_BYTES_MAX, longest_word);

@@ -1,6 +1,6 @@
-/* trigger.h: finds the place in an answer from which its grammar holds: a word, a token, or a pattern. It looks at each
- * byte a bounded number of times, however long the answer is: llama.cpp's search begins anew at the first byte with
- * each token. One for each answer; owned by the thread that samples it. */
+/* trigger.h: finds the place in an answer where its grammar begins: a word, a token, or a pattern. It examines each
+ * byte a limited number of times, however long the answer is; llama.cpp searches from the first byte again with each
+ * token. One per answer, owned by the thread that samples it. */
 #ifndef LLM_TRIGGER_H
 #define LLM_TRIGGER_H
 
@@ -11,7 +11,7 @@
 
 class trigger {
   public:
-    /* A token for the grammar, with its text; of the first one, the text may be only the end. */
+    /* A token for the grammar with its text; for the first token, the text can be only its end. */
     struct piece {
         int32_t token;
         std::string text;
@@ -19,7 +19,7 @@ class trigger {
 
     void add_word(std::string word);
     void add_token(int32_t token);
-    /* Throws std::regex_error. is_whole: the pattern must match all of the answer so far. */
+    /* Throws std::regex_error. is_whole: the pattern must match the whole answer so far. */
     void add_pattern(const std::string &pattern, bool is_whole);
 
     bool has_patterns() const
@@ -27,13 +27,13 @@ class trigger {
         return !patterns.empty();
     }
 
-    /* Takes the answer's next token. True: the grammar begins, with found(). */
+    /* Adds the answer's next token. Returns true if the grammar begins; found() then has its tokens. */
     bool accept(int32_t token, const std::string &text);
     const std::vector<piece> &found() const
     {
         return pieces;
     }
-    /* Forgets all that has come so far. */
+    /* Forgets all tokens so far. */
     void forget();
 
   private:
@@ -47,8 +47,8 @@ class trigger {
     size_t longest_word = 0;
 
     std::string text;                             /* the end of the answer */
-    bool is_cut = false;                          /* its beginning is not in `text` any more */
-    std::vector<std::pair<int32_t, size_t>> ends; /* the tokens of `text`, and where each ends in it */
+    bool is_cut = false;                          /* `text` no longer has the answer's beginning */
+    std::vector<std::pair<int32_t, size_t>> ends; /* the tokens of `text` with their end positions */
     std::vector<piece> pieces;
 
     size_t find_word(size_t n_before) const;

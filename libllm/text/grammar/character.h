@@ -1,4 +1,4 @@
-/* character.h: decodes one UTF-8 character byte by byte: a token may end in the middle of one. Pure. */
+/* character.h: decodes one UTF-8 character byte by byte, since a token can end in the middle of a character. Pure. */
 #ifndef LLM_CHARACTER_H
 #define LLM_CHARACTER_H
 
@@ -6,10 +6,10 @@
 
 struct character {
     uint32_t value = 0;
-    uint8_t n_missing = 0; /* bytes; 0: it is complete, and the next byte begins another one */
+    uint8_t n_missing = 0; /* bytes still missing; 0: complete, and the next byte begins another character */
 
-    /* Takes the next byte. False: no UTF-8 has this byte here; overlong forms, surrogates and values above U+10FFFF are
-     * not UTF-8 (Unicode, table 3-7). */
+    /* Adds the next byte. Returns false if UTF-8 does not allow this byte here. Overlong forms, surrogates and
+     * values above U+10FFFF are not UTF-8 (Unicode, table 3-7). */
     bool take(uint8_t byte)
     {
         if (n_missing > 0) {
@@ -29,8 +29,8 @@ struct character {
         return true;
     }
 
-    /* The least and the greatest character that this incomplete one may become. After a first byte without bits (0xe0,
-     * 0xf0) the least is not 0: shorter forms exist for all below it. */
+    /* The smallest and the largest character that this incomplete one can become. After a first byte without value
+     * bits (0xe0, 0xf0) the smallest is not 0, because smaller characters have shorter forms. */
     uint32_t least() const
     {
         const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000;

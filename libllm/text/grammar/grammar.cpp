@@ -1,6 +1,6 @@
-/* grammar.cpp: reads GBNF. Groups are read by recursion of a bounded depth. Repetitions are written out, as llama.cpp
- * does: (a{2,3}){2} has 2 * 3 copies of a, so that nested counts multiply. `weight` bounds the product before it is
- * written. */
+/* grammar.cpp: reads GBNF. Groups are read by recursion of limited depth. Repetitions are written out, as in
+ * llama.cpp: (a{2,3}){2} has 2 * 3 copies of a, so nested counts multiply. `weight` limits the product before
+ * anything is written. */
 #include "text/grammar/grammar.h"
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 
 namespace {
 
-constexpr size_t ELEMENTS_MAX = 1 << 18; /* of all rules, with their ranges; an element has 12 bytes */
-constexpr size_t RULES_MAX = 1 << 16;    /* the groups and repetitions among them */
-constexpr size_t GROUPS_MAX = 128;       /* nested in each other */
+constexpr size_t ELEMENTS_MAX = 1 << 18; /* elements of all rules, including their ranges; an element has 12 bytes */
+constexpr size_t RULES_MAX = 1 << 16;    /* rules, including those made for groups and repetitions */
+constexpr size_t GROUPS_MAX = 128;       /* depth of nested groups */
 constexpr uint64_t REPETITIONS_MAX = 2000;
 constexpr uint64_t NO_MOST = UINT64_MAX;
 
@@ -46,7 +46,7 @@ class reader {
     const model *m;
     std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
-    sequence unfinished; /* elements of the rule that is being read; before them those of the groups around it */
+    sequence unfinished; /* elements of the rule that is being read, after those of the groups around it */
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;
 
@@ -288,7 +288,7 @@ class reader {
         add(to, token);
     }
 
-    /* Repeats the item that begins at `item`. `weight`: how many rules it holds, with the repetitions in it. */
+    /* Repeats the item that begins at `item`. `weight` is the number of rules in the item, its repetitions included. */
     void repeat(sequence &to, size_t item, uint64_t least, uint64_t most, uint64_t &weight)
     {
         if (item == to.size()) {
@@ -319,8 +319,8 @@ class reader {
         repeat_freely(to, unit, most == NO_MOST ? 1 : most - least, most == NO_MOST);
     }
 
-    /* Up to n more units: n rules, each of which is the unit and the rule before, or nothing. Endless: one rule that
-     * ends with itself. */
+    /* Appends up to n more units: n rules, each of which is either the unit and the previous rule, or empty. If
+     * endless, one rule that ends with itself. */
     void repeat_freely(sequence &to, const sequence &unit, uint64_t n, bool is_endless)
     {
         uint32_t before = 0;
@@ -438,10 +438,10 @@ class reader {
     }
 };
 
-/* ---- left recursion: a rule that may begin with itself (a ::= a "x" | "y") would be opened for ever ---- */
+/* ---- left recursion: a rule that can begin with itself (a ::= a "x" | "y") would be expanded forever ---- */
 
-/* Which rules match the empty text: those with an alternative made of such rules only. Repeated until nothing
- * changes. */
+/* Finds the rules that match the empty text: those with an alternative made only of such rules. Repeats until
+ * nothing changes. */
 std::vector<bool> empty_rules(const grammar &g)
 {
     std::vector<bool> is_empty(g.rules.size(), false);
@@ -467,18 +467,18 @@ std::vector<bool> empty_rules(const grammar &g)
     return is_empty;
 }
 
-/* A rule that another one may begin with. It is harmless if it is also the other's last element, after elements that
- * may be empty: it replaces the other on the stack (grammar_walk::advanced), so that the walk meets a stack that it
- * knows and stops. (a? b?)+ is such a rule; llama.cpp's converters write them for tool calls. */
+/* A rule that another rule can begin with. It is harmless if it is also the other's last element, after elements
+ * that can be empty: it then replaces the other on the stack (grammar_walk::advanced), so that the walk arrives at a
+ * stack that it knows and stops. (a? b?)+ is such a rule; llama.cpp's converters write them for tool calls. */
 struct beginning {
     uint32_t rule;
     bool is_harmless;
 };
 
-/* The beginnings of each rule, one rule after the other. */
+/* The beginnings of all rules, rule by rule. */
 struct graph {
     std::vector<beginning> all;
-    std::vector<size_t> ends; /* by rule */
+    std::vector<size_t> ends; /* end of each rule's beginnings in `all` */
 
     size_t begin(size_t rule) const
     {
@@ -508,7 +508,7 @@ graph beginnings(const grammar &g, const std::vector<bool> &is_empty)
     return found;
 }
 
-/* Returns the edges reversed: from each rule to those that begin with it. */
+/* Returns the graph with reversed edges: from each rule to the rules that begin with it. */
 graph turned_around(const graph &forth)
 {
     const size_t n = forth.ends.size();
@@ -519,18 +519,19 @@ graph turned_around(const graph &forth)
     std::partial_sum(back.ends.begin(), back.ends.end(), back.ends.begin());
     for (uint32_t rule = 0; rule < n; rule++) {
         for (size_t i = forth.begin(rule); i < forth.ends[rule]; i++) {
-            back.all[back.ends[forth.all[i].rule]++] = {rule, true}; /* each end moves from the begin to the end */
+            /* moves each end from the beginning to the end of its range */
+            back.all[back.ends[forth.all[i].rule]++] = {rule, true};
         }
     }
     return back;
 }
 
-/* Marks the rules that can be reached from `first` and are not marked yet, and appends them, the deepest first. Without
- * recursion: the depth is up to the number of rules. */
+/* Marks the unmarked rules that can be reached from `first`, and appends them, the deepest first. Uses no recursion,
+ * since the depth can equal the number of rules. */
 void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks,
            std::vector<uint32_t> &order)
 {
-    std::vector<std::pair<uint32_t, size_t>> path; /* with the next edge */
+    std::vector<std::pair<uint32_t, size_t>> path; /* each rule with its next edge */
     const auto enter = [&](uint32_t rule) {
         if (marks[rule] == 0) {
             marks[rule] = mark;
@@ -549,8 +550,8 @@ void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32
     }
 }
 
-/* Refuses a grammar with left recursion: in a group of rules that begin with each other (strongly connected components,
- * by Kosaraju's algorithm), only harmless beginnings are allowed. */
+/* Refuses a grammar with left recursion: in a group of rules that begin with each other (strongly connected
+ * components, found with Kosaraju's algorithm), only harmless beginnings are allowed. */
 void refuse_left_recursion(const grammar &g)
 {
     const graph forth = beginnings(g, empty_rules(g)), back = turned_around(forth);

@@ -1,6 +1,6 @@
-/* grammar.h: a compiled grammar in GBNF, llama.cpp's language. Immutable once it is read; any thread. Grammars come
- * from clients: whatever could grow without bound, or recurse for ever, is refused while a grammar is read. llama.cpp's
- * own reader and matcher abort, recurse and grow instead, which would end a process that serves others. */
+/* grammar.h: a compiled grammar in GBNF, llama.cpp's language. Immutable once it is read. Any thread. Grammars come
+ * from clients, so reading refuses whatever could grow without limit or recurse forever. llama.cpp's own reader and
+ * matcher abort, recurse and grow in these cases, which would end a process that also serves others. */
 #ifndef LLM_GRAMMAR_H
 #define LLM_GRAMMAR_H
 
@@ -11,7 +11,7 @@
 
 struct model;
 
-/* The grammar is faulty or too large; a sentence for its author. */
+/* The grammar is malformed or too large. The message is a sentence for its author. */
 struct grammar_fault : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -27,14 +27,14 @@ struct grammar_range {
 
 struct grammar_element {
     enum kind : uint8_t {
-        END,       /* of a rule */
-        ALTERNATE, /* end of one way to match a rule, before the next */
-        RULE,      /* value: its number */
-        CHARACTER, /* one of ranges [value, value + n) */
-        TOKEN,     /* value: its id */
+        END,       /* end of a rule */
+        ALTERNATE, /* end of one alternative; another follows */
+        RULE,      /* value: number of the rule */
+        CHARACTER, /* matches the ranges [value, value + n) */
+        TOKEN,     /* value: token id */
     };
     kind is;
-    bool is_negated; /* any character or token but these */
+    bool is_negated; /* matches any character or token but these */
     uint32_t value, n;
 
     bool ends_sequence() const
@@ -44,13 +44,13 @@ struct grammar_element {
 };
 
 struct grammar {
-    std::vector<grammar_element> elements; /* rule after rule */
+    std::vector<grammar_element> elements; /* elements of all rules, rule after rule */
     std::vector<grammar_range> ranges;
-    std::vector<uint32_t> rules; /* where each begins in `elements` */
+    std::vector<uint32_t> rules; /* position of each rule in `elements` */
     uint32_t root;
 
-    /* Compiles a grammar. <Names of tokens> are looked up in the vocabulary of `m`; with NULL they are not, and the
-     * result only shows that the grammar can be read. Throws grammar_fault, std::bad_alloc. */
+    /* Compiles a grammar. <Token names> are looked up in the vocabulary of `m`. If m is NULL they are not, and the
+     * result only shows that the grammar is valid. Throws grammar_fault, std::bad_alloc. */
     static grammar read(const std::string &text, const model *m);
 
     bool matches(const grammar_element &e, uint32_t character) const;

@@ -1,16 +1,16 @@
-/* grammar_mask.cpp: which tokens may come next, by a walk through the tree of the vocabulary. A token is allowed if its
- * text can be walked to its end. The tree makes each shared beginning one step: where "st" is not allowed, the
+/* grammar_mask.cpp: finds the tokens that can come next, by walking through the tree of the vocabulary. A token is
+ * allowed if its whole text can be walked. The tree makes each shared beginning one step: if "st" is not allowed, the
  * thousands of tokens below it are skipped.
- *
- * Where much is allowed, that does not help: in a JSON string nearly all 150,000 tokens are, and each of their
- * characters would be a step. So a branch of the tree is allowed at once if all its characters lead where letters lead
- * (skip). llama.cpp asks for each token by itself.
- *
- * Called by the thread that samples; the mask's cost is part of every pick. */
+ * *
+ * That does not help if much is allowed: in a JSON string nearly all 150,000 tokens are, and each of their characters
+ * would be a step. Therefore a branch of the tree is allowed as a whole if all its characters lead to the place that
+ * letters lead to (skip). llama.cpp checks each token by itself.
+ * *
+ * Runs on the thread that samples. The cost of the mask is part of every pick. */
 
 #include "text/grammar/grammar_walk.h"
 
-/* Adds the tokens that the grammar names, or all others for a negated name. */
+/* Adds the tokens that the grammar names; for a negated name, all other tokens. */
 void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
 {
     for (const uint32_t id : places[now.at].stacks) {
@@ -29,7 +29,7 @@ void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
     }
 }
 
-/* Returns the characters of ASCII that lead from one place to the other. */
+/* Returns the ASCII characters that lead from one place to the other. */
 grammar_walk::run grammar_walk::run_to(place from, place to)
 {
     run r = {to, {0, 0}};
@@ -50,7 +50,7 @@ bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 
 } // namespace
 
-/* Returns the place where a letter leads, if all characters of the branch lead there; else NONE. */
+/* Returns the place that letters lead to, if all characters of the branch lead there; otherwise NONE. */
 grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].letters.to == UNKNOWN) {
@@ -82,14 +82,14 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
     }
 }
 
-/* Decides about all tokens below `top` without looking at them, if their characters lead from place to place as letters
- * do: then only the length of a text matters. False: they must be looked at one by one.
- *
- * n counts the steps that letters can take. In a JSON string a letter leads back to the same place: n is at once the
- * length of the longest text, and all tokens are allowed. In a string with at most 3 more characters, letters lead
- * through 3 places, and then nowhere: tokens of up to 3 characters (n_before of them above `top`) are allowed. If
- * letters end after n steps but some other character of the branch goes on, length alone does not decide. A character
- * that is cut off at the end of a token takes a step, too. */
+/* Decides about all tokens below `top` without visiting them, if their characters lead from place to place like letters
+ * do: then only the length of a text matters. Returns false if the tokens must be visited one by one.
+ * *
+ * n counts the steps that letters can take. In a JSON string a letter leads back to the same place, so n becomes the
+ * length of the longest text at once, and all tokens are allowed. In a string that has room for 3 more characters,
+ * letters lead through 3 places and then nowhere: tokens of up to 3 characters (n_before of them above `top`) are
+ * allowed. If letters end after n steps but another character of the branch can continue, length alone does not
+ * decide. A character that is cut off at the end of a token counts as a step. */
 bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vector<stretch> &found)
 {
     const vocabulary_trie::branch &b = trie->branches[top.branch];
@@ -115,7 +115,7 @@ bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vecto
     return true;
 }
 
-/* Takes a byte like take_byte, but most steps, which were taken before, are a look-up in a table. */
+/* Does the same as take_byte, but looks up the steps that were taken before in a table, which are most. */
 inline bool grammar_walk::take(point &p, uint8_t byte)
 {
     const place_data &from = places[p.at];
@@ -126,12 +126,12 @@ inline bool grammar_walk::take(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Finds the tokens that are allowed by their texts, in ascending order of the tree. path[d] is the point after d bytes:
- * going back up the tree costs nothing. */
+/* Finds the tokens whose texts are allowed, in ascending order of the tree. path[d] is the point after d bytes, so
+ * that going back up the tree costs nothing. */
 void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;
-    std::vector<point> path(trie->depth_max + 1u, now); /* by depth */
+    std::vector<point> path(trie->depth_max + 1u, now); /* points by depth */
     for (size_t i = 0; i + 1 < nodes.size();) {
         const vocabulary_trie::node &node = nodes[i];
         point p = path[node.depth - 1u];
@@ -147,8 +147,8 @@ void grammar_walk::find_texts(std::vector<stretch> &found)
     }
 }
 
-/* Sets a bit for each allowed token. If most are allowed, it begins with all and clears the others: the cost is that of
- * the smaller part. */
+/* Sets a bit for each allowed token. If most tokens are allowed, it sets all bits and clears the others, so that the
+ * cost is that of the smaller part. */
 void grammar_walk::find_allowed(uint32_t n_vocab, token_set &allowed)
 {
     allowed.assign(n_vocab, false);

@@ -1,37 +1,36 @@
-/* grammar_text.h: changes grammars in GBNF as texts, and joins them. They come from llama.cpp's converters as texts, so
- * this is done before they are compiled. Pure. */
+/* grammar_text.h: edits and joins grammars in GBNF as texts, because llama.cpp's converters return texts. Pure. */
 #ifndef LLM_GRAMMAR_TEXT_H
 #define LLM_GRAMMAR_TEXT_H
 
 #include <string>
 
-/* Puts `prefix` before the names of all rules, so that two grammars can be joined. */
+/* Adds `prefix` to the names of all rules, so that two grammars can be joined. */
 std::string grammar_renamed(const std::string &grammar, const std::string &prefix);
 
-/* Returns a grammar of the texts that one or the other allows. */
+/* Returns a grammar of the texts that either grammar allows. */
 std::string grammar_of_either(const std::string &one, const std::string &other);
 
-/* Returns whether a rule of the grammar has the JSON string `constant`. */
+/* Returns whether a rule of the grammar contains the JSON string `constant`. */
 bool grammar_mentions(const std::string &grammar, const std::string &constant);
 
-/* Replaces that string by the texts that `inner` allows; inner's rules are renamed. */
+/* Replaces the JSON string `constant` by the texts that `inner` allows. The rules of `inner` get `prefix`. */
 std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner,
                          const std::string &prefix);
 
-/* Makes the rule of this name, if there is one, allow up to 4 blanks and nothing else. */
+/* Makes the rule of this name, if it exists, allow up to 4 blanks and nothing else. */
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name);
 
-/* Wherever the grammar has this literal, `element` may stand before it. */
+/* Allows `element` before each place where the grammar has this literal. */
 std::string grammar_with_optional(const std::string &grammar, const std::string &literal, const std::string &element);
 
-/* Removes the repetitions (+) in the rule of this name, if there is one: its parts come once. */
+/* Removes the repetitions (+) from the rule of this name, if it exists, so that its parts come once. */
 std::string grammar_without_repetition(const std::string &grammar, const std::string &name);
 
-/* Removes the marks ```json and ``` that some models put around JSON. */
+/* Removes the marks ```json and ``` that some models write around JSON. */
 std::string grammar_without_fences(std::string grammar);
 
-/* Replaces llama.cpp's rule for calls that may repeat and may be missing, (tool-call? space)+: it repeats what may be
- * empty, which never ends. */
+/* Replaces llama.cpp's rule for optional calls that can repeat, (tool-call? space)+. It repeats something that can
+ * be empty, which never ends. */
 std::string grammar_without_empty_turns(std::string grammar);
 
 #endif

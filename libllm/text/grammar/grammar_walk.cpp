@@ -5,8 +5,9 @@
 
 namespace {
 
-constexpr uint64_t STEP_WORK_MAX = 5'000'000;                 /* stacks looked at in one call: a fraction of a second */
-constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond MAX the request fails */
+/* stacks examined in one call, which take a fraction of a second */
+constexpr uint64_t STEP_WORK_MAX = 5'000'000;
+constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond STACKS_MAX the request fails */
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
 constexpr size_t WAYS_KEPT = 1 << 20;
 constexpr uint32_t CHARACTER_MAX = 0x10ffff;
@@ -41,8 +42,8 @@ void grammar_walk::spend(uint64_t n)
     }
 }
 
-/* Returns the number of the stack with this element on top. Stacks are kept once each: two ways that come to the same
- * stack are one way from there on, without which ambiguous grammars would double their stacks with every character. */
+/* Returns the number of the stack with this element on top. Each stack exists once, so two derivations that arrive
+ * at the same stack continue as one. Otherwise ambiguous grammars would double their stacks with every character. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
     const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));
@@ -56,8 +57,8 @@ uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
     return found->second;
 }
 
-/* Returns the stack after its top element was matched. At the end of a sequence that is the stack below, and no new
- * one: a rule that ends with itself (a list, a text) would otherwise grow its stack with each item. */
+/* Returns the stack after its top element was matched. At the end of a sequence that is the existing stack below: a
+ * rule that ends with itself (a list, a text) would otherwise grow its stack with each item. */
 uint32_t grammar_walk::advanced(uint32_t id)
 {
     const stack s = stacks[id];
@@ -79,8 +80,9 @@ void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32
     }
 }
 
-/* Opens the rules on top of stacks until each has a character, a token or nothing there. `seen` makes sure that a stack
- * is opened once: alternatives often meet again, and a repetition of what may be empty comes back to itself. */
+/* Expands the rules on top of stacks until each stack has a character, a token or nothing on top. `seen` ensures
+ * that a stack is expanded once: alternatives often lead to the same stack, and a repetition of something that can
+ * be empty leads back to itself. */
 void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &found)
 {
     expansion++;
@@ -100,7 +102,7 @@ void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &fo
     }
 }
 
-/* Returns the number of the place with these stacks, each of which occurs once. NONE if there are none. */
+/* Returns the number of the place with these stacks, without duplicates; NONE if there are none. */
 grammar_walk::place grammar_walk::place_with(std::vector<uint32_t> &found)
 {
     if (found.empty()) {
@@ -132,7 +134,7 @@ grammar_walk::place grammar_walk::start()
     return place_with(found);
 }
 
-/* Computes the place after a character, for a way that no character took before. */
+/* Computes the place after a character, for a way that no character has taken before. */
 grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
 {
     std::vector<uint32_t> todo, found;
@@ -147,8 +149,8 @@ grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
     return place_with(found);
 }
 
-/* Divides all characters at the bounds of all sets that are on top of a stack, so that within a way every set agrees.
- * ASCII is a bound of its own, because its characters have a table. */
+/* Divides all characters at the bounds of all sets on top of a stack, so that every set either contains all
+ * characters of a way or none. The end of ASCII is an additional bound, because ASCII characters have a table. */
 void grammar_walk::find_ways(place from)
 {
     std::vector<uint32_t> lows = {0, ASCII};
@@ -173,7 +175,7 @@ void grammar_walk::find_ways(place from)
     }
 }
 
-/* places[] is looked up again after each step: a step may add places, and move the vector. */
+/* Looks places[] up again after each step, because a step can add places and move the vector. */
 grammar_walk::place grammar_walk::step_by(place from, size_t number)
 {
     if (places[from].ways[number].to == UNKNOWN) {
@@ -209,7 +211,7 @@ grammar_walk::place grammar_walk::step(place from, uint32_t value)
     return places[from].ascii[value];
 }
 
-/* Returns whether all characters from low to high lead to this place. */
+/* Returns whether all characters from `low` to `high` lead to this place. */
 bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 {
     const size_t first = way_of(from, low);
@@ -221,8 +223,8 @@ bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
     return true;
 }
 
-/* Takes one byte of a token, which may end in the middle of a character. Returns false if no text of the grammar has
- * this byte here. */
+/* Advances by one byte of a token, which can end in the middle of a character. Returns false if no text of the
+ * grammar has this byte here. */
 bool grammar_walk::take_byte(point &p, uint8_t byte)
 {
     if (!p.begun.take(byte)) {
@@ -234,15 +236,15 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Returns whether an incomplete character may become one that is allowed. Otherwise the answer would be stuck: no token
- * could complete it. */
+/* Returns whether an incomplete character can still become an allowed one. If not, the answer would be stuck,
+ * because no token could complete the character. */
 bool grammar_walk::may_go_on(const point &p)
 {
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
-/* Returns the point after a token: the stacks that its text matches, together with those that name it as a token. Both
- * may be open at once, if a grammar allows any text or a certain token. */
+/* Returns the point after a token: the stacks that its text matches, together with those that name it as a token.
+ * Both exist if a grammar allows any text or a certain token. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;
@@ -298,8 +300,8 @@ bool grammar_walk::is_complete() const
     return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
 }
 
-/* Keeps the stacks of the present place only, numbered anew. A walk through a long answer would otherwise keep every
- * place that it has been at. Called between tokens: numbers from before are invalid afterwards. */
+/* Keeps only the stacks of the current place, with new numbers. Otherwise a long answer would keep every place that
+ * it has visited. Called between tokens, because it invalidates all numbers. */
 void grammar_walk::forget_others()
 {
     const std::vector<stack> old = std::move(stacks);

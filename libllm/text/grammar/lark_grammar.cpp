@@ -1,6 +1,6 @@
-/* lark_grammar.cpp: reads a definition from its beginning to its end and writes each rule as it comes. Groups are read
- * by recursion of a bounded depth. What it does not know it refuses by name: a grammar that is enforced only in part
- * would admit answers that the client's own parser rejects. */
+/* lark_grammar.cpp: reads a definition from beginning to end and writes each rule in turn. Groups are read by
+ * recursion of limited depth. Unknown constructs are refused by name: a grammar that is enforced only in part would
+ * admit answers that the client's own parser rejects. */
 #include "text/grammar/lark_grammar.h"
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace {
 
 constexpr size_t SOURCE_BYTES_MAX = 64 << 10;
 constexpr size_t RULES_MAX = 2048;
-constexpr size_t GROUPS_MAX = 64; /* nested in each other */
+constexpr size_t GROUPS_MAX = 64; /* depth of nested groups */
 
-/* The terminals of Lark's library `common`, in its own language. */
+/* The terminals of Lark's library `common`, in Lark's own language. */
 struct library_terminal {
     const char *name, *body;
 };
@@ -56,7 +56,7 @@ bool is_letter(char c)
     return isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/* GBNF has no _ in names, and Lark no -. */
+/* Names in GBNF have no _, and names in Lark have no -. */
 std::string rule_name(std::string name)
 {
     std::replace(name.begin(), name.end(), '_', '-');
@@ -81,9 +81,9 @@ std::vector<uint32_t> characters_of(const std::string &text)
 /* Reads one definition: adds its rules to `rules`, and the names that they use to `used`. */
 class lark_reader {
   public:
-    std::map<std::string, std::string> rules; /* by name, as GBNF */
+    std::map<std::string, std::string> rules; /* GBNF by name */
     std::set<std::string> used;
-    std::map<std::string, std::string> imported; /* name, and the library's */
+    std::map<std::string, std::string> imported; /* name in the definition and name in the library */
 
     lark_reader(const std::string &source, regex_of where) : text(source), in(where) {}
 
@@ -152,8 +152,8 @@ class lark_reader {
         }
     }
 
-    /* Skips blanks and comments. A rule ends with its line, so that line breaks are skipped only between rules, in
-     * groups and before a | that goes on with the rule. */
+    /* Skips blanks and comments. A rule ends with its line, so line breaks are skipped only between rules, in
+     * groups, and before a | that continues the rule. */
     void skip(bool over_lines)
     {
         for (; at < text.size(); at++) {
@@ -241,7 +241,7 @@ class lark_reader {
 
     void read_rule()
     {
-        while (take("?") || take("!")) { /* marks for Lark's syntax trees, which change no text */
+        while (take("?") || take("!")) { /* these marks concern Lark's syntax trees and change no text */
         }
         const std::string name = read_name();
         if (isdigit(static_cast<unsigned char>(name[0]))) {
@@ -260,7 +260,7 @@ class lark_reader {
         define(name, alternatives(0));
     }
 
-    /* Returns whether another alternative follows. Its | may be on the next line; in groups, everything may be. */
+    /* Returns whether another alternative follows. Its | can be on the next line; in groups any part can be. */
     bool goes_on(size_t depth)
     {
         const size_t before = at;
@@ -299,8 +299,8 @@ class lark_reader {
         return out.empty() ? " \"\"" : out;
     }
 
-    /* Returns one item as GBNF. [x] is x or nothing in Lark, and a name may be defined later: `used` is compared with
-     * `rules` in the end. */
+    /* Returns one item as GBNF. In Lark, [x] is x or nothing. A name can be defined later, so `used` is compared
+     * with `rules` at the end. */
     std::string item(size_t depth)
     {
         if (take("(")) {
@@ -401,7 +401,7 @@ class lark_reader {
         return out;
     }
 
-    /* Returns a text, a range ("a".."z") or a text in any case ("select"i). */
+    /* Returns a text, a range ("a".."z") or a case-insensitive text ("select"i). */
     std::string literal()
     {
         const std::string value = read_text();
@@ -428,7 +428,7 @@ class lark_reader {
         return out;
     }
 
-    /* Only ASCII's letters have two cases here. */
+    /* Only ASCII letters are matched in both cases. */
     std::string in_any_case(const std::string &value) const
     {
         std::string out = "(\"\"";
@@ -458,8 +458,8 @@ class lark_reader {
     }
 };
 
-/* Adds the imported terminals, and those of the library that they use. A rule of the definition itself goes before one
- * of the library. */
+/* Adds the imported terminals and the library terminals that they use. A rule of the definition replaces one of the
+ * library. */
 void add_imported(lark_reader *all, regex_of where)
 {
     std::vector<std::pair<std::string, std::string>> todo(all->imported.begin(), all->imported.end());

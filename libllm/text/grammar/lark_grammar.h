@@ -8,8 +8,8 @@
 
 /* Returns a grammar of the texts that `start` matches. JSON_STRING: as in regex_grammar, with the quotes around it.
  * Supported: rules, terminals, texts, expressions, ranges, groups, repetitions, aliases, priorities (which change no
- * text), and imports from `common`. Throws grammar_beyond naming anything else (%ignore, templates, flags),
- * grammar_fault if this is no Lark grammar. */
+ * text), and imports from `common`. Throws grammar_beyond, which names the construct, for anything else (%ignore,
+ * templates, flags), and grammar_fault if the definition is not a Lark grammar. */
 std::string lark_grammar(const std::string &definition, regex_of where);
 
 #endif

@@ -1,5 +1,5 @@
-/* regex.cpp: a parser by recursive descent of bounded depth. It refuses what it does not know: an expression that is
- * understood only in part would allow texts that the client's own check then rejects. */
+/* regex.cpp: a recursive-descent parser of limited depth. It refuses constructs that it does not know: an expression
+ * that is understood only in part would allow texts that the client's own check then rejects. */
 #include "text/grammar/regex.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr size_t GROUPS_MAX = 64; /* one in another */
+constexpr size_t GROUPS_MAX = 64; /* depth of nested groups */
 
 [[noreturn]] void fail(const std::string &what)
 {
@@ -78,7 +78,7 @@ class parser {
         return value;
     }
 
-    /* Reads \u's digits: four, or up to six in braces. */
+    /* Reads the digits of \u: four, or up to six in braces. */
     uint32_t read_code_point()
     {
         if (!has('{')) {
@@ -94,8 +94,8 @@ class parser {
         return std::min(value, CHARACTER_LAST);
     }
 
-    /* Reads an escape after its backslash. A letter or digit that is no known escape has a meaning of its own somewhere
-     * (\b, \1, \p): taking it for itself would be another expression, so that it is refused. */
+    /* Reads an escape after its backslash. An unknown escape of a letter or digit has a special meaning in some
+     * dialect (\b, \1, \p). Reading it as the plain character would change the expression, so it is refused. */
     uint32_t read_escape()
     {
         if (at >= end) {
@@ -119,7 +119,7 @@ class parser {
         return read_utf8();
     }
 
-    /* Reads a character between brackets, where \b is a backspace and no word boundary. */
+    /* Reads a character between brackets, where \b is a backspace and not a word boundary. */
     uint32_t read_set_character()
     {
         if (!has('\\')) {
@@ -133,7 +133,7 @@ class parser {
         return read_escape();
     }
 
-    /* \d, \p{L} and the like, if one begins here. */
+    /* Reads \d, \p{L} and similar sets, if one begins here. */
     bool read_named_set(character_set &out)
     {
         if (!has('\\') || at + 1 >= end) {
@@ -157,8 +157,8 @@ class parser {
         return true;
     }
 
-    /* Reads what is between brackets, after the first. A dash is a range only between two characters: in [\w-z] and
-     * [a-] it is itself. */
+    /* Reads the content of brackets, after the opening one. A dash makes a range only between two characters: in
+     * [\w-z] and [a-] it is a plain character. */
     regex_part read_set()
     {
         character_set set;
@@ -190,8 +190,8 @@ class parser {
         return one(is_negated ? character_set_complement(set) : set);
     }
 
-    /* Skips what says of a group only whether and how it is remembered. Whatever else begins with ? is a condition
-     * (look ahead, look behind) that no tree has. */
+    /* Skips the part of a group that only says whether and under which name it is captured. Any other group that
+     * begins with ? is a condition (look-ahead, look-behind), which no tree can express. */
     void skip_group_name()
     {
         if (text.compare(at, 2, "?:") == 0) {
@@ -245,10 +245,10 @@ class parser {
         return one({{value, value}});
     }
 
-    /* Reads the counts in braces that begin at `at`. False: the braces are ordinary characters, as in ECMA-262. */
+    /* Reads the counts in braces at `at`. Returns false if the braces are plain characters, as in ECMA-262. */
     bool read_counts(uint64_t &least, uint64_t &most)
     {
-        if (text.compare(at, 2, "{,") == 0) { /* characters for ECMA-262, but 0 for Python */
+        if (text.compare(at, 2, "{,") == 0) { /* plain characters in ECMA-262, but 0 in Python */
             regex_refuse("counts like " + text.substr(at, 8));
         }
         const size_t close = text.find('}', at);
@@ -289,7 +289,7 @@ class parser {
         return out;
     }
 
-    /* Reads alternatives up to the end or the closing bracket. One alternative alone is its sequence. */
+    /* Reads alternatives up to the end or the closing parenthesis. A single alternative is returned as its sequence. */
     regex_part alternatives(size_t depth)
     {
         regex_part all;

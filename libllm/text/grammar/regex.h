@@ -1,6 +1,5 @@
-/* regex.h: reads a regular expression of ECMA-262 into a tree. It is the only reader: for expressions that are a whole
- * answer (regex_grammar), for terminals of Lark grammars, and for a schema's `pattern` (schema/regex_automaton).
- * Pure. */
+/* regex.h: parses a regular expression of ECMA-262 into a tree. Its users are whole-answer expressions
+ * (regex_grammar), terminals of Lark grammars, and `pattern` in schemas (schema/regex_automaton). Pure. */
 #ifndef LLM_REGEX_H
 #define LLM_REGEX_H
 
@@ -10,8 +9,8 @@
 
 #include "text/grammar/character_set.h"
 
-/* ^ and $ are read as these two characters, which no text has: a text is thought to begin and end with them, so that an
- * anchor is a part like any other, wherever it stands. */
+/* ^ and $ are parsed as these two characters, which no text contains. Every text is considered to begin and end with
+ * them, so that an anchor is an ordinary part of an expression, wherever it stands. */
 constexpr uint32_t REGEX_BEGIN = CHARACTER_LAST + 1, REGEX_END = CHARACTER_LAST + 2;
 constexpr uint64_t REGEX_WITHOUT_END = UINT64_MAX;
 
@@ -19,13 +18,13 @@ struct regex_part {
     enum kind { SET, SEQUENCE, EITHER, REPEATED } is = SEQUENCE; /* a SEQUENCE without parts is empty */
     character_set set;
     std::vector<regex_part> parts;
-    uint64_t least = 0, most = 0; /* most: REGEX_WITHOUT_END is any number */
+    uint64_t least = 0, most = 0; /* most: REGEX_WITHOUT_END means any number */
 };
 
-/* Throws grammar_beyond for parts that no grammar can enforce (back references, word boundaries, look-around),
- * grammar_fault if this is no expression. */
+/* Throws grammar_beyond for parts that no grammar can enforce (back references, word boundaries, look-around), and
+ * grammar_fault for a malformed expression. */
 regex_part regex_read(const std::string &expression);
 
-[[noreturn]] void regex_refuse(const std::string &what); /* grammar_beyond */
+[[noreturn]] void regex_refuse(const std::string &what); /* throws grammar_beyond */
 
 #endif

@@ -18,7 +18,7 @@ std::string shown(uint32_t c)
     return text;
 }
 
-/* Returns a character as a JSON string has it. */
+/* Returns a character as it is written in a JSON string. */
 std::string escaped(uint32_t c)
 {
     const char *letters = ESCAPED_LETTERS;
@@ -44,7 +44,7 @@ std::string set_text(const character_set &set)
     return out + "]";
 }
 
-/* Removes ^ where nothing precedes and $ where nothing follows: the whole text must match anyway. */
+/* Removes ^ at the beginning and $ at the end: the whole text must match anyway. */
 void drop_anchors(regex_part &p, bool is_first, bool is_last)
 {
     const auto is = [](const regex_part &one, uint32_t anchor) {
@@ -80,8 +80,8 @@ std::string joined(const regex_part &p, regex_of where, const char *between)
     return out;
 }
 
-/* Returns GBNF for a part of the expression: one element, or several in a row. An anchor that is left in the middle is
- * refused: GBNF has no word for "here begins the text". */
+/* Returns GBNF for a part of the expression: one element, or several in a row. Refuses an anchor in the middle,
+ * because GBNF cannot express "the text begins here". */
 std::string rule_of(const regex_part &p, regex_of where)
 {
     if (p.is == regex_part::SET) {
@@ -140,7 +140,8 @@ std::string grammar_set(character_set set, regex_of where)
     return "(" + set_text(plain) + " | " + escapes + ")";
 }
 
-/* The first byte says how many follow: 0xc0, 0xe0 and 0xf0 for one, two and three with six bits each. */
+/* The first byte gives the number of following bytes: 0xc0, 0xe0 and 0xf0 mean one, two and three, with six bits
+ * each. */
 std::string utf8_of(uint32_t c)
 {
     const int n = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;

@@ -1,4 +1,4 @@
-/* regex_grammar.h: translates a regular expression, which must match a whole text, into a rule in GBNF. Pure. */
+/* regex_grammar.h: translates a regular expression that must match a whole text into a rule in GBNF. Pure. */
 #ifndef LLM_REGEX_GRAMMAR_H
 #define LLM_REGEX_GRAMMAR_H
 
@@ -9,18 +9,18 @@
 
 enum class regex_of { TEXT, JSON_STRING };
 
-/* Returns the right side of a rule. JSON_STRING: for the text between the quotes of a JSON string, where some
- * characters must be escaped. They are escaped by one letter (\n) if there is one; control characters that have none
- * are left out of sets. Throws grammar_beyond naming what cannot be expressed, grammar_fault if this is no
+/* Returns the right side of a rule. JSON_STRING: the rule is for the text between the quotes of a JSON string, where
+ * some characters must be escaped. Those with a short escape (\n) use it; control characters without one are left
+ * out of sets. Throws grammar_beyond, which names what cannot be expressed, and grammar_fault for a malformed
  * expression. */
 std::string regex_grammar(const std::string &expression, regex_of where);
 
-/* Returns GBNF for one of these characters; "": none of them can be written. */
+/* Returns GBNF for one of these characters; "" if none of them can be written. */
 std::string grammar_set(character_set set, regex_of where);
 
 std::string utf8_of(uint32_t character);
 
-/* Returns the text as it stands between the quotes of a JSON string. */
+/* Returns the text as it is written between the quotes of a JSON string. */
 std::string json_escaped(const std::string &text);
 
 /* Returns GBNF for exactly this text, in quotes. */

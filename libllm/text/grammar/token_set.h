@@ -1,4 +1,4 @@
-/* token_set.h: a set of tokens, a bit for each token of the vocabulary. One thread at a time. */
+/* token_set.h: a set of tokens with one bit per token of the vocabulary. One thread at a time. */
 #ifndef LLM_TOKEN_SET_H
 #define LLM_TOKEN_SET_H
 
@@ -23,8 +23,8 @@ class token_set {
     {
         return (words[static_cast<uint32_t>(token) / PER_WORD] >> static_cast<uint32_t>(token) % PER_WORD & 1) != 0;
     }
-    /* Returns the bits of the tokens from `number` * PER_WORD on, the first token in the lowest bit; bits beyond the
-     * vocabulary mean nothing. */
+    /* Returns the bits of the tokens from `number` * PER_WORD on, the first token in the lowest bit. Bits beyond the
+     * vocabulary are undefined. */
     uint64_t word(uint32_t number) const
     {
         return words[number];

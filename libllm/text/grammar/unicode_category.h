@@ -1,4 +1,4 @@
-/* unicode_category.h: the general categories of Unicode, as \p{...} of a regular expression names them. Pure. */
+/* unicode_category.h: the general categories of Unicode, for \p{...} in regular expressions. Pure. */
 #ifndef LLM_UNICODE_CATEGORY_H
 #define LLM_UNICODE_CATEGORY_H
 
@@ -6,7 +6,8 @@
 
 #include "text/grammar/character_set.h"
 
-/* `name` is of a category (Lu, Uppercase_Letter) or of a group of them (L, Letter). False: it is neither, as that of a script. */
+/* `name` is a category (Lu, Uppercase_Letter) or a group of categories (L, Letter). Returns false for other names,
+ * such as those of scripts. */
 bool unicode_category(const std::string &name, character_set &out);
 
 #endif

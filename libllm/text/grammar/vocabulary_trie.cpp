@@ -1,5 +1,5 @@
-/* vocabulary_trie.cpp: makes the tree. The tokens are sorted by text, so that tokens which begin alike are neighbours,
- * and the tree grows by one path at a time. */
+/* vocabulary_trie.cpp: builds the tree. The tokens are sorted by text, so that tokens with the same beginning are
+ * neighbors, and the tree grows by one path at a time. */
 #include "text/grammar/vocabulary_trie.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ std::vector<spelled> spelled_tokens(const model *m, std::vector<int32_t> &ends)
     return all;
 }
 
-/* Builds the tree from texts in ascending order, so that only the path down to the last text can still change: entering
- * a byte adds a node, leaving it adds what is below to its parent. */
+/* Builds the tree from texts in ascending order, so that only the path to the last text can still change: entering a
+ * byte adds a node, leaving it merges what is below into its parent. */
 class builder {
   public:
     explicit builder(vocabulary_trie &out) : trie(out)
@@ -78,7 +78,7 @@ class builder {
         vocabulary_trie::branch all;
     };
     vocabulary_trie &trie;
-    std::vector<level> path; /* down to the end of the last text */
+    std::vector<level> path; /* nodes down to the end of the last text */
 
     uint32_t n_tokens() const
     {
@@ -90,7 +90,7 @@ class builder {
         return byte >> 6 != 2;
     }
 
-    /* Returns how many characters begin in the path. */
+    /* Returns the number of characters that begin in the path. */
     uint16_t n_begun() const
     {
         if (path.empty()) {
@@ -111,9 +111,9 @@ class builder {
         trie.depth_max = std::max(trie.depth_max, static_cast<uint16_t>(path.size()));
     }
 
-    /* Leaves the nodes below the first `n_stay` of the path. All below them is known then, so that a node gets the
-     * place behind it and what its branch has: the mask allows a branch as a whole if the grammar takes all its
-     * characters, which is why these are joined here, from the leaves up, once for each model. */
+    /* Leaves the nodes below the first `n_stay` of the path. Everything below them is then known, so each node gets
+     * its `after` and its branch. The mask allows a branch as a whole if the grammar accepts all its characters;
+     * therefore these are merged here, from the leaves up, once per model. */
     void leave(size_t n_stay)
     {
         for (; path.size() > n_stay; path.pop_back()) {
@@ -142,9 +142,9 @@ class builder {
         }
     }
 
-    /* Notes the characters of a text for each node on its path, read from that node's byte on: a branch below the first
-     * byte of a character begins in the middle of it, and is no text. ASCII is noted when a byte is entered, so that
-     * texts of ASCII are not read again for each of their bytes. */
+    /* Records the characters of a text for each node on its path, starting at that node's byte. A branch below the
+     * first byte of a character begins in the middle of it, so its characters are not text. ASCII characters are
+     * recorded when a byte is entered, so that ASCII texts are not read again for each of their bytes. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {
@@ -180,8 +180,8 @@ std::shared_ptr<const vocabulary_trie> build(const model *m)
 
 } // namespace
 
-/* The tree is found by the model's identity and not by its address: another model may lie at the same address later.
- * Only the last tree is kept. */
+/* The tree is kept by the model's identity and not by its address, since another model can later have the same
+ * address. Only the last tree is kept. */
 std::shared_ptr<const vocabulary_trie> vocabulary_trie::of(const model *m)
 {
     static std::mutex mutex;

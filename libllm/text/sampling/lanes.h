@@ -1,9 +1,9 @@
-/* lanes.h: passes over the logits of a whole vocabulary, written so that compilers make vector instructions of them.
- * For sampler.cpp and logprobs.cpp. Pure.
- *
- * A step of 16 streams looks at 16 times 151,936 logits while all streams wait. So the first pass finds the largest
- * logit of each block of 64, and later passes look only into the blocks that have something for them: greedy took 1.09
- * ms for such a step and takes 0.48; top_k 40 with top_p and min_p 3.1 and 1.4. */
+/* lanes.h: passes over the logits of a whole vocabulary, written so that compilers use vector instructions. For
+ * sampler.cpp and logprobs.cpp. Pure.
+ * *
+ * A step of 16 streams examines 16 times 151,936 logits while all streams wait. So the first pass finds the largest
+ * logit of each block of 64, and later passes visit only the blocks that can contribute: for such a step greedy took
+ * 1.09 ms and takes 0.48, and top_k 40 with top_p and min_p took 3.1 ms and takes 1.4. */
 #ifndef LLM_LANES_H
 #define LLM_LANES_H
 
@@ -16,19 +16,19 @@ namespace {
 
 constexpr float RULED_OUT = -std::numeric_limits<float>::infinity();
 
-/* Four words at a time, which every processor has. */
+/* Vectors of four words, which every processor supports. */
 constexpr uint32_t LANES = 4;
 typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
-/* e to the x for x <= 0, with an error of 2e-7: a power of two, put into the exponent's bits, times a polynomial for
- * the rest. 0 for NaN, and if the result would be too small for a normal number. The library's expf would be called for
- * each number by itself. */
+/* Returns e to the power of x for x <= 0, with an error of 2e-7: a power of two, written into the exponent's bits,
+ * times a polynomial for the rest. Returns 0 for NaN and for results too small for a normal number. expf of the C
+ * library would be called once per number. */
 inline floats exp_of(floats x)
 {
     constexpr float SMALLEST = -87.0f;
-    constexpr float ROUND = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which is in the low bits then */
+    constexpr float ROUND = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits */
     const masks is_normal = x > SMALLEST;
     const floats scaled = (is_normal ? x : floats{}) * 1.44269504f;
     const floats shifted = scaled + ROUND;
@@ -57,8 +57,8 @@ inline double sum_of(floats x)
     return static_cast<double>((x[0] + x[1]) + (x[2] + x[3]));
 }
 
-/* Computes weights exp((logit - best) * scale) of all tokens; returns their sum. `best` is the largest logit, so that
- * no weight is above 1. */
+/* Computes weights exp((logit - best) * scale) of all tokens and returns their sum. `best` is the largest logit, so
+ * that no weight exceeds 1. */
 inline double weigh(const float *logits, uint32_t n, float best, float scale, float *weights)
 {
     double sum = 0;
@@ -77,8 +77,8 @@ inline double weigh(const float *logits, uint32_t n, float best, float scale, fl
     return sum;
 }
 
-/* Returns the token in whose share of the sum `at` is; n if rounding left it beyond the last one. It adds up in the
- * same order as weigh, so that such a remainder is tiny. */
+/* Returns the token whose share of the sum contains `at`, or n if rounding left `at` beyond the last one. Adds in
+ * the same order as weigh, so that such a remainder is tiny. */
 inline uint32_t word_at(const float *weights, uint32_t n, double at)
 {
     uint32_t i = 0;
@@ -97,16 +97,16 @@ inline uint32_t word_at(const float *weights, uint32_t n, double at)
     return i;
 }
 
-/* Tokens of a block, which is small enough to be searched again. */
+/* Tokens of a block, small enough to be searched again. */
 constexpr uint32_t BLOCK = 16 * LANES;
 
-/* Returns the largest number of a block. Four comparisons at a time, which do not wait for each other. */
+/* Returns the largest number of a block. Uses four independent comparisons at a time. */
 inline float largest_of_block(const float *logits)
 {
     floats lanes[4];
     memcpy(lanes, logits, sizeof lanes);
     for (uint32_t j = 0; j < 4; j++) {
-        lanes[j] = lanes[j] > RULED_OUT ? lanes[j] : floats{} + RULED_OUT; /* NaN */
+        lanes[j] = lanes[j] > RULED_OUT ? lanes[j] : floats{} + RULED_OUT; /* replaces NaN */
     }
     for (uint32_t i = 4 * LANES; i < BLOCK; i += 4 * LANES) {
         floats next[4];
@@ -121,8 +121,8 @@ inline float largest_of_block(const float *logits)
     return std::max(std::max(lanes[0][0], lanes[0][1]), std::max(lanes[0][2], lanes[0][3]));
 }
 
-/* Returns the index of the largest number, the first among equals; NaN is ignored. n: all tokens are excluded. Stores
- * the largest number of each whole block. */
+/* Returns the index of the largest number, the first among equals. NaN is ignored. n: all tokens are excluded.
+ * Stores the largest number of each whole block. */
 inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
 {
     float best = RULED_OUT;
@@ -140,7 +140,7 @@ inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
     return best > RULED_OUT ? static_cast<uint32_t>(std::find(logits + block, logits + n, best) - logits) : n;
 }
 
-/* Returns the largest number; NaN is ignored. RULED_OUT: there is none larger. */
+/* Returns the largest number, ignoring NaN, or RULED_OUT if none is larger than that. */
 inline float largest_of(const float *logits, uint32_t n)
 {
     float best = RULED_OUT;

@@ -7,7 +7,7 @@
 
 namespace {
 
-/* Returns the logarithm of the sum of exp(logit - best), where `best` is the largest logit and finite. */
+/* Returns the logarithm of the sum of exp(logit - best). `best` is the largest logit and finite. */
 double log_sum(const float *logits, uint32_t n, float best)
 {
     double sum = 0;
@@ -34,8 +34,8 @@ float reportable(float logit, float best, double log_of_sum)
     return logprob > static_cast<double>(LOGPROB_LEAST) ? static_cast<float>(logprob) : LOGPROB_LEAST;
 }
 
-/* Finds the n largest by insertion. Blocks whose largest logit is below the n-th so far are skipped: that is most of
- * them. */
+/* Finds the n largest by insertion. Skips blocks whose largest logit is below the n-th so far, which are most
+ * blocks. */
 void collect(const float *logits, uint32_t n_vocab, uint32_t n, token_logprob *out)
 {
     uint32_t n_found = 0;

@@ -1,11 +1,10 @@
-/* The usual samplers in llama-server's order: biases, penalties, top_k, top_p, min_p, temperature, draw. All work on
- * the plain logits, in vector passes (lanes.h). llama.cpp's way, a record for each of 150,000 tokens and a sort, costs
- * milliseconds for each token and stream, while all other streams wait. Its other samplers are used as they are
- * (sampler_chain.h). Those and constraints (constraint.h) are slow, so the caller may run them in other threads
- * (sampler_is_slow).
- *
- * The same seed gives the same tokens, so candidates have a fixed order, and everything is added up in a fixed
- * order. */
+/* sampler.cpp: the default samplers in llama-server's order: biases, penalties, top_k, top_p, min_p, temperature, draw.
+ * They work on the plain logits in vector passes (lanes.h). llama.cpp makes a record for each of 150,000 tokens and
+ * sorts them, which costs milliseconds per token and stream while all other streams wait. Its other samplers are used
+ * unchanged (sampler_chain.h). Those and constraints (constraint.h) are slow, so the caller can run them in other
+ * threads (sampler_is_slow).
+ * *
+ * The same seed must give the same tokens, so candidates have a fixed order, and sums are added in a fixed order. */
 #include "text/sampling/sampler.h"
 
 #include "text/constraint/constraint.h"
@@ -26,7 +25,7 @@
 
 namespace {
 
-/* Below this, dividing by the temperature could overflow; the draw is certain anyway. */
+/* Below this temperature a division could overflow; the draw is certain anyway. */
 constexpr float TEMPERATURE_MIN = 1e-5f;
 
 struct candidate {
@@ -34,7 +33,7 @@ struct candidate {
     float logit;
 };
 
-/* Returns the tokens that end an answer. The list of the last model is kept: looking through a vocabulary for each
+/* Returns the tokens that end an answer. The list of the last model is kept: searching the vocabulary for each
  * request that ignores the end would take too long. Any thread. */
 std::vector<int32_t> end_tokens(const model *m)
 {
@@ -45,7 +44,7 @@ std::vector<int32_t> end_tokens(const model *m)
 
     const std::lock_guard<std::mutex> hold(mutex);
     if (of != m || memcmp(identity, m->info.identity, sizeof identity) != 0) {
-        of = nullptr; /* nothing is kept should this run out of memory */
+        of = nullptr; /* keeps no list if the next lines run out of memory */
         tokens->clear();
         for (uint32_t t = 0; t < m->info.n_vocab; t++) {
             if (m->ops->is_end(m, static_cast<int32_t>(t))) {
@@ -70,14 +69,14 @@ bool has_penalties(const llm_sampling &s)
            (s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f);
 }
 
-/* Larger logit first, then smaller id: the same order on every run. */
+/* Orders the larger logit first, then the smaller id, which is the same on every run. */
 bool comes_first(const candidate &a, const candidate &b)
 {
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
-/* Scratch for a number of each token, and of each block: one for each thread and not for each sampler, so that it stays
- * in the cache with many streams. */
+/* Scratch memory for a number per token, and per block. There is one per thread and not per sampler, so that it
+ * stays in the cache with many streams. */
 float *weights_of_thread(uint32_t n)
 {
     static thread_local std::vector<float> weights;
@@ -96,7 +95,7 @@ float *blocks_of_thread(uint32_t n)
     return blocks.data();
 }
 
-/* Returns the token with the largest logit; -1: all are excluded. Leaves the largest of each block in
+/* Returns the token with the largest logit, or -1 if all are excluded. Leaves the largest logit of each block in
  * blocks_of_thread. */
 int32_t largest(const float *logits, uint32_t n)
 {
@@ -113,20 +112,20 @@ struct sampler {
     std::vector<logit_bias> biases; /* a bias of -infinity excludes a token */
     token_window seen;
     bool is_penalizing;
-    size_t n_back = 0; /* tokens that penalties look back over */
+    size_t n_back = 0; /* number of last tokens that penalties use */
     std::mt19937 random;
     std::vector<candidate> candidates;
-    std::vector<std::pair<int32_t, float>> replaced; /* logits before biases, in case these exclude everything */
+    std::vector<std::pair<int32_t, float>> replaced; /* logits before biases, in case biases exclude everything */
 
     std::vector<int32_t> stop_tokens;
     uint32_t min_tokens = 0, n_sampled = 0;
 
     bool needs_chain;
-    std::unique_ptr<sampler_chain> chain; /* made with the first token; until then */
-    std::vector<int32_t> history;         /* has the tokens that it must be given */
+    std::unique_ptr<sampler_chain> chain; /* made with the first token */
+    std::vector<int32_t> history;         /* until the chain exists: the tokens to pass to it */
     std::vector<std::string> breakers;
 
-    std::string document; /* of the constraint, until it is read with the first token */
+    std::string document; /* document of the constraint, until it is read with the first token */
     std::unique_ptr<constraint> form;
     token_set allowed;
 
@@ -161,9 +160,9 @@ void rule_out_ends(sampler *s, float *logits)
     }
 }
 
-/* Applies biases first: minus infinity stays so, whatever penalties do. The logits are changed in place, since a copy
- * is 600 KB for a vocabulary of 150,000 tokens; `replaced` keeps what biases changed. The formula of penalties is
- * llama.cpp's: a repeated token loses by a factor, which must make a negative logit more negative. */
+/* Applies biases first: minus infinity stays minus infinity, whatever penalties do. The logits are changed in place,
+ * since a copy takes 600 KB for a vocabulary of 150,000 tokens; `replaced` keeps what biases changed. The penalty
+ * formula is llama.cpp's: a repeated token is penalized by a factor, which must make a negative logit more negative. */
 void adjust(sampler *s, float *logits)
 {
     s->replaced.clear();
@@ -204,7 +203,7 @@ void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, u
     }
 }
 
-/* Finds the k largest, sorted. Blocks without any of them, which is most, are not looked at again after `largest`. */
+/* Finds the k largest, sorted. Blocks without any of them, which are most, are not visited again after `largest`. */
 void take_top(sampler *s, const float *logits, size_t k)
 {
     std::vector<candidate> &best = s->candidates;
@@ -219,7 +218,7 @@ void take_top(sampler *s, const float *logits, size_t k)
     std::sort_heap(best.begin(), best.end(), comes_first);
 }
 
-/* Adds the tokens of [at, end) whose logits are `least` or more to the candidates, in the order of their ids. */
+/* Adds the tokens of [at, end) with logits of at least `least` to the candidates, in the order of their ids. */
 void offer_above(sampler *s, const float *logits, uint32_t at, uint32_t end, float least)
 {
     for (uint32_t i = at; i < end; i++) {
@@ -242,7 +241,7 @@ void take_above(sampler *s, const float *logits, float least)
 }
 
 /* Finds at least the tokens that top_p keeps, sorted, without sorting the vocabulary. A histogram of weights over
- * stretches of an eighth of a logit tells how far down the threshold is; only tokens above it are sorted. Returns the
+ * intervals of an eighth of a logit shows how low the threshold is, and only tokens above it are sorted. Returns the
  * weight of all tokens. */
 double take_nucleus(sampler *s, const float *logits, float best)
 {
@@ -267,7 +266,7 @@ double take_nucleus(sampler *s, const float *logits, float best)
     return sum;
 }
 
-/* Keeps the first sorted candidates that together reach top_p of `sum`. */
+/* Keeps the shortest list of leading candidates that together reach top_p of `sum`. */
 void cut_nucleus(sampler *s, float best, double sum)
 {
     double mass = 0;
@@ -278,8 +277,8 @@ void cut_nucleus(sampler *s, float best, double sum)
     s->candidates.resize(std::max<size_t>(1, n));
 }
 
-/* min_p: a token that is less probable than min_p times the likeliest one is dropped. In logits that is a difference,
- * so that no probability is computed. */
+/* min_p: drops tokens that are less probable than min_p times the most likely one. For logits that is a difference,
+ * so no probability is computed. */
 void cut_improbable(sampler *s, float best)
 {
     const float least = best + logf(s->sampling.min_p);
@@ -306,7 +305,7 @@ int32_t draw_candidate(sampler *s, float best)
             return c.token;
         }
     }
-    return s->candidates.front().token; /* rounding left a remainder beyond the last one */
+    return s->candidates.front().token; /* rounding left a remainder beyond the last candidate */
 }
 
 int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
@@ -317,8 +316,8 @@ int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
     return drawn < s->n_vocab ? static_cast<int32_t>(drawn) : otherwise;
 }
 
-/* Draws a token; `token` has the largest logit, a finite one. The first of top_k, top_p and min_p that is in use finds
- * the candidates, none of them by sorting the vocabulary; the others narrow these. */
+/* Draws a token. `token` has the largest logit, which is finite. The first of top_k, top_p and min_p that is in use
+ * finds the candidates, without sorting the vocabulary; the others narrow them. */
 int32_t draw(sampler *s, const float *logits, int32_t token)
 {
     const llm_sampling &p = s->sampling;
@@ -373,7 +372,8 @@ std::vector<std::string> breakers_of(const sampler_options *o)
     return breakers;
 }
 
-/* Work that takes long and can fail; with the first token, where a slow sampler runs in another thread. */
+/* Does the work that takes long and can fail. It is done with the first token, because a slow sampler then runs in
+ * another thread. */
 void prepare(sampler *s)
 {
     if (!s->document.empty()) {
@@ -390,7 +390,7 @@ void prepare(sampler *s)
     }
 }
 
-/* Picks a token from adjusted logits, which stay as they are; -1: all are excluded. */
+/* Picks a token from adjusted logits, which do not change. Returns -1 if all are excluded. */
 int32_t choose(sampler *s, const float *logits)
 {
     if (s->chain != nullptr) {
@@ -404,16 +404,16 @@ int32_t choose(sampler *s, const float *logits)
     return is_certain ? best : draw(s, logits, best);
 }
 
-/* Takes back what biases and min_tokens changed, where they exclude every token that may come. */
+/* Undoes what biases and min_tokens changed, if they exclude every token that is allowed. */
 void restore(sampler *s, float *logits)
 {
-    for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards, since a token may have two biases */
+    for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards, since a token can have two biases */
         logits[s->replaced[i].first] = s->replaced[i].second;
     }
     s->replaced.clear();
 }
 
-/* Rules out what the grammar does not allow, 64 tokens at a time. */
+/* Excludes the tokens that the grammar does not allow, 64 tokens at a time. */
 void drop_forbidden(const sampler *s, float *logits)
 {
     for (uint32_t first = 0; first < s->n_vocab; first += token_set::PER_WORD) {
@@ -432,8 +432,8 @@ void drop_forbidden(const sampler *s, float *logits)
     }
 }
 
-/* Picks as if there were no grammar, and asks it about that one token: mostly it agrees, and that costs microseconds.
- * Otherwise it is asked about all tokens, and the pick is repeated among the allowed ones, as in llama.cpp. */
+/* Picks as if there were no grammar, and checks only that token: usually the grammar allows it, which costs
+ * microseconds. Otherwise all tokens are checked, and the pick is repeated among the allowed ones, as in llama.cpp. */
 int32_t choose_allowed(sampler *s, float *logits)
 {
     constraint *form = s->form.get();
@@ -444,7 +444,7 @@ int32_t choose_allowed(sampler *s, float *logits)
     form->find_allowed(s->allowed);
     drop_forbidden(s, logits);
     token = choose(s, logits);
-    if (token < 0) { /* only tokens that biases or min_tokens exclude are allowed */
+    if (token < 0) { /* biases or min_tokens exclude all allowed tokens */
         restore(s, logits);
         drop_forbidden(s, logits);
         token = choose(s, logits);
@@ -480,7 +480,7 @@ template <typename F> int guarded(const F &work)
         return LLM_OK;
     } catch (const grammar_fault &) {
         return LLM_CONSTRAINT;
-    } catch (...) { /* std::bad_alloc; std::regex_error: a trigger's pattern takes too much */
+    } catch (...) { /* std::bad_alloc, or std::regex_error if a trigger's pattern is too complex */
         return LLM_NO_MEMORY;
     }
 }

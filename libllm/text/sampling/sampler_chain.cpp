@@ -1,6 +1,6 @@
-/* From the same logits, parameters and seed a chain picks the same tokens as llama.cpp's own (tests compare them). Two
- * things are ours: the breakers of DRY are tokenized by our model (llama.cpp's way needs its vocabulary, which the
- * simulated model does not have), and `infill` (sampler_infill.h). */
+/* sampler_chain.cpp: with the same logits, parameters and seed, a chain picks the same tokens as llama.cpp (tests
+ * compare them). Two parts are our own: DRY's breakers are tokenized by our model interface, because the simulated
+ * model has no llama.cpp vocabulary, and `infill` (sampler_infill.h). */
 #include "text/sampling/sampler_chain.h"
 
 #include "text/sampling/sampler_infill.h"
@@ -12,7 +12,7 @@
 #include <limits>
 #include <new>
 
-/* Declared as in llama.cpp's own headers, where it serves tests: breakers are given as tokens, without a vocabulary. */
+/* llama.cpp declares this function for its own tests: it takes breakers as tokens, without a vocabulary. */
 struct llama_sampler *llama_sampler_init_dry_testing(float multiplier, float base, int32_t allowed_length,
                                                      int32_t penalty_last_n,
                                                      const std::vector<std::vector<llama_token>> &breakers);
@@ -21,13 +21,13 @@ namespace {
 
 constexpr float TEMPERATURE_MIN = 1e-5f; /* below this the draw is certain (sampler.cpp) */
 constexpr float XTC_THRESHOLD_MAX = 0.5f;
-constexpr size_t BREAKER_BYTES_MAX = 40, BREAKER_TOKENS_MAX = 20; /* llama.cpp truncates breakers to these */
-constexpr int32_t MIROSTAT_ESTIMATES = 100; /* tokens from which mirostat 1 estimates, as in llama.cpp */
+constexpr size_t BREAKER_BYTES_MAX = 40, BREAKER_TOKENS_MAX = 20; /* llama.cpp truncates breakers to these lengths */
+constexpr int32_t MIROSTAT_ESTIMATES = 100; /* tokens that mirostat 1 estimates from, as in llama.cpp */
 constexpr int ORDER_MAX = 16;
 
 using breaker_tokens = std::vector<std::vector<llama_token>>;
 
-/* Returns the order as a list; `samplers` has four bits for each, the first one lowest. 0: the usual order. */
+/* Returns the order as a list. `samplers` has four bits per sampler, the first one lowest. 0: the default order. */
 std::vector<llm_sampler> order_of(uint64_t samplers)
 {
     std::vector<llm_sampler> order;
@@ -56,8 +56,8 @@ std::vector<llama_token> tokens_of(const model *m, const std::string &text)
     return tokens;
 }
 
-/* Adds every way in which this token may begin a breaker: the token contains it, or the token's end is the breaker's
- * beginning, and other tokens spell the rest. For "\n\n" and the token "x\n" that is {"x\n", "\n"}. */
+/* Adds every way in which this token can begin a breaker: the token contains the breaker, or the token's end is the
+ * breaker's beginning and other tokens complete it. For "\n\n" and the token "x\n" that is {"x\n", "\n"}. */
 void add_spellings(const model *m, const std::string &breaker, const std::string &piece, llama_token token,
                    breaker_tokens &out)
 {
@@ -94,8 +94,8 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
     return out;
 }
 
-/* Returns one sampler of llama.cpp; NULL for one that would change nothing. `logits` points to the pointer that each
- * pick sets, since the sampler is made once and the logits have another address each time. */
+/* Returns one sampler of llama.cpp, or NULL if it would change nothing. `logits` points to a pointer that each pick
+ * sets, since the sampler is made once and the logits have another address each time. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {
@@ -121,7 +121,7 @@ llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
     case LLM_SAMPLER_TEMPERATURE:
         return llama_sampler_init_temp_ext(temperature, s.dynatemp_range, s.dynatemp_exponent);
     case LLM_SAMPLER_INFILL: return sampler_infill(m, logits);
-    case LLM_SAMPLER_ADAPTIVE_P: /* it draws, so the constructor adds it last */
+    case LLM_SAMPLER_ADAPTIVE_P: /* this sampler draws, so the constructor adds it last */
     case LLM_SAMPLER_NONE:
     case LLM_SAMPLER_N: break;
     }
@@ -136,9 +136,8 @@ uint32_t generator_seed(uint64_t seed)
     return folded == LLAMA_DEFAULT_SEED ? folded - 1 : folded;
 }
 
-/* A chain makes a list of all tokens of the vocabulary in every pick; so it is taken only where
- * the result may differ: another order, a sampler that the fast way does not have and that is not turned off, or the
- * same sampler twice. */
+/* In every pick, a chain lists all tokens of the vocabulary, which is slow. So a chain is used only if the result
+ * can differ: another order, a sampler that the fast path does not have and that is on, or the same sampler twice. */
 bool sampler_chain::is_needed(llm_sampling &s)
 {
     const std::vector<llm_sampler> order = order_of(s.samplers);
@@ -199,15 +198,15 @@ void sampler_chain::accept(int32_t token)
     llama_sampler_accept(chain, token);
 }
 
-/* Tokens that are excluded (minus infinity) or no numbers are not shown to the chain: NaN in a comparison leaves a sort
- * without an order. A token of plus infinity is certain and is not drawn. If a sampler leaves nothing to draw from, the
- * likeliest token is picked. */
+/* Leaves out tokens that are excluded (minus infinity) or NaN: comparisons with NaN leave a sort without an order. A
+ * token with plus infinity is certain and is returned without a draw. If the samplers leave nothing to draw from,
+ * the most likely token is picked. */
 int32_t sampler_chain::pick(const float *logits, uint32_t n)
 {
     std::vector<llama_token_data> data;
     data.reserve(n);
     for (uint32_t i = 0; i < n; i++) {
-        if (logits[i] > -std::numeric_limits<float>::infinity()) { /* false for NaN, too */
+        if (logits[i] > -std::numeric_limits<float>::infinity()) { /* also false for NaN */
             data.push_back({static_cast<llama_token>(i), logits[i], 0.0f});
         }
     }

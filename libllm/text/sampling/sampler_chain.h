@@ -1,5 +1,5 @@
-/* sampler_chain.h: llama.cpp's own samplers in any order, for requests that sampler.cpp's fast way does not cover. One
- * for each answer; owned by its sampler. */
+/* sampler_chain.h: llama.cpp's own samplers in any order, for requests that the fast path of sampler.cpp does not
+ * cover. One chain per answer, owned by its sampler. */
 #ifndef LLM_SAMPLER_CHAIN_H
 #define LLM_SAMPLER_CHAIN_H
 
@@ -12,25 +12,25 @@
 
 struct llama_sampler;
 
-/* Returns the seed of a random number generator, the same for all generators of an answer. A seed below 2^32 is used as
- * it is, as in llama.cpp; of a larger one all bits count. Never LLAMA_DEFAULT_SEED (2^32 - 1): llama.cpp would draw a
- * random seed instead, and answer the same request differently each time. */
+/* Returns the seed of a random number generator, which is the same for all generators of an answer. A seed below
+ * 2^32 is used unchanged, as in llama.cpp; all bits of a larger one count. The result is never LLAMA_DEFAULT_SEED
+ * (2^32 - 1): llama.cpp would draw a random seed instead, and the same request would get different answers. */
 uint32_t generator_seed(uint64_t seed);
 
 class sampler_chain {
   public:
-    /* Looks through the whole vocabulary for DRY's breakers, which is slow. Throws std::bad_alloc. */
+    /* Searches the whole vocabulary for DRY's breakers, which is slow. Throws std::bad_alloc. */
     sampler_chain(const model *m, const llm_sampling &s, const std::vector<std::string> &breakers);
     ~sampler_chain();
     sampler_chain(const sampler_chain &) = delete;
     sampler_chain &operator=(const sampler_chain &) = delete;
 
-    /* Returns whether a chain is needed. If not, `s` is changed into parameters with the same meaning in the usual
-     * order: samplers that are not in the requested order are turned off. */
+    /* Returns whether a chain is needed. If not, `s` is changed to parameters with the same effect in the default
+     * order: samplers that the requested order leaves out are turned off. */
     static bool is_needed(llm_sampling &s);
 
     void accept(int32_t token);
-    /* Picks a token; -1: all are excluded. */
+    /* Picks a token; -1 if all are excluded. */
     int32_t pick(const float *logits, uint32_t n);
 
   private:

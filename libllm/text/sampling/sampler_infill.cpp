@@ -1,7 +1,7 @@
-/* llama.cpp's own implementation is not used for three reasons: it compares every candidate with every other one, which
- * takes minutes if no sampler has narrowed the vocabulary down; it crashes at a token of more than 512 bytes; and it
- * ends answers that must not end yet. This one adds up in the same order, but finds the prefixes in a table, and ends
- * only with a token that is still possible. */
+/* sampler_infill.cpp: llama.cpp's own implementation is not used for three reasons: it compares every candidate with
+ * every other one, which takes minutes if no sampler has narrowed the vocabulary; it crashes at a token of more than
+ * 512 bytes; and it ends answers that must not end yet. This implementation adds in the same order, but finds the
+ * prefixes in a table, and ends only with a token that is still possible. */
 #include "text/sampling/sampler_infill.h"
 
 #include <llama.h>
@@ -18,7 +18,7 @@
 
 namespace {
 
-/* The thresholds are llama.cpp's. */
+/* These thresholds are llama.cpp's. */
 constexpr float END_WEIGHT = 3.0f;
 constexpr float PROBABILITY_MIN = 0.2f;
 constexpr float RULED_OUT = -std::numeric_limits<float>::infinity();
@@ -33,7 +33,7 @@ struct candidates {
     size_t n;
 };
 
-/* Sorts by probability, the largest first. */
+/* Sorts by probability, the largest first, and normalizes. */
 void sort_and_weigh(candidates all)
 {
     std::sort(all.data, all.data + all.n, [](const auto &a, const auto &b) { return a.logit > b.logit; });
@@ -77,8 +77,8 @@ std::vector<std::string> texts_of(const model *m, candidates all)
     return texts;
 }
 
-/* Maps a text to the candidates that begin with it, in their order. Few prefixes of a token are tokens, so this is
- * small. */
+/* Maps a text to the candidates that begin with it, in their order. Few prefixes of a token are tokens, so the map
+ * is small. */
 using extensions = std::unordered_map<std::string_view, std::vector<uint32_t>>;
 
 extensions extensions_of(const std::vector<std::string> &texts)
@@ -101,7 +101,7 @@ extensions extensions_of(const std::vector<std::string> &texts)
     return out;
 }
 
-/* Adds the probability of the less likely one to the other, and excludes it. */
+/* Adds the probability of the less likely candidate to the other one, and excludes the former. */
 void merge(llama_token_data &begins, llama_token_data &extends)
 {
     llama_token_data &into = extends.p > begins.p ? extends : begins;
@@ -111,8 +111,8 @@ void merge(llama_token_data &begins, llama_token_data &extends)
     from.logit = RULED_OUT;
 }
 
-/* The order is llama.cpp's, since the sums depend on it. Merged candidates leave the list that is being walked, so that
- * the whole takes linear time. */
+/* Merges in llama.cpp's order, since the sums depend on it. Merged candidates leave the list that is being walked,
+ * so that the walk takes linear time. */
 void merge_beginnings(const model *m, candidates all)
 {
     const std::vector<std::string> texts = texts_of(m, all);
@@ -136,7 +136,7 @@ void merge_beginnings(const model *m, candidates all)
     }
 }
 
-/* Picks the most probable end token that is not ruled out; if all are, the most probable candidate stays. */
+/* Picks the most probable end token that is not excluded. If all are, the most probable candidate stays. */
 void end(const infill *s, llama_token_data &only)
 {
     const float *logits = *s->logits;
@@ -150,7 +150,7 @@ void end(const infill *s, llama_token_data &only)
     only.logit = 1.0f;
 }
 
-/* Returns how many candidates stay. */
+/* Returns the number of candidates that stay. */
 size_t narrow(const infill *s, candidates all)
 {
     sort_and_weigh(all);
@@ -178,7 +178,7 @@ void apply(llama_sampler *one, llama_token_data_array *all)
 {
     if (all->size > 0) {
         all->size = narrow(static_cast<const infill *>(one->ctx), {all->data, all->size});
-        all->sorted = false; /* merged end tokens stay at their place, without a probability */
+        all->sorted = false; /* merged end tokens stay in place, with probability 0 */
     }
 }
 

@@ -1,5 +1,5 @@
-/* sampler_infill.h: llama.cpp's sampler "infill", for filling in the middle of a text. The probabilities of candidates
- * that begin with each other are added up, and the answer ends as soon as an end is likely. Owned by one sampler
+/* sampler_infill.h: llama.cpp's sampler "infill", for filling in the middle of a text. If a candidate begins with
+ * another one, their probabilities are added; the answer ends as soon as an end is likely. Owned by one sampler
  * chain. */
 #ifndef LLM_SAMPLER_INFILL_H
 #define LLM_SAMPLER_INFILL_H
@@ -8,8 +8,8 @@
 
 struct llama_sampler;
 
-/* `logits` points to the chain's pointer to the logits of the current pick. Creating and applying it may throw
- * std::bad_alloc. */
+/* `logits` points to the chain's pointer to the logits of the current pick. Creating and applying the sampler can
+ * throw std::bad_alloc. */
 llama_sampler *sampler_infill(const model *m, const float *const *logits);
 
 #endif

@@ -1,5 +1,5 @@
-/* token_window.h: the last tokens, and how often each is among them, for penalties. A ring, and counts that follow it,
- * so that a pick does not look at the whole window. Owned by a sampler. */
+/* token_window.h: the last tokens and the count of each, for penalties. It is a ring with counts, so that a pick
+ * does not search the whole window. Owned by a sampler. */
 #ifndef LLM_TOKEN_WINDOW_H
 #define LLM_TOKEN_WINDOW_H
 
