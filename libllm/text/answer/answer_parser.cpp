@@ -60,7 +60,7 @@ bool begins_with(const std::string &text, const std::string &head)
     return text.compare(0, head.size(), head) == 0;
 }
 
-/* Bytes of the character at text[at]; 0: more bytes must come; -n: these n bytes are no character. */
+/* Returns the bytes of the character at text[at]; 0: more must come; -n: these n bytes are not a character. */
 int character_at(const std::string &text, size_t at)
 {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -86,7 +86,7 @@ int character_at(const std::string &text, size_t at)
     return static_cast<int>(n);
 }
 
-/* Bytes of the last call's arguments that are held back, as a name with its comma: none may be forgotten. */
+/* Returns how many bytes of the last call's arguments are held back (a name with its comma) and must be kept. */
 size_t n_held_back(const answer_reading &reading)
 {
     const std::string &arguments = reading.said.tool_calls.back().arguments;
@@ -97,15 +97,15 @@ size_t n_held_back(const answer_reading &reading)
 
 struct llm_answer_parser {
     answer_syntax syntax;
-    std::unique_ptr<const answer_form> form; /* NULL: all is text */
-    std::string incoming;                    /* from `at` on: text that is not taken yet */
+    std::unique_ptr<const answer_form> form; /* NULL: the whole answer is text */
+    std::string incoming;                    /* text that is not consumed yet, from `at` on */
     size_t at = 0;
     bool is_done = false;
 
     /* Since the last restart of parsing, the text is base + pending, without the parts that were forgotten. */
     std::string base;        /* parsed text, which ends with `mode` */
     common_chat_msg settled; /* the message in `base` */
-    part mode = part::NONE;  /* NONE: base is the opening */
+    part mode = part::NONE;  /* NONE: base is the prompt's opening */
     std::string pending;
     common_chat_msg reported;
     size_t n_fit = 0;        /* bytes of `pending` that fit the form */
@@ -215,7 +215,7 @@ void llm_answer_parser::report_message(const common_chat_msg &now)
     }
 }
 
-/* A call without arguments gets {}; the last one, if it is not complete, only {, since some may have been to come. */
+/* Reports {} for a call without arguments, but only { for an incomplete last call: its arguments may be missing. */
 void llm_answer_parser::end_calls(bool is_last_open)
 {
     const size_t n = reported.tool_calls.size();
@@ -230,7 +230,7 @@ void llm_answer_parser::end_calls(bool is_last_open)
 /* ---- parsing
  * ------------------------------------------------------------------------------------------------------- */
 
-/* Nothing in the opening is reported: the prompt ends with it, the model did not generate it. */
+/* The opening is not reported, because the prompt ends with it and the model did not generate it. */
 void llm_answer_parser::begin(const std::string &opening)
 {
     base = opening;
@@ -293,7 +293,7 @@ void llm_answer_parser::examine()
     }
 }
 
-/* The text ends within a call. Forgets parts of it, if the parser then says the same of the rest (checked). */
+/* The text ends within a call. Forgets parts of the call if the rest is then parsed alike, which is checked. */
 void llm_answer_parser::shorten(const answer_reading &now)
 {
     const std::string text = base + pending;
@@ -302,7 +302,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     if (n_left == text.size()) {
         return;
     }
-    long_at = 2 * text.size(); /* the next attempt, unless this one helps */
+    long_at = 2 * text.size(); /* size for the next attempt, unless this one succeeds */
     const std::string tail = text.substr(text.size() - left.n_tail);
     const answer_reading less = form->read(left.head + tail);
     if (!answer_says_less(now, less, left.n_calls) || n_held_back(now) != n_held_back(less)) {
@@ -325,7 +325,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
 }
 
-/* The text ends with content or reasoning. Forgets bytes that only made that longer. */
+/* Called if the text ends with content or reasoning. Forgets bytes that only made that part longer. */
 void llm_answer_parser::settle(const answer_reading &now)
 {
     const bool is_text = now.last == part::TEXT;
@@ -369,8 +369,8 @@ size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
     return std::min(pending.find_first_not_of(" \t\r\n", end), pending.size());
 }
 
-/* The text does not fit the form any more. Finds where (by bisection), reports what fits, and continues after it: the
- * rest is text, unless a call was being written, which is reported as far as it came. */
+/* Called when the text no longer fits the form. Finds the place by bisection, reports what fits, and continues after
+ * it. The rest is text, unless it began inside a call; that call is reported as far as it came. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -405,7 +405,7 @@ void llm_answer_parser::give_up()
     is_outside = true;
 }
 
-/* Puts the text that was taken last back, to be taken again. */
+/* Puts back the text that was consumed last, to be consumed again. */
 void llm_answer_parser::go_back(const std::string &rest)
 {
     if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {
@@ -417,7 +417,7 @@ void llm_answer_parser::go_back(const std::string &rest)
     pending.clear();
 }
 
-/* Drops the rest of a call that broke its form. It ends at a mark that closes calls, or where the next call begins. */
+/* Drops the rest of a malformed call. It ends at a mark that closes calls, or where the next call begins. */
 void llm_answer_parser::skip(const std::string &character)
 {
     skipped += character;
@@ -440,7 +440,7 @@ void llm_answer_parser::skip(const std::string &character)
     }
 }
 
-/* Returns whether the rest of an answer that a limit cut off may be text, and not the beginning of a call. */
+/* Returns whether the rest of an answer that was cut off by a limit can be text, and not the beginning of a call. */
 bool llm_answer_parser::may_be_text(const std::string &rest) const
 {
     const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;
@@ -578,7 +578,7 @@ int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, i
     try {
         p->feed(text, n_bytes, is_final != 0, is_cut != 0);
         p->write();
-    } catch (const std::exception &) { /* only memory runs out */
+    } catch (const std::exception &) { /* only a lack of memory can cause this */
         p->is_done = true;
         return LLM_NO_MEMORY;
     }

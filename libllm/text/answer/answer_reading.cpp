@@ -11,12 +11,14 @@
 
 namespace {
 
-/* llama.cpp's parser recurses for each level of JSON that a model writes. Beyond NESTING_SAFE levels it runs on a stack
- * of its own, beyond NESTING_MAX it does not run: a model that writes [ for ever would end the process. */
+/* llama.cpp's parser recurses for each level of JSON that a model writes. Beyond NESTING_SAFE levels it runs on a
+ * stack of its own. Beyond NESTING_MAX it does not run: otherwise a model that writes [ forever would end the
+ * process. */
 constexpr size_t NESTING_MAX = 1000, NESTING_SAFE = 64;
 
-/* Returns the most brackets that are open at once. Brackets in strings count, too, since every form has its own
- * strings: the result is never too small, and a string of brackets only costs the other stack. */
+/* Returns the largest number of brackets that are open at once. Brackets in strings count too, since every form has
+ * its own kind of strings. So the result is never too small, and a string of brackets only costs the use of the
+ * other stack. */
 size_t nesting_of(const std::string &text)
 {
     size_t depth = 0, most = 0;
@@ -30,8 +32,8 @@ size_t nesting_of(const std::string &text)
     return most;
 }
 
-/* Notes the first bytes of all markers that end a text: text without any of these bytes is passed on without the
- * parser. */
+/* Collects the first bytes of all markers that end a text. Text without any of these bytes is passed on without
+ * parsing. */
 void collect_markers(const common_json &node, bool *begins)
 {
     if (node.is_object() && node.value("type", "") == "until" && node.contains("delimiters")) {
@@ -65,7 +67,7 @@ std::vector<std::string> markers_behind_text(const common_json &parser)
     return out;
 }
 
-/* Accepts arguments that are one object as Python writes it (True, None, 'x'), as llama.cpp does for single values. */
+/* Accepts arguments that are one object in Python's spelling (True, None, 'x'), as llama.cpp does for single values. */
 class native_mapper : public common_chat_peg_mapper {
   public:
     using common_chat_peg_mapper::common_chat_peg_mapper;
@@ -97,8 +99,8 @@ bool is_of_call(const std::string &tag)
     return tag.rfind("tool", 0) == 0;
 }
 
-/* Returns whether the middle of this node's text may be left out when a long call is read again. Arguments that are
- * marked one by one are not one value: cutting from one into a later one lost an argument. */
+/* Returns whether the middle of this node's text can be left out when a long call is parsed again. Arguments with a
+ * mark each are not one value: a cut from one argument into a later one lost an argument. */
 bool is_value(const common_peg_ast_node &node)
 {
     const bool is_object = !node.text.empty() && node.text.front() == '{';
@@ -107,8 +109,7 @@ bool is_value(const common_peg_ast_node &node)
            node.tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
 }
 
-/* Notes calls, values and lists. Outer values are visited before those within them, so that the innermost one
- * counts. */
+/* Records calls, values and lists. Outer values are visited before inner ones, so that the innermost one remains. */
 void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &node, size_t n_bytes, answer_reading *out)
 {
     if (node.tag == common_chat_peg_builder::TOOL_OPEN) {
@@ -123,7 +124,7 @@ void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &nod
     }
 }
 
-/* Finds the part that the last byte belongs to, and the end of what was said. A call counts once it has a name. */
+/* Finds the part that contains the last byte, and the end of what was reported. A call counts once it has a name. */
 void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes, answer_reading *out)
 {
     bool is_named = false;
@@ -193,8 +194,8 @@ answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), c
     marks = call_marks_of(parser);
 }
 
-/* LENIENT: the text may end anywhere, as an answer does that is still being written. A parser that stops before the end
- * of the text does not fit: what it leaves would be lost. */
+/* LENIENT: the text can end anywhere, because the answer is still being generated. If the parser stops before the
+ * end of the text, the text does not fit, since its rest would be lost. */
 answer_reading answer_form::parse(const std::string &text) const
 {
     answer_reading out;
@@ -214,7 +215,7 @@ answer_reading answer_form::parse(const std::string &text) const
         out.fits = true;
     } catch (const std::bad_alloc &) {
         throw;
-    } catch (const std::exception &) { /* llama.cpp's mappers throw on what they cannot convert */
+    } catch (const std::exception &) { /* llama.cpp's mappers throw if they cannot convert something */
         out = answer_reading();
     }
     return out;
@@ -259,7 +260,7 @@ bool answer_form::may_be_text(const std::string &begun, bool is_after_text) cons
     return is_part || is_after_text;
 }
 
-/* Looks for whole marks first, the longest of each kind: a mark that has come is one, even if a longer one begins with
+/* Searches complete marks first, the longest of each kind: a complete mark counts even if a longer mark begins with
  * it. */
 answer_mark answer_form::mark_at(const std::string &text) const
 {

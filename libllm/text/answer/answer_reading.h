@@ -1,4 +1,4 @@
-/* answer_reading.h: one run of llama.cpp's parser over one text, and its result. Private to the answer parser. */
+/* answer_reading.h: one run of llama.cpp's parser over a text, and its result. Private to the answer parser. */
 #ifndef LLM_ANSWER_READING_H
 #define LLM_ANSWER_READING_H
 
@@ -10,16 +10,15 @@
 
 #include "text/answer/call_parser.h"
 
-/* The facts that are needed to read an answer. Written as bytes they are llm_prompt.syntax, which the request
- * carries. */
+/* The facts that are needed to parse an answer. Serialized, they are llm_prompt.syntax, which the request carries. */
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
-    std::string opening;   /* the end of the prompt, with which the form begins */
-    std::string reopening; /* the same without reasoning, for reading anew in the middle of an answer */
+    std::string opening;   /* end of the prompt, with which the form begins */
+    std::string reopening; /* the opening without reasoning, to begin parsing again in the middle of an answer */
     std::string thinking_end;
     bool calls_once = false;
-    bool must_call = false; /* a call is enforced: the answer has no text */
-    std::string parser;     /* llama.cpp's, as parser_text.h writes it */
+    bool must_call = false; /* a call is enforced, so the answer has no text */
+    std::string parser;     /* llama.cpp's parser, in the format of parser_text.h */
 
     std::string written() const;
     static answer_syntax read(const std::string &given); /* throws */
@@ -33,21 +32,21 @@ struct answer_reading {
     part last = NONE;      /* the part that continues to the last byte */
     size_t n_reported = 0; /* bytes up to the end of the last part that is in `said` */
 
-    /* If `last` is CALL: where the first and the last call begin, and the value in the last one's arguments that
-     * continues to the last byte. */
+    /* If `last` is CALL: the begin of the first and of the last call, and of the value in the last call's arguments
+     * that reaches to the last byte. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
-    bool is_value_verbatim = false; /* the value is text as it stands, up to its closing mark */
+    bool is_value_verbatim = false; /* the value is plain text up to its closing mark */
     struct list {
-        size_t first, last; /* where the first and the last element begin */
+        size_t first, last; /* begin of the first and of the last element */
     };
-    std::vector<list> lists; /* lists with a mark for each element that continue to the last byte; outer ones first */
+    std::vector<list> lists; /* lists with a mark for each element that reach to the last byte, outer ones first */
 };
 
-/* The mark that a text begins with. */
+/* The mark with which a text begins. */
 struct answer_mark {
     enum kind { NONE, UNSURE, BEGIN, CLOSING, OPENING };
 
-    kind what; /* UNSURE: it may become a mark; BEGIN: calls begin with it, so that reading can begin anew there */
+    kind what; /* UNSURE: it can still become a mark; BEGIN: it begins calls, so that parsing can begin again there */
     size_t n_bytes;
 };
 
@@ -55,8 +54,8 @@ class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
-    /* Throws std::bad_alloc only. Texts that nest too deeply do not fit, nor does a second call if only one is
-     * allowed. */
+    /* Throws only std::bad_alloc. A text that nests too deeply does not fit, and neither does a second call if only
+     * one is allowed. */
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* a complete answer */
@@ -64,7 +63,7 @@ class answer_form {
      * held back as its beginning; one or two are text more often. */
     bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
-    bool ends_with_closing_mark(const std::string &text) const; /* blanks after it are ignored */
+    bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks after the mark */
     bool may_begin_marker(char c) const
     {
         return begins_marker[static_cast<unsigned char>(c)];
@@ -79,7 +78,7 @@ class answer_form {
     bool calls_once;
     common_peg_arena arena;
     bool begins_marker[256] = {};
-    std::vector<std::string> markers; /* that end text; without blanks at their ends */
+    std::vector<std::string> markers; /* markers that end text, without blanks at their ends */
     call_marks marks;
 };
 

@@ -22,7 +22,7 @@ bool is_within_character(char c)
     return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
 }
 
-/* Follows the containers and strings of a value that is not complete, and finds parts that may be left out. */
+/* Follows the containers and strings of an incomplete value, and finds parts that can be left out. */
 class containers {
   public:
     containers(const std::string &value_text, size_t begin, bool is_marked)
@@ -33,9 +33,9 @@ class containers {
         }
     }
 
-    /* Returns the parts that may be left out, in order; none touches another. Of each open container it is the elements
-     * before the one that is being written, and of the open string its middle. While the one that is being written has
-     * no byte yet, its container stays as it is. */
+    /* Returns the parts that can be left out, in order and not adjacent. In each open container these are the
+     * elements before the current one, and in the open string its middle. If the current element has no byte yet,
+     * its container stays as it is. */
     std::vector<span> superfluous() const
     {
         std::vector<span> out;
@@ -52,8 +52,8 @@ class containers {
 
   private:
     struct level {
-        size_t first, current; /* where the first element begins, and the one that is being written */
-        bool has_begun;        /* the latter has at least one byte */
+        size_t first, current; /* begin of the first and of the current element */
+        bool has_begun;        /* the current element has at least one byte */
     };
 
     void follow()
@@ -89,7 +89,7 @@ class containers {
         }
     }
 
-    /* Moves over an escape, a character or the end of the string; a cut may be before each of them. */
+    /* Moves past an escape, a character or the end of the string. A cut can be before each of them. */
     void follow_string()
     {
         if (at >= string_begin + HEAD && cut_begin == 0) {
@@ -115,11 +115,11 @@ class containers {
     size_t at;
     bool has_marked_strings, is_complete = false;
     std::vector<level> open;
-    std::string quote; /* of the string that is open */
+    std::string quote; /* opening quote of the current string */
     size_t string_begin = 0, cut_begin = 0, cut_end = 0;
 };
 
-/* Returns the middle of a text that stands between marks, between whole characters. */
+/* Returns the middle of a text between marks, cut at character boundaries. */
 std::vector<span> superfluous_text(const std::string &text, size_t begin)
 {
     size_t from = begin + HEAD, to = text.size() < TAIL ? 0 : text.size() - TAIL;
@@ -132,8 +132,8 @@ std::vector<span> superfluous_text(const std::string &text, size_t begin)
     return from < to ? std::vector<span>{{from, to}} : std::vector<span>();
 }
 
-/* Returns what may be left out of the value that is being written. A number stays whole: its parts say whether it is
- * one. */
+/* Returns the parts of the current value that can be left out. A number stays whole, because only all its characters
+ * show that it is a number. */
 std::vector<span> superfluous_value(const std::string &text, const answer_reading &now, bool has_marked_strings)
 {
     const size_t begin = text.find_first_not_of(" \t\r\n", now.value);
@@ -147,12 +147,12 @@ std::vector<span> superfluous_value(const std::string &text, const answer_readin
     if (c == '{' || c == '[' || c == '"' || c == '\'') {
         return containers(text, begin, has_marked_strings).superfluous();
     }
-    const bool is_number = (c >= '0' && c <= '9') || c == '-'; /* which has parts */
+    const bool is_number = (c >= '0' && c <= '9') || c == '-'; /* a number is kept whole */
     return is_number ? std::vector<span>() : superfluous_text(text, begin);
 }
 
-/* Returns whether the characters of `less` come in `text` in this order, whatever is between them: leaving parts out is
- * all that may have happened. */
+/* Returns whether `text` contains the characters of `less` in this order, with anything between them: leaving out
+ * parts must be the only difference. */
 bool is_spelled_within(const std::string &less, const std::string &text)
 {
     size_t n = 0;

@@ -58,9 +58,10 @@ bool is_scalar(const std::string &text)
     return text == "true" || text == "false" || text == "null" || is_number(text);
 }
 
-/* Copies the object part by part. `out` runs ahead of what can be reported: no further text can change the first
- * `n_sure` bytes of it, and only these are returned. For {"a": "x", "b": tru the result is {"a": "x": a name is sure
- * with the first byte of its value, a comma with the part after it, since {"a": "x",} is repaired by dropping it. */
+/* Copies the object part by part. `out` can contain more than may be reported: further text cannot change its first
+ * `n_sure` bytes, and only these are returned. For {"a": "x", "b": tru the result is {"a": "x": a name is certain
+ * with the first byte of its value, and a comma with the part after it, since {"a": "x",} is repaired by dropping
+ * the comma. */
 class object_scanner {
   public:
     explicit object_scanner(const std::string &written) : text(written) {}
@@ -81,7 +82,7 @@ class object_scanner {
   private:
     enum class place { BEGIN, FIRST_NAME, NAME, COLON, FIRST_VALUE, VALUE, BEHIND_VALUE };
 
-    /* One part of the JSON. False: the next part has not come yet, or is not JSON. */
+    /* Copies one part of the JSON. Returns false if the next part has not come yet, or is not JSON. */
     bool step(char c)
     {
         switch (now) {
@@ -116,7 +117,7 @@ class object_scanner {
         if (closers.back() != c) {
             return false;
         }
-        if (now == place::NAME || now == place::VALUE) { /* after a comma, which is dropped */
+        if (now == place::NAME || now == place::VALUE) { /* drops the comma before it */
             out.resize(n_sure);
         }
         closers.pop_back();
@@ -131,7 +132,7 @@ class object_scanner {
         return c == '{' || c == '[' ? open(c) : c == '"' ? string(false) : scalar();
     }
 
-    /* A number or a word is copied as soon as the character after it has arrived. */
+    /* A number or a word is copied as soon as the character after it is known. */
     bool scalar()
     {
         size_t end = at;
@@ -183,7 +184,7 @@ class object_scanner {
         out += digits[c & 15];
     }
 
-    /* Copies a character; those that JSON requires to be escaped are. */
+    /* Copies a character, and escapes it if JSON requires that. */
     void character(unsigned char c)
     {
         if (c >= ' ') {
@@ -195,7 +196,7 @@ class object_scanner {
         }
     }
 
-    /* Returns the number that n hexadecimal digits at `from` are, or -1. */
+    /* Returns the value of n hexadecimal digits at `from`, or -1. */
     int hexadecimal(size_t from, size_t n) const
     {
         int found = 0;
@@ -209,8 +210,8 @@ class object_scanner {
         return found;
     }
 
-    /* Copies an escape. One that only other languages have (\x41, \') becomes the character that it means there. False:
-     * the escape is not complete yet. */
+    /* Copies an escape. An escape that only other languages have (\x41, \') becomes the character that it means
+     * there. Returns false if the escape is incomplete. */
     bool escape()
     {
         if (at + 1 == text.size()) {
@@ -235,7 +236,7 @@ class object_scanner {
             out += c;
         } else if (c == '"' || c == '\\' || c == '/' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't') {
             out.append(text, at, 2);
-        } else { /* the backslash means itself */
+        } else { /* the backslash stands for itself */
             out += "\\\\";
             at++;
             return true;
@@ -244,8 +245,8 @@ class object_scanner {
         return true;
     }
 
-    /* Half of a surrogate pair becomes U+FFFD, since strict decoders refuse it and with it the whole call. A first half
-     * waits until six more bytes show whether the second one follows. */
+    /* Half of a surrogate pair becomes U+FFFD, since strict decoders would refuse it and with it the whole call. A
+     * first half waits until six more bytes show whether the second half follows. */
     bool unicode_escape()
     {
         constexpr size_t LENGTH = 6;
@@ -282,7 +283,7 @@ class object_scanner {
     const std::string &text;
     size_t at = 0;
     std::string out;
-    size_t n_sure = 0; /* bytes of `out` that no further text can change */
+    size_t n_sure = 0; /* bytes of `out` that further text cannot change */
     std::string closers;
     place now = place::BEGIN;
     bool is_whole = false;

@@ -13,12 +13,12 @@ namespace {
 
 using tags = common_chat_peg_builder;
 
-/* n arguments in any order take 2^n rules of about 120 bytes each: one for each set of arguments that are still
- * missing. With one rule for each order they would take n!. Beyond UNORDERED_MAX the required ones come in the order of
- * the schema, and the optional ones anywhere between them, each any number of times. */
+/* n arguments in any order take 2^n rules of about 120 bytes each, one for each set of missing arguments; a rule for
+ * each order would take n!. Beyond UNORDERED_MAX, the required arguments come in the order of the schema, and the
+ * optional ones anywhere between them, each any number of times. */
 constexpr size_t UNORDERED_MAX = 6, ORDERS_MAX = 1024;
 
-/* For names of arguments whose own grammar would be too large. */
+/* Matches any name, for names of arguments whose own grammar would be too large. */
 const char *const ANY_NAME = "[^\\x00-\\x1F\\x7F<>\"/]+";
 
 size_t n_declared(const tool_schemas::separate &tool)
@@ -27,14 +27,14 @@ size_t n_declared(const tool_schemas::separate &tool)
                                              [](const schema_argument &one) { return !one.name.empty(); }));
 }
 
-/* Makes a rule of each mark that stands around thousands of arguments, so that the grammar stays small. */
+/* Makes a rule of each mark that surrounds thousands of arguments, so that the grammar stays small. */
 class shared_marks {
   public:
     explicit shared_marks(parser_graph *graph) : g(*graph) {}
 
     size_t node(const std::string &text)
     {
-        constexpr size_t BYTES_MIN = 6; /* a shorter one is no longer than the name of its rule */
+        constexpr size_t BYTES_MIN = 6; /* a shorter mark is no longer than the name of its rule */
         if (text.size() < BYTES_MIN) {
             return g.literal(text);
         }
@@ -48,8 +48,9 @@ class shared_marks {
     std::map<std::string, size_t> rules;
 };
 
-/* Makes the rules of one tool's arguments. Arguments are *counted* (each may come once, and rest() knows which are
- * missing) or *repeated* (any number of times): required ones are counted, the others only if the tool has few. */
+/* Makes the rules of one tool's arguments. Arguments are *counted* (each comes at most once, and rest() knows which
+ * are missing) or *repeated* (any number of times). Required arguments are counted; optional ones only if the tool
+ * has few arguments. */
 class argument_rules {
   public:
     argument_rules(parser_graph *graph, shared_marks *all_marks, tool_schemas *compiled, size_t number_of_call,
@@ -93,15 +94,16 @@ class argument_rules {
     std::string prefix;
     size_t n_unordered, n_rules = 0;
     bool are_marked = false, has_blanks = false;
-    bool keeps_all = false;                    /* optional arguments are counted, too */
-    bool is_ordered = false;                   /* counted arguments come in the order of the schema */
-    std::vector<size_t> counted, repeated;     /* nodes of arguments */
-    size_t any_repeated = 0;                   /* one rule for all: in each rest() they grew quadratically */
+    bool keeps_all = false;                /* optional arguments are counted, too */
+    bool is_ordered = false;               /* counted arguments come in the order of the schema */
+    std::vector<size_t> counted, repeated; /* nodes of arguments */
+    /* one rule for all: repeated in each rest(), they made the grammar grow quadratically */
+    size_t any_repeated = 0;
     std::vector<bool> is_required;             /* for each counted argument */
-    std::map<std::vector<bool>, size_t> rests; /* by the counted arguments that are still missing */
+    std::map<std::vector<bool>, size_t> rests; /* rules by the counted arguments that are still missing */
 
-    /* Returns whether the form has blanks outside of arguments and of what opens the call: they may then stand between
-     * arguments. */
+    /* Returns whether the form has blanks outside arguments and outside the text that opens the call. Blanks can
+     * then also stand between arguments. */
     bool has_blanks_outside(size_t call) const
     {
         bool has_blanks_there = false;
@@ -132,7 +134,8 @@ class argument_rules {
         return g.grammar(tool_schemas::element_of(rule));
     }
 
-    /* Returns a value as JSON writes it. Texts may be in single quotes, too: templates write earlier calls that way. */
+    /* Returns a value in JSON's spelling. Texts can also be in single quotes, because templates write earlier calls
+     * that way. */
     size_t python_value(const schema_argument &one)
     {
         std::vector<size_t> ways = {element(one.element)};
@@ -169,13 +172,14 @@ class argument_rules {
         }
     }
 
-    /* Returns the rule of the argument's texts and the mark that closes it; nullopt: it may be any text. */
+    /* Returns the rule of the argument's texts followed by the mark that closes it; nullopt if the argument can be
+     * any text. */
     std::optional<std::string> texts_before(const std::string &close, const schema_argument &one)
     {
         return one.texts.has_value() ? schemas.bare(*one.texts, close) : std::nullopt;
     }
 
-    /* Appends the text of a node that is made of literals only. Returns false if it is not. */
+    /* Appends the text of a node that consists of literals only. Returns false for other nodes. */
     bool add_literals(size_t node, std::string *text) const
     {
         if (g.is(node, "literal")) {
@@ -187,7 +191,7 @@ class argument_rules {
                std::all_of(parts.begin(), parts.end(), [&](size_t part) { return add_literals(part, text); });
     }
 
-    /* Returns the parts with few literals: `name` (of the argument; "": any) and shared marks around it. */
+    /* Returns the parts with few literals: `name` (of the argument; "": any name) and shared marks around it. */
     std::vector<size_t> joined(const std::vector<size_t> &parts, const std::string &name)
     {
         std::vector<size_t> out;
@@ -199,7 +203,7 @@ class argument_rules {
             for (const size_t one :
                  {before.empty() ? 0 : marks.node(before), at == std::string::npos ? 0 : g.literal(name),
                   behind.empty() ? 0 : marks.node(behind)}) {
-                if (one != 0) { /* the graph had nodes before */
+                if (one != 0) { /* node 0 existed before */
                     out.push_back(one);
                 }
             }
@@ -218,8 +222,8 @@ class argument_rules {
         return out;
     }
 
-    /* Returns the argument in each way that its schema allows. Without quotes a text ends at the closing mark, so JSON
-     * and text cannot be told apart by their first byte: where any text is allowed, JSON is covered by it. */
+    /* Returns the argument in each way that its schema allows. Without quotes a text ends at the closing mark, so
+     * JSON and text cannot be distinguished by their first byte: if any text is allowed, that covers JSON. */
     std::vector<size_t> written(const std::vector<argument_way> &ways, const schema_argument &one)
     {
         std::vector<size_t> all;
@@ -233,7 +237,8 @@ class argument_rules {
                 const std::optional<std::string> texts = texts_before(way.text_end, one);
                 close({texts.has_value() ? g.grammar(*texts) : g.text_with(way.text_end)});
             }
-            const bool is_covered = way.may_be_text && one.may_be_text && !one.texts.has_value(); /* by any text */
+            /* covered by any text */
+            const bool is_covered = way.may_be_text && one.may_be_text && !one.texts.has_value();
             const std::string &rule = one.may_be_text && one.texts.has_value() ? one.not_text : one.element;
             if (way.may_be_json && !one.is_text && !is_covered && !rule.empty()) {
                 close({element(rule), marks.node(way.text_end)});
@@ -247,7 +252,7 @@ class argument_rules {
         return all;
     }
 
-    /* Returns an argument with what separates it from the one before it, and the rule of what follows. */
+    /* Returns an argument with the separator before it, and the rule of what follows. */
     size_t argument(size_t node, bool is_first, const std::vector<bool> &left)
     {
         std::vector<size_t> parts;
@@ -262,8 +267,8 @@ class argument_rules {
         return g.sequence(parts);
     }
 
-    /* Returns the rule for what may follow while the arguments `left` are missing. Each set has one rule, whatever
-     * order led to it. */
+    /* Returns the rule of what can follow while the arguments `left` are missing. Each set has one rule, whatever
+     * the order of the arguments before. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
         const auto found = rests.find(left);
@@ -320,8 +325,8 @@ size_t n_counted(const tool_schemas::separate &tool, size_t unordered_max)
                                                                   [](const auto &one) { return one.is_required; }));
 }
 
-/* Returns how many arguments each tool may have in any order, so that all tools together have no more rules than
- * ORDERS_MAX. */
+/* Returns how many arguments of each tool can come in any order, such that all tools together have at most
+ * ORDERS_MAX rules. */
 size_t unordered_max(const std::vector<call_of_tool> &calls)
 {
     size_t most = UNORDERED_MAX;
@@ -339,8 +344,8 @@ size_t unordered_max(const std::vector<call_of_tool> &calls)
     return most;
 }
 
-/* llama.cpp's grammar of Gemma 4 allows any object as arguments. Replaces it by the tools' own objects; returns whether
- * that changed a tool. */
+/* llama.cpp's grammar of Gemma 4 allows any object as arguments. Returns whether that object was replaced by the
+ * object of some tool. */
 bool replace_objects(parser_graph *graph, const tool_schemas &schemas)
 {
     bool is_any = false;

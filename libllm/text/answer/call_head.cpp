@@ -9,7 +9,7 @@
 
 namespace {
 
-const char *const NAME = "4n4m30f4t00l"; /* of the tool in the sample; no template has this text itself */
+const char *const NAME = "4n4m30f4t00l"; /* name of the tool in the sample; no template contains this text */
 const char *const ID = "call00001";
 
 common_json call_with(const common_json &arguments)
@@ -22,7 +22,7 @@ common_json call_with(const common_json &arguments)
     call["function"] = function;
     out["role"] = "assistant";
     out["content"] = "";
-    out["reasoning_content"] = ""; /* K2 Horizon's template takes no answer without it */
+    out["reasoning_content"] = ""; /* K2 Horizon's template requires this member in an answer */
     out["tool_calls"] = common_json::array();
     out["tool_calls"].push_back(call);
     return out;
@@ -38,8 +38,8 @@ common_json result_of_call()
     return out;
 }
 
-/* Returns a conversation that ends with a call, or with its result; "": the template accepts none. Some templates want
- * the arguments as JSON text. */
+/* Returns a rendered conversation that ends with a call, or with its result; "" if the template accepts neither.
+ * Some templates need the arguments as JSON text. */
 std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params, bool has_result)
 {
     const common_json text = common_json::make(std::string("{\"a\": \"b\"}"));
@@ -55,7 +55,7 @@ std::string rendered(const common_chat_template &tmpl, autoparser::generation_pa
             return common_chat_template_direct_apply(tmpl, params);
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) { /* the other form is tried, or none is accepted */
+        } catch (const std::exception &) { /* the next form is tried */
         }
     }
     return "";
@@ -66,7 +66,7 @@ bool is_of_name(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
 }
 
-/* Moves the begin before marks that open a group of calls, which stand before the one that triggers the grammar. */
+/* Moves the begin before marks that open a group of calls. Those stand before the mark that triggers the grammar. */
 size_t begin_with_marks(const std::string &text, size_t begin, const std::vector<std::string> &marks)
 {
     for (bool is_longer = true; is_longer;) {
@@ -102,8 +102,8 @@ std::vector<std::string> marks_of_calls(const common_chat_params &form)
 
 } // namespace
 
-/* Looks for the trigger nearest before the tool's name. Without a trigger, or if the name goes on where it ends,
- * nothing is known: half a head would end the reasoning at a mention of the mark. */
+/* Searches the trigger nearest before the tool's name. If there is no trigger, or if the name seems to continue at
+ * its end, the head is unknown: half a head would end the reasoning wherever it mentions the mark. */
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form)
 {

@@ -1,6 +1,6 @@
 /* call_head.h: the text with which a template begins a call, up to the tool's name. Some models (GLM 4.7, Qwen3,
- * MiniMax M2) call inside <think> and never close it; the call is recognized there by this text with the name of an
- * offered tool. The mark alone is not enough: a model may think about its tags. Pure. */
+ * MiniMax M2) call inside <think> and never close it. This text with the name of an offered tool identifies such a
+ * call. The mark alone is not enough, because a model can reason about its own marks. Pure. */
 #ifndef LLM_CALL_HEAD_H
 #define LLM_CALL_HEAD_H
 
@@ -20,8 +20,8 @@ struct call_head {
     }
 };
 
-/* Renders a conversation with a call and looks around its name. `form`: llama.cpp's for tools that a model may call.
- * `params`: what the template is rendered with. */
+/* Renders a conversation with a call and examines the text around the tool's name. `form` is llama.cpp's form for
+ * tools that a model can call, `params` the parameters for rendering the template. */
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form);
 

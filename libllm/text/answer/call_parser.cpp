@@ -17,15 +17,15 @@ const char *const BLANKS = " \t\r\n";
 
 /* ---- values -------------------------------------------------------------------------------------------------------- */
 
-/* Parsers of values in JSON's or Python's spelling: templates themselves write True, None and 'x' for the values of
- * earlier calls, and models imitate them. Numbers and words end where no letter or digit follows, so that `nullable`
- * and 12ab are none; where a parameter has marks of its own, what is none becomes a string. */
+/* Parsers of values in JSON's or Python's spelling: templates write True, None and 'x' for the values of earlier
+ * calls, and models imitate them. Numbers and words must not be followed by a letter or digit, so `nullable` and
+ * 12ab do not match; if a parameter has marks of its own, such a value becomes a string. */
 class values {
   public:
     explicit values(parser_graph &graph) : g(graph)
     {
         const size_t space = g.blanks();
-        any = g.choice({}); /* filled below, since objects and arrays hold values */
+        any = g.choice({}); /* filled below, since objects and arrays contain values */
         string = g.choice({quoted('"'), quoted('\'')});
         const size_t comma = g.sequence({space, g.literal(","), space});
         object = list("{", "}", g.sequence({string, space, g.literal(":"), space, any}), comma, space);
@@ -94,7 +94,7 @@ class widening {
             widen_object(tool);
             return;
         }
-        if (!are_arguments_marked(g, arguments)) { /* Python's; llama.cpp allows no call without arguments */
+        if (!are_arguments_marked(g, arguments)) { /* Python's list; llama.cpp allows no call without arguments */
             for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
                 g.at(one)["child"] = g.optional(g.at(one).at("child").get<size_t>());
             }
@@ -116,14 +116,14 @@ class widening {
             }
             all.push_back(one);
         }
-        /* Each argument may come any number of times and in any order: what is missing or there twice the tool tells
-         * the model, while a call that the parser gives up on is lost. */
+        /* Each argument can come any number of times and in any order: the tool can tell the model about missing or
+         * repeated arguments, while a call that the parser gives up on is lost. */
         add_any(arguments.back(), are_texts, &all);
         replace_arguments(&g, tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }
 
   private:
-    /* Widens arguments that are one object: any object will do, by whatever names. */
+    /* Widens arguments that are one object to any object with any names. */
     void widen_object(size_t tool)
     {
         const bool may_have_id =
@@ -147,8 +147,8 @@ class widening {
                            g.tag(tags::TOOL_ID, text), quote});
     }
 
-    /* Returns a value with what closes it. Blanks around the value are no part of it, and the blanks that the family
-     * writes before the closing mark may be missing. */
+    /* Returns a value with the text that closes it. Blanks around the value do not belong to it, and the blanks that
+     * the family writes before the closing mark can be missing. */
     size_t value_before(const std::string &close)
     {
         const auto known = values_before.find(close);
@@ -181,8 +181,8 @@ class widening {
         return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
     }
 
-    /* Lets a value that is not always text be JSON, Python, or else any text. A choice of llama.cpp's between both is
-     * left as it is. */
+    /* Allows JSON, Python, or otherwise any text for a value that is not always text. If llama.cpp's parser already
+     * has such a choice, it stays unchanged. */
     void widen_value(size_t argument)
     {
         const std::string close = argument_close(g, argument);
@@ -205,7 +205,8 @@ class widening {
         }
     }
 
-    /* Adds arguments of any name, made from one whose name is known. are_texts: a text is never read as JSON. */
+    /* Adds arguments of any name, made from an argument with a known name. are_texts: a text is never parsed as
+     * JSON. */
     void add_any(size_t sample, bool are_texts, std::vector<size_t> *to)
     {
         const size_t name = g.sequence({g.unless(g.literal("/")), g.characters("<<>>\"\"\n\n", true, 1)});
@@ -230,7 +231,7 @@ class widening {
     values value;
     bool has_values;
     std::map<std::string, size_t> values_before,
-        texts_before; /* nodes, by what closes them: shared by thousands of arguments */
+        texts_before; /* nodes by the text that closes them, shared by thousands of arguments */
 };
 
 /* ---- thinking ------------------------------------------------------------------------------------------------------ */
@@ -244,10 +245,10 @@ bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std
     });
 }
 
-/* In a sequence of reasoning and the mark that ends it, lets the begin of a call end the reasoning, too: GLM 4.7,
- * Qwen3, MiniMax M2 and others sometimes call inside <think> and never write </think>, and such a call was returned as
- * reasoning. A head has the name of an offered tool in it, so that a thought about calls stays a thought. The head is
- * only looked at (`and`), since the call that follows reads it. */
+/* In a sequence of reasoning and its closing mark, lets the beginning of a call end the reasoning, too. GLM 4.7,
+ * Qwen3, MiniMax M2 and others sometimes call inside <think> and never write </think>, and such a call was reported
+ * as reasoning. A head contains the name of an offered tool, so that reasoning about calls stays reasoning. The head
+ * is only a look-ahead (`and`), since the call that follows consumes it. */
 void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)
 {
     std::vector<size_t> parts = graph->is(sequence, "sequence") ? graph->children(sequence) : std::vector<size_t>();
@@ -266,7 +267,7 @@ void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::ve
     if (mark == parts.end()) {
         return;
     }
-    if (!graph->is(*mark, "repetition")) { /* an optional mark may be missing anyway */
+    if (!graph->is(*mark, "repetition")) { /* an optional mark can be missing anyway */
         std::vector<size_t> calls;
         for (const std::string &head : heads) {
             calls.push_back(graph->literal(head));
@@ -292,8 +293,8 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
     }
 }
 
-/* Collects the marks after calls, before them, and in what opens and closes them. They are needed where a call breaks
- * its form: the rest of it is left out up to a closing mark. The name of a tool is no mark, although it opens calls. */
+/* Collects the marks after calls, before calls, and in the texts that open and close them. They are needed if a call
+ * is malformed: its rest is dropped up to a closing mark. The name of a tool is not a mark, although it opens calls. */
 call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
 {
     call_marks out;
@@ -309,7 +310,7 @@ call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, c
         } else if (graph.is(id, "sequence") && has_call(id)) {
             const std::vector<size_t> parts = graph.children(id);
             if (std::none_of(parts.begin(), parts.end(), has_call)) {
-                continue; /* one call */
+                continue; /* a single call */
             }
             bool is_after_part = false;
             for (const size_t part : parts) {
@@ -336,7 +337,8 @@ common_json call_parser_for_reading(common_chat_format format, common_json parse
     const std::vector<bool> opens = graph.reaching(tags::TOOL_OPEN), closes = graph.reaching(tags::TOOL_CLOSE);
     const call_marks marks = marks_of(graph, opens, closes);
     if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4) {
-        const std::vector<size_t> calls = call_nodes(graph, opens, closes); /* `opens` knows no nodes that are added */
+        /* computed before nodes are added, so `opens` does not have those */
+        const std::vector<size_t> calls = call_nodes(graph, opens, closes);
         widening wide(graph, format == COMMON_CHAT_FORMAT_PEG_MINIMAX_M3);
         for (const size_t call : calls) {
             wide.widen(call);

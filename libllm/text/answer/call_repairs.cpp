@@ -53,8 +53,8 @@ bool reads_ids(const common_peg_arena &parser)
     return false;
 }
 
-/* gpt-oss and LLM-jp may name the format of an answer, even if the client asked for none: <|channel|>final
- * <|constrain|>json<|message|>. llama.cpp reads the name only with response_format, and then no calls. */
+/* gpt-oss and LLM-jp can state the format of an answer, even if the client requested none: <|channel|>final
+ * <|constrain|>json<|message|>. llama.cpp parses the format only with response_format, and then parses no calls. */
 common_json with_named_format(common_json parser)
 {
     const std::string channel = "<|channel|>", final = "final", message = "<|message|>";

@@ -15,10 +15,10 @@ std::string split_id_from_name(autoparser::autoparser *analysis);
 /* Adds an optional id before that mark to the parser and the grammar of a form. */
 void allow_ids(const std::string &id_end, common_chat_params *form);
 
-/* Returns whether a form has ids of calls by itself, as Mistral Nemo's: with another one, a call could have two. */
+/* Returns whether a form already has ids of calls, like Mistral Nemo's. A second one would let a call have two ids. */
 bool reads_ids(const common_peg_arena &parser);
 
-/* Returns llama.cpp's parser, as parser_text writes it, so that an answer may name its format. */
+/* Returns llama.cpp's parser, in the format of parser_text, changed so that an answer can state its format. */
 common_json with_named_format(common_json parser);
 
 #endif

@@ -1,5 +1,5 @@
-/* parser_graph.cpp: nodes are objects of JSON, spelled as parser_text.cpp spells llama.cpp's parsers. A struct for each
- * kind of node would repeat all kinds that llama.cpp has; here, a kind that is not changed passes through untouched. */
+/* parser_graph.cpp: nodes are JSON objects in the format of parser_text.cpp. A struct for each kind of node would
+ * repeat all kinds that llama.cpp has; here, kinds that are not changed pass through untouched. */
 #include "text/answer/parser_graph.h"
 
 #include <algorithm>
@@ -36,8 +36,8 @@ bool parser_graph::is_tagged(size_t id, const char *tag) const
     return is(id, "tag") && at(id).value("tag", "") == tag;
 }
 
-/* A `ref` has no child but the name of a rule, so that it leads to the rule's node: rules refer to each other in
- * circles, and each walk below marks what it has seen. */
+/* A `ref` has only the name of a rule and no child, so it leads to the rule's node. Rules refer to each other in
+ * cycles, so each walk below marks the nodes that it has visited. */
 std::vector<size_t> parser_graph::children(size_t id) const
 {
     const common_json &node = at(id);
@@ -50,11 +50,12 @@ std::vector<size_t> parser_graph::children(size_t id) const
     return node.contains("child") ? std::vector<size_t>{node.at("child").get<size_t>()} : std::vector<size_t>();
 }
 
-/* Children are put on the stack in reverse, so that nodes are visited in the order of the text: the first literal below
- * a mark is the text that it begins with.  */
+/* Pushes children in reverse, so that nodes are visited in the order of the text: the first literal below a mark is
+ * the text with which the mark begins. */
 void parser_graph::visit(size_t from, const std::function<bool(size_t)> &enter) const
 {
-    std::unordered_set<size_t> known; /* few: a list of all nodes would be cleared for each argument of each tool */
+    /* few nodes; a list of all would have to be cleared for each argument of each tool */
+    std::unordered_set<size_t> known;
     std::vector<size_t> left = {from};
     while (!left.empty()) {
         const size_t id = left.back();
@@ -79,8 +80,8 @@ std::vector<size_t> parser_graph::tagged(size_t from, const char *tag) const
     return out;
 }
 
-/* Goes from the tagged nodes to their parents, so that all nodes take one pass; asking each node what it reaches would
- * take the square of their number. */
+/* Goes from the tagged nodes to their parents, so that one pass covers all nodes. A search from each node would take
+ * the square of their number. */
 std::vector<bool> parser_graph::reaching(const char *tag) const
 {
     std::vector<std::vector<size_t>> parents(nodes.size());
@@ -202,7 +203,7 @@ size_t parser_graph::rule(const std::string &name, size_t child)
 size_t parser_graph::copy(size_t id)
 {
     common_json node = at(id);
-    if (is(id, "rule") || is(id, "ref")) { /* rules may be shared, and refer to themselves */
+    if (is(id, "rule") || is(id, "ref")) { /* rules can be shared, and can refer to themselves */
         return id;
     }
     if (node.contains("children")) {

@@ -1,5 +1,5 @@
-/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed, for which llama.cpp has no functions.
- * One caller owns it. */
+/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed. llama.cpp has no functions for
+ * that. Owned by one caller. */
 #ifndef LLM_PARSER_GRAPH_H
 #define LLM_PARSER_GRAPH_H
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-/* A node is a JSON object. Nodes refer to each other by number, and may do so in circles. */
+/* A node is a JSON object. Nodes refer to each other by number, also in cycles. */
 class parser_graph {
   public:
     explicit parser_graph(common_json parser); /* throws */
@@ -32,16 +32,16 @@ class parser_graph {
     bool is_tagged(size_t id, const char *tag) const;
     std::vector<size_t> children(size_t id) const;
 
-    /* Visits each node that can be reached from `from` (itself included) once, in the order of the text. `enter` says
-     * whether to go deeper. */
+    /* Visits each node that is reachable from `from` (itself included) once, in the order of the text. `enter`
+     * decides whether to visit the node's children. */
     void visit(size_t from, const std::function<bool(size_t)> &enter) const;
-    /* Returns the nodes with this tag that can be reached from `from` (itself included), but not through another one of
-     * them. */
+    /* Returns the nodes with this tag that are reachable from `from` (itself included) without passing another such
+     * node. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
-    /* Returns for each node whether a node with this tag can be reached from it. Nodes that are added later have no
-     * index in the list, and must not be looked up. */
+    /* Returns for each node whether a node with this tag is reachable from it. The list does not have nodes that are
+     * added later: looking one up there would read beyond its end. */
     std::vector<bool> reaching(const char *tag) const;
-    /* Returns the texts of literals that can be reached from `from`, in the order of the text. */
+    /* Returns the texts of literals that are reachable from `from`, in the order of the text. */
     std::vector<std::string> literals(size_t from) const;
 
     size_t add(const common_json &node);
@@ -52,29 +52,29 @@ class parser_graph {
     size_t optional(size_t child);
     size_t any_number_of(size_t child);
     size_t unless(size_t child);
-    /* Adds at least `min` characters of these, or of all others. `pairs` has the first and the last character of each
-     * range: "09az" are digits and small letters. */
+    /* Adds a node for at least `min` of these characters, or of all others. `pairs` has the first and the last
+     * character of each range: "09az" means digits and lower-case letters. */
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
-    /* Adds any text up to and with the first `close`. It is for grammars only, as a parser it is empty. Its rules are
-     * long, so that there is one node for each `close`. */
+    /* Adds a node for any text up to and including the first `close`. It is for grammars only; as a parser it is
+     * empty. Its rules are long, so there is one such node for each `close`. */
     size_t text_with(const std::string &close);
-    /* Adds a part for grammars only, which is parsed as nothing: `element` is one element of GBNF. */
+    /* Adds a node for grammars only, which parses nothing. `element` is one element of GBNF. */
     size_t grammar(const std::string &element);
-    /* Adds a rule of the grammar under a name of its own. Its child may be set later, so that rules can refer to each
+    /* Adds a rule of the grammar with a name of its own. Its child can be set later, so that rules can refer to each
      * other. */
     size_t rule(const std::string &name, size_t child);
-    /* Returns a copy of the node and of all below it, but for rules, which stay shared. */
+    /* Returns a copy of the node and of everything below it, except rules, which stay shared. */
     size_t copy(size_t id);
 
-    /* Removes the nodes that the root does not reach, which changes the numbers of the others. */
+    /* Removes the nodes that are not reachable from the root. This changes the numbers of the others. */
     void remove_unused();
 
     common_json json() &&;
 
   private:
     std::vector<common_json> nodes;
-    std::map<std::string, size_t> rules, texts; /* texts: nodes of text_with */
+    std::map<std::string, size_t> rules, texts; /* texts: the nodes of text_with */
     size_t root;
 };
 

@@ -10,12 +10,14 @@
 
 namespace {
 
-constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;    /* beyond them a tool takes any arguments */
-constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2; /* of all tools; the form of calls comes on top */
-constexpr long FIRST_PLACE = 7130917300000000; /* as a constant: a number that no one has in a schema */
+/* beyond these limits a tool accepts any arguments */
+constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;
+/* bytes of all tools' grammars; the form of calls needs the rest */
+constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
+constexpr long FIRST_PLACE = 7130917300000000; /* constant of the first place: a number that no schema contains */
 const char *const PREFIX = "j-";
 
-/* Returns the tool's schema; {} where it is none, or a very large one: such a tool takes any arguments. */
+/* Returns the tool's schema, or {} if it is malformed or very large: such a tool accepts any arguments. */
 schema_json parameters_of(const common_json &tool)
 {
     const common_json parameters = tool.at("function").value("parameters", common_json());
@@ -34,8 +36,8 @@ std::optional<std::string> element_if(const std::optional<std::string> &rule)
     return rule.has_value() && !rule->empty() ? tool_schemas::element_of(*rule) : rule;
 }
 
-/* Returns the schema of a list of texts or of anything, as a form of calls needs it; null: the member is no such
- * list. */
+/* Returns the schema of a list of texts or of anything, as a form of calls needs it; null if the member is not such
+ * a list. */
 common_json list_of(const schema_json &document, const std::string &name)
 {
     const auto properties = document.find("properties");
@@ -60,12 +62,12 @@ tool_schemas::tool_schemas(tool_schema_detail how_much, const tool_template &wan
 {}
 
 /* A place is a schema with one constant. llama.cpp writes the constant as a literal of its grammar wherever the
- * arguments belong in the family's form, and put() finds the literal there. */
+ * family's form has the arguments, and put() finds the literal there. */
 common_json tool_schemas::place_for(const std::string &element)
 {
     const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
     places["\"" + number + "\""] = PREFIX + element;
-    return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* templates ask for the type */
+    return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* templates use the type */
 }
 
 common_json tool_schemas::placed(const common_json &tool, bool has_form)
@@ -81,7 +83,7 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     common_json properties = common_json::object(), required = common_json::array();
     separate all;
     all.arguments = compiled.members(document);
-    size_t n_others = 0, n_texts = 0; /* that are not declared */
+    size_t n_others = 0, n_texts = 0; /* undeclared parameters */
     for (schema_argument &one : all.arguments) {
         n_others += one.name.empty();
         n_texts += one.name.empty() && one.is_text;
@@ -110,8 +112,7 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     return out;
 }
 
-/* A value that may be text is written as it is, without quotes, and ends at the mark that the family writes after
- * it. */
+/* A value that can be text is written without quotes, and ends at the family's closing mark. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
     if (one.is_text || (one.may_be_text && tmpl.needs_types)) {
@@ -158,8 +159,8 @@ bool tool_schemas::are_mentioned(const std::string &grammar) const
                        [&](const auto &one) { return grammar.find(one.first) != std::string::npos; });
 }
 
-/* One pass from quote to quote, in which each literal is looked up: searching for every place by itself took the
- * product of places and grammar. */
+/* Makes one pass from quote to quote and looks up each literal. Searching for every place separately took the
+ * product of the number of places and the size of the grammar. */
 std::string tool_schemas::put(const std::string &grammar, const std::string &behind) const
 {
     if (places.empty() && separates.empty()) {

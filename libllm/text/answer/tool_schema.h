@@ -1,6 +1,6 @@
-/* tool_schema.h: the tools that llama.cpp makes a form of calls from. Their parameters are places: schemas so simple
- * that every family's form is made of them, and that its grammar shows as literals. Our grammar of the arguments takes
- * their place there, so that llama.cpp never sees a client's schema. Pure. */
+/* tool_schema.h: the tools from which llama.cpp makes a form of calls. Their parameters are replaced by places: schemas
+ * so simple that llama.cpp supports them for every family, and that its grammar shows as literals. libllm's own grammar
+ * of the arguments then replaces those literals, so llama.cpp never gets a client's schema. Pure. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 
@@ -16,9 +16,9 @@
 
 enum class tool_schema_detail {
     WHOLE,   /* one place for all arguments */
-    NOTHING, /* the same, for any object */
-    EACH,    /* one for each argument */
-    NAMES,   /* which takes any value */
+    NOTHING, /* one place for all arguments, which accepts any object */
+    EACH,    /* one place for each argument */
+    NAMES,   /* one place for each argument, which accepts any value */
 };
 
 /* Returns whether all arguments of a tool have one place. */
@@ -32,7 +32,7 @@ struct tool_template {
     /* The template writes each item of a list between marks of its own, so that the form must know which parameters are
      * lists. */
     bool marks_items = false;
-    bool needs_types = false; /* it fails on a parameter without a type */
+    bool needs_types = false; /* the template fails on a parameter without a type */
     value_syntax values = value_syntax::JSON;
 };
 
@@ -43,21 +43,21 @@ class tool_schemas {
     /* `tool` is of OpenAI's form. has_form: one of its arguments has a grammar of its own, and so a place. */
     common_json placed(const common_json &tool, bool has_form);
 
-    /* Returns whether the grammar has all places. */
+    /* Returns whether the grammar contains all places. */
     bool are_mentioned(const std::string &grammar) const;
 
-    /* Returns llama.cpp's grammar with llmd's rules in the places. `behind`: an element that follows the arguments of a
-     * tool that has one place; "": none. */
+    /* Returns llama.cpp's grammar with libllm's rules in the places. `behind`: an element that follows the arguments of
+     * a tool with one place; "": none. */
     std::string put(const std::string &grammar, const std::string &behind) const;
 
-    /* The element of the grammar that is the object of a tool's arguments; "": they have places of their own. */
+    /* Returns the grammar's element for the object of a tool's arguments; "" if its arguments have a place each. */
     std::string object_of(const std::string &tool) const;
 
-    /* The parameters of a tool whose arguments have places of their own; NULL: they have none. */
+    /* The parameters of a tool whose arguments have a place each. */
     struct separate {
         std::vector<schema_argument> arguments;
         std::vector<bool> are_lists; /* the template marks their items */
-        const char *any_name = "";   /* call_graph.h: what stands for those that are not declared */
+        const char *any_name = "";   /* name of the placeholder for undeclared parameters (call_graph.h) */
     };
     const separate *separate_of(const std::string &tool) const;
     bool takes_any_value() const
@@ -65,8 +65,8 @@ class tool_schemas {
         return detail == tool_schema_detail::NAMES;
     }
 
-    /* Elements of the grammar that `put` completes. The other three are schema_arguments' bare_names, bare_texts and
-     * quoted_texts. */
+    /* Elements of the grammar that `put` completes. The other three functions correspond to bare_names, bare_texts and
+     * quoted_texts of schema_arguments. */
     static std::string element_of(const std::string &rule);
     std::optional<std::string> names(const automaton &texts);
     std::optional<std::string> bare(const automaton &texts, const std::string &close);
@@ -76,8 +76,8 @@ class tool_schemas {
     tool_schema_detail detail;
     tool_template tmpl;
     schema_arguments compiled;
-    std::map<std::string, std::string, std::less<>> places; /* elements, by the literals in their places */
-    std::map<std::string, std::string> objects;             /* elements, by tool */
+    std::map<std::string, std::string, std::less<>> places; /* elements by the literals in their places */
+    std::map<std::string, std::string> objects;             /* elements by tool */
     std::map<std::string, separate> separates;
 
     common_json place_for(const std::string &element);

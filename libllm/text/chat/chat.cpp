@@ -1,7 +1,7 @@
-/* Renders a chat request: reads it, finds the form of its answer, renders it, takes the part that is wanted, tokenizes
- * that, and finds boundaries (token counts at which a later request is likely to continue, where checkpoints are worth
- * taking). A template may refuse a conversation, or not show where an answer ends; then it is rendered again with
- * repairs (converse_somehow). */
+/* chat.cpp: renders a chat request. It reads the request, finds the form of its answer, renders the conversation, takes
+ * the wanted part, tokenizes that, and finds boundaries (token counts at which a later request is likely to continue,
+ * so that a checkpoint there is useful). A template can refuse a conversation, or not show where an answer ends. Then
+ * it is rendered again with repairs (converse_somehow). */
 #include "text/chat/chat.h"
 
 #include <common/chat.h>
@@ -32,8 +32,8 @@
 
 namespace {
 
-/* Boundaries before user messages, at most, from the last one back: a client continues after the last message, or edits
- * or regenerates one of the latest. Each costs a rendering of the conversation before it. */
+/* Number of boundaries before user messages, counted from the last message: a client continues after the last message,
+ * or edits or regenerates one of the latest. Each boundary costs a rendering of the conversation before it. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
 
 std::string text_of(const model *m, int32_t token) /* -1: none */
@@ -47,7 +47,7 @@ struct chat {
     const model *m;
     control_words words;
     bool adds_bos;
-    chat_programs programs; /* without a usual one: `refusal` says why */
+    chat_programs programs; /* if it has no usual one, `refusal` says why */
     std::string refusal;
 
     explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)) {}
@@ -103,7 +103,7 @@ template <typename F> bool is_accepted(const F &render)
 
 /* ---- boundaries ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of messages in the head: system messages, which many conversations share. */
+/* Returns the number of messages in the head: the leading system messages, which many conversations share. */
 size_t head_messages(const common_json &messages)
 {
     size_t head = 0;
@@ -133,9 +133,9 @@ std::vector<size_t> message_counts(const common_json &messages, size_t head)
 /* A conversation as text and tokens, and its parts. */
 struct conversation {
     chat_request request;
-    std::shared_ptr<const chat_form> form; /* of its answer */
+    std::shared_ptr<const chat_form> form; /* form of the answer */
     chat_text rendered;
-    chat_tail tail; /* the part that is wanted: all, or the part after an answer whose tokens are known */
+    chat_tail tail; /* the wanted part: everything, or the part after an answer whose tokens are known */
     chat_tokens tokens;
     size_t n_history_bytes = 0; /* bytes before the generation prompt; 0: unknown */
 };
@@ -145,9 +145,9 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
     return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
 }
 
-/* Returns the number of tokens of the wanted part in the first n bytes of the rendered text; -1: these are not in the
- * wanted part, or would end within a token. Byte counts cannot be turned into token counts otherwise: "new" and "line"
- * may be one token. */
+/* Returns the number of tokens of the wanted part within the first n bytes of the rendered text, or -1 if those bytes
+ * are outside the wanted part or end inside a token. Byte counts must be converted this way, because tokens can span a
+ * border: "new" and "line" may be one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -175,8 +175,8 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* Returns the number of bytes of the whole that its first messages render to; 0: they render to something else.
- * Templates may write earlier turns differently by what comes later, or refuse a conversation that ends there. */
+/* Returns the number of bytes that the first messages contribute to the whole text, or 0 if alone they render
+ * differently. Templates can write earlier turns depending on later ones, or refuse a conversation that ends there. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
     std::string head;
@@ -207,8 +207,8 @@ struct marks {
 };
 
 /* Returns the number of tokens before the text of the user's first message. The head cannot always be rendered alone:
- * some templates refuse a conversation without a question, or put the tools after the system's words. So another
- * question (a sentinel) is rendered: the text before it is the head. */
+ * some templates refuse a conversation without a question, or put the tools after the system message. So a conversation
+ * with another question (a sentinel) is rendered, and the text before the sentinel is the head. */
 int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
     chat_request asking = *r.request;
@@ -229,7 +229,8 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
     return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
 }
 
-/* Finds the boundaries. A shorter conversation gives one only if it is a prefix of the whole, in text and in tokens. */
+/* Finds the boundaries. A shorter conversation yields a boundary only if it is a prefix of the whole, in text and in
+ * tokens. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
@@ -264,12 +265,13 @@ enum class attempt { done, has_tools, failed };
 std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &request)
 {
     const chat_program &program = *request.program;
-    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* finding out the form renders, too */
+    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* finding out the form also renders */
     return chat_answer_form(c->m, c->words, program, request.wish);
 }
 
-/* Renders the conversation once. has_tools: the template writes the tools after the answer, where the model knows them
- * already. failed: a rendering with this form of the answer does not show where it ends. */
+/* Renders the conversation once. Result has_tools: the template writes the tools after the answer, although the model
+ * has already read them. Result failed: a rendering with this form of the answer does not show where the answer
+ * ends. */
 attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
     const chat_request &request = out->request;
@@ -298,7 +300,7 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
     return chat_tail_keeps_spelling(c->m, out->tail, out->tokens) ? attempt::done : attempt::failed;
 }
 
-/* If a template fails on a request with arguments that are no JSON, these are the likely cause, so the error names
+/* If a template fails on a request with arguments that are not JSON, these are the likely cause, so the error mentions
  * them. */
 [[noreturn]] void rethrow(const std::exception &e, const chat_request &request)
 {
@@ -309,8 +311,8 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
-/* Tries the next form of the answer to continue after (calls, text, none). With none everything is rendered: that costs
- * a longer prefill, but no refusal. False: there is no further form. */
+/* Selects the next form of the answer to continue after (calls, text, none). With `none` everything is rendered, which
+ * costs a longer prefill but avoids a refusal. Returns false if there is no further form. */
 bool has_next_form(const chat_request &request, chat_repair *repair)
 {
     const chat_answer form = request.form;
@@ -321,7 +323,7 @@ bool has_next_form(const chat_request &request, chat_repair *repair)
     return form != chat_answer::none;
 }
 
-/* Chooses the next repair of a request that the template refused. False: none is left. */
+/* Selects the next repair of a request that the template refused. Returns false if none is left. */
 bool repair_more(const chat_request &request, chat_repair *repair)
 {
     if (request.has_odd_ids) {
@@ -336,8 +338,8 @@ bool repair_more(const chat_request &request, chat_repair *repair)
     return has_next_form(request, repair);
 }
 
-/* Returns whether the same text follows the answer when it is written as calls and as text. Results may refer to their
- * calls. */
+/* Returns whether the same text follows the answer, whether it is written as calls or as text. Results can refer to
+ * their calls. */
 bool ends_alike(const std::string &as_calls, const conversation &as_text)
 {
     const size_t n = as_text.rendered.text.size() - as_text.tail.begin;
@@ -345,8 +347,9 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
            as_calls.compare(as_calls.size() - n, n, as_text.rendered.text, as_text.tail.begin, n) == 0;
 }
 
-/* Some templates fail on schemas that others show: Hermes 3's takes a list of types for a key. What the tools need is found out with the
- * first question alone, since a conversation fails for other reasons, too. Returns GIVEN if the tools are not the reason. */
+/* Finds out which types of the tools' schemas the template can show. Some templates fail on schemas that others show:
+ * Hermes 3's uses a list of types as a key. Only the first question is rendered for this, since a conversation can fail
+ * for other reasons. Returns GIVEN if the tools are not the reason. */
 shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
                           typed_tools *typed)
 {
@@ -367,12 +370,12 @@ shown_types types_to_show(const chat *c, const std::string &given, const control
 }
 
 /* Renders the conversation, with more and more repairs until the template accepts it. Each repair loses something (an
- * id, a place of the tools), so they are tried one by one, and only after a refusal. */
+ * id, the place of the tools), so they are tried one by one, and only after a refusal. */
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
     bool are_types_known = false;
     typed_tools typed;
-    std::optional<std::string> as_calls; /* rendered with calls, if that did not show where the answer ends */
+    std::optional<std::string> as_calls; /* the rendering with calls, if it did not show where the answer ends */
     for (chat_repair repair;;) {
         conversation out;
         out.request = chat_request_read(c->m, given, c->programs, markers, repair, &typed);
@@ -396,7 +399,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
             throw;
         } catch (const chat_limit &) {
             throw;
-        } catch (const std::invalid_argument &e) { /* no such form of answers is supported */
+        } catch (const std::invalid_argument &e) { /* such a form of answers is not supported */
             throw chat_invalid(e.what());
         } catch (const std::exception &e) {
             if (!are_types_known && !out.request.tools.is_null()) {
@@ -464,7 +467,7 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
 }
 
 /* ---- the functions of chat.h --------------------------------------------------------------------------------------- *
- * They work on a stack of their own, and no exception leaves them. */
+ * They run on a stack of their own, and no exception leaves them. */
 
 struct outcome {
     int status = LLM_OK;
@@ -480,8 +483,8 @@ struct outcome {
     }
 };
 
-/* Turns an exception into a status and a sentence. It runs inside a handler, so that running out of memory here is
- * caught by the handler around that. */
+/* Turns an exception into a status and a sentence. Called inside a handler, so that the surrounding handler catches a
+ * lack of memory here. */
 void explain(outcome *out)
 {
     try {
@@ -513,7 +516,7 @@ template <typename F> int on_own_stack(char *error, size_t error_bytes, const F 
             out.refuse(LLM_TEMPLATE, "the chat template failed in an unknown way");
         }
     };
-    if (!chat_call_with_stack(std::cref(attempt))) { /* a reference: nothing is allocated for it */
+    if (!chat_call_with_stack(std::cref(attempt))) { /* passed by reference, so that nothing is allocated */
         out.refuse(LLM_NO_MEMORY, "out of memory while working with the chat template");
     }
     return out.status;
@@ -525,7 +528,7 @@ int chat_open(const model *m, chat **out, char *error, size_t error_bytes)
 {
     *out = nullptr;
     return on_own_stack(error, error_bytes, [&] {
-        common_log_set_verbosity_thold(-1); /* `common` logs by itself, and to stderr */
+        common_log_set_verbosity_thold(-1); /* llama.cpp's `common` would log to stderr */
         auto c = std::make_unique<chat>(m);
         compile(c.get());
         *out = c.release();

@@ -1,6 +1,6 @@
-/* chat.h: the interface to chat templates. Renders messages to tokens such that only the template's own text can become
- * control tokens: a message that contains "<|im_end|>" must not end the user's turn. Immutable after opening: any
- * thread may render. */
+/* chat.h: the interface to chat templates. Renders messages to tokens such that only the template's own text can
+ * become control tokens: a message that contains "<|im_end|>" must not end the user's turn. Immutable after opening.
+ * Any thread can render. */
 #ifndef LLM_CHAT_H
 #define LLM_CHAT_H
 
@@ -15,15 +15,15 @@ extern "C" {
 
 typedef struct chat chat;
 
-/* Compiles the model's template (m->ops->chat_template). Without a template, or with one that does not compile, the
- * result is LLM_OK and a chat whose chat_render returns LLM_TEMPLATE with a message: such a model can still serve plain
- * completions. */
+/* Compiles the model's template (m->ops->chat_template). If the model has no template, or one that does not compile,
+ * the result is LLM_OK, and chat_render on that chat returns LLM_TEMPLATE with a message: such a model can still
+ * serve plain completions. */
 int chat_open(const model *m, chat **out, char *error, size_t error_bytes);
 void chat_close(chat *c); /* NULL is allowed */
 
 int chat_has_template(const chat *c);
 
-/* See llm_chat_render in llm.h. */
+/* Implements llm_chat_render (llm.h). */
 int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *out, char *error, size_t error_bytes);
 
 #ifdef __cplusplus

@@ -14,8 +14,8 @@ bool is_of_template(const chat_text &t, size_t begin, size_t end)
                        t.blocked.begin() + static_cast<ptrdiff_t>(end), [](char b) { return b == 0; });
 }
 
-/* Returns the places of sentinels 0 to n - 1; nothing unless each occurs exactly once. `last`: the end of the last
- * occurrence of sentinel n; 0: there is none. */
+/* Returns the places of sentinels 0 to n - 1, or nothing unless each occurs exactly once. `last`: the end of the
+ * last occurrence of sentinel n; 0 if it does not occur. */
 std::optional<std::vector<range>> find_marks(const std::string &text, const control_markers &markers, size_t n,
                                              size_t *last)
 {
@@ -39,7 +39,7 @@ std::optional<std::vector<range>> find_marks(const std::string &text, const cont
     return n_found == n ? std::optional(found) : std::nullopt;
 }
 
-/* Returns where the template itself writes the next control word that ends a turn; NONE: nowhere. */
+/* Returns where the template itself writes the next control word that ends a turn; NONE if nowhere. */
 size_t next_end(const model *m, const control_words &words, const chat_text &t, size_t from)
 {
     for (size_t at = from; at < t.text.size();) {
@@ -53,9 +53,9 @@ size_t next_end(const model *m, const control_words &words, const chat_text &t, 
     return chat_tail::NONE;
 }
 
-/* Returns whether the text after the sentinel in the arguments only closes the call. The bytes of it that came from the
- * request may be the end of the arguments as JSON ("}) and the call's id, which is one word; anything else is another
- * message's text. */
+/* Returns whether the text after the sentinel in the arguments only closes the call. The bytes of it that came from
+ * the request can be the end of the arguments as JSON ("}) and the call's id, which is one word. Any other text
+ * would belong to another message. */
 bool closes_a_call(const chat_text &t, size_t begin, size_t end)
 {
     std::string given;
@@ -79,8 +79,8 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
            std::string_view(said).substr(said.size() - text.size()) == text;
 }
 
-/* Returns where the answer with the sentinel `mark` ends. A text ends there, unless words follow that the model has
- * generated, too, such as one that closes a block. */
+/* Returns where the answer with the sentinel `mark` ends. A text ends at the sentinel, unless words follow that the
+ * model also generated, such as one that closes a block. */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

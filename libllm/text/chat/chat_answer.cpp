@@ -11,7 +11,7 @@
 
 namespace {
 
-/* A template that fails here may still render the conversation: the answer is plain text then, if the wish needs no
+/* A template that fails here can still render the conversation. The answer is then plain text, if the wish needs no
  * form. */
 chat_form new_form(const model *m, const chat_program &program, const chat_wish &wish)
 {
@@ -68,16 +68,16 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
     append(form.opening.substr(done), '\0');
 }
 
-/* llama.cpp finds the opening by comparing a conversation with and without generation prompt. If a template closes the
- * latter with eos, bytes that eos and the opening have in common are missing from the form's opening. The prompt's end
- * is longer then, and right. */
+/* llama.cpp finds the opening by comparing a conversation with and without generation prompt. If a template ends the
+ * latter with eos, bytes that eos and the opening have in common are missing from the form's opening. The end of the
+ * prompt is then longer, and correct. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening)
 {
     const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;
     return continues || !is_known ? form.opening : opening;
 }
 
-/* A template may end this conversation in another way than the short one that the form was made from. */
+/* A template can end this conversation in another way than the short one that the form was made from. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening)
 {
     if (continues) {

@@ -15,8 +15,8 @@ common_json ids_of(const model *m, const control_words &words, const std::string
     return out;
 }
 
-/* Returns the control tokens in texts that the parser looks for: their text must be part of the answer. Other tokens
- * are text anyway. */
+/* Returns the control tokens that the parser searches for: their text must be part of the answer. The text of other
+ * tokens is part of it anyway. */
 common_json preserved_tokens(const control_words &words, const chat_form &form)
 {
     std::vector<std::string> texts = form.preserved;
@@ -42,7 +42,7 @@ common_json preserved_tokens(const control_words &words, const chat_form &form)
     return out;
 }
 
-/* A trigger word that is one control token is looked for as that token, which costs nothing for each other token. */
+/* A trigger word that is a single control token is searched as that token, which costs nothing for other tokens. */
 common_json trigger_of(const control_words &words, const common_grammar_trigger &trigger)
 {
     const int32_t token =
@@ -61,7 +61,8 @@ common_json trigger_of(const control_words &words, const common_grammar_trigger 
     return out;
 }
 
-/* Returns whether the prompt ends within reasoning: its opening is there, and none of its ends comes after that. */
+/* Returns whether the prompt ends within reasoning: it contains the opening of reasoning, and none of its ends after
+ * that. */
 bool is_thinking(const chat_form &form, const std::string &opening)
 {
     const size_t begun = form.thinking_start.empty() ? std::string::npos : opening.rfind(form.thinking_start);

@@ -39,7 +39,7 @@ void reasoning_as_thinking(common_json &messages, const common_json & /*variable
     }
 }
 
-/* gpt-oss's template writes one text before a call: the reasoning, if there is any. */
+/* gpt-oss's template writes one text before a call: the reasoning, if the message has any. */
 void reasoning_as_text_of_calls(common_json &messages, const common_json &variables)
 {
     reasoning_as_thinking(messages, variables);
@@ -90,7 +90,7 @@ void reasoning_everywhere(common_json &messages, const common_json & /*variables
 
 /* ---- languages ----------------------------------------------------------------------------------------------------- */
 
-/* TranslateGemma's template wants the languages with each text of the user; they are variables of the template. */
+/* TranslateGemma's template requires the languages with each text of the user; they are variables of the template. */
 void texts_with_languages(common_json &messages, const common_json &variables)
 {
     for (common_json &message : messages) {
@@ -121,8 +121,8 @@ std::map<std::string, size_t> places_of_calls(const common_json &answer)
     return out;
 }
 
-/* DeepSeek V4's template writes results without the ids of their calls, in one turn with the user's text: only their
- * order says which call a result belongs to. So they are put into the order of the calls. */
+/* DeepSeek V4's template writes results without the ids of their calls, in one turn with the user's text, so only
+ * their order shows which call a result belongs to. This function puts the results into the order of the calls. */
 void results_as_called(common_json &messages, const common_json & /*variables*/)
 {
     std::map<std::string, size_t> places;
@@ -137,7 +137,7 @@ void results_as_called(common_json &messages, const common_json & /*variables*/)
         places = chat_has_calls(messages.at(i)) ? places_of_calls(messages.at(i)) : places;
         std::vector<size_t> at;
         std::vector<common_json> results;
-        size_t end = i; /* of the user's turn that begins here */
+        size_t end = i; /* end of the user's turn that begins here */
         for (; end < messages.size() && is_one_of(role_of(messages.at(end)), {"user", "tool"}); end++) {
             if (role_of(messages.at(end)) == "tool") {
                 at.push_back(end);
@@ -174,8 +174,8 @@ bool has_content(const common_json &message)
     return content.is_string() ? !content.get<std::string>().empty() : content.is_array() && !content.empty();
 }
 
-/* Gemma 4's first templates have no role "tool": results, and the text after them, are put into the message that
- * called. */
+/* Gemma 4's first templates have no role "tool": results, and the text after them, are moved into the message with
+ * the calls. */
 void results_in_calls(common_json &messages, const common_json & /*variables*/)
 {
     common_json out = common_json::array();
@@ -210,7 +210,7 @@ void results_in_calls(common_json &messages, const common_json & /*variables*/)
 
 /* ---- the end of the text ------------------------------------------------------------------------------------------- */
 
-/* Returns whether the text ends with these words of the template's own; those of a message do not count. */
+/* Returns whether the text ends with these words, written by the template itself and not by a message. */
 bool ends_with(const chat_text &t, const std::string &words)
 {
     const size_t n = words.size();
@@ -224,8 +224,8 @@ void append(const std::string &words, chat_text *out)
     out->blocked.append(words.size(), '\0');
 }
 
-/* In Gemma 4's format a turn stays open after a result. After text, a call and its result its templates close the turn,
- * and do not open the next one. */
+/* In Gemma 4's format a turn stays open after a result. After text, a call and its result, its templates close the
+ * turn and do not open the next one. */
 const char *const GEMMA4_END = "<turn|>\n", *const GEMMA4_BEGIN = "<|turn>model\n";
 
 void open_turn(bool asks, chat_text *rendered)
@@ -241,8 +241,8 @@ size_t n_of_open_turn(const std::string &opening, const chat_text &rendered)
     return ends_with(rendered, GEMMA4_END) || opening.compare(0, begin.size(), begin) != 0 ? 0 : begin.size();
 }
 
-/* gpt-oss's template ends the last answer as in training data, with <|return|>; before other messages the same answer
- * ends with <|end|>. Without this change no later prompt would begin with these tokens. */
+/* gpt-oss's template ends the last answer with <|return|>, as in training data; before other messages the same
+ * answer ends with <|end|>. Without this change no later prompt would begin with these tokens. */
 void end_as_in_history(bool asks, chat_text *rendered)
 {
     const std::string last = "<|return|>";
@@ -254,7 +254,7 @@ void end_as_in_history(bool asks, chat_text *rendered)
 }
 
 /* ---- families ------------------------------------------------------------------------------------------------------ *
- * In the order of common_chat_template_detect_params_init, with its conditions. LLM-jp is changed as gpt-oss. */
+ * Same order and conditions as in common_chat_template_detect_params_init. LLM-jp gets the changes of gpt-oss. */
 
 bool is_ministral(const std::string &source)
 {

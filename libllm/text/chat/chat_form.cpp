@@ -23,13 +23,13 @@ const char *const CHAT_FORM_CONTENT = "c0nt3nt0f7h3m355ag3", *const CHAT_FORM_RE
 
 namespace {
 
-/* A placeholder for the grammar of the text in llama.cpp's grammar of the answer. */
+/* Placeholder for the grammar of the text in llama.cpp's grammar of the answer. */
 const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
 
-/* MiniMax M3 writes the items of lists between marks with this beginning. */
+/* MiniMax M3 writes the items of lists between marks that begin like this. */
 const char *const ITEM_MARK = "]<]minimax[>[";
 
-/* The form of calls for templates that have none; chat_request.cpp describes it to the model. */
+/* The form of calls for templates without one; chat_request.cpp describes it to the model. */
 const char *const CALL_BEGIN = "<tool_call>", *const CALL_END = "</tool_call>";
 
 common_json message_of(const char *role, const char *content)
@@ -57,7 +57,7 @@ void continue_last(const chat_wish &wish, autoparser::generation_params *out)
     out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
 }
 
-/* The form does not depend on the conversation, so a short one is rendered. */
+/* The form does not depend on the conversation, so it is made from a short one. */
 autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
 {
     autoparser::generation_params out;
@@ -118,7 +118,7 @@ common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
     return out;
 }
 
-/* Puts the arguments' grammars into their places. Families whose arguments are no JSON strings allow any text there. */
+/* Inserts the grammars of arguments. Families whose arguments are not JSON strings allow any text there. */
 std::string with_arguments(std::string grammar, const chat_wish &wish)
 {
     for (size_t i = 0; i < wish.arguments.size(); i++) {
@@ -129,8 +129,8 @@ std::string with_arguments(std::string grammar, const chat_wish &wish)
     return grammar;
 }
 
-/* A template that refuses the short conversation may accept the request's own: then the form is known, but not its
- * opening. */
+/* A template that refuses the short conversation can still accept the request's own. Then the form is known, but not
+ * its opening. */
 common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
                              const autoparser::generation_params &params)
 {
@@ -168,8 +168,8 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     return out;
 }
 
-/* Returns the texts that begin a call in the middle of reasoning, one for each tool. None are needed if a mark that
- * opens every call ends the reasoning in llama.cpp's form. */
+/* Returns the texts that begin a call in the middle of reasoning, one per tool. None are needed if llama.cpp's form
+ * ends the reasoning at a mark that opens every call. */
 std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
                                         const call_head &head)
 {
@@ -210,15 +210,16 @@ void describe(const common_chat_params &params, const std::vector<std::string> &
     }
 }
 
-/* Returns the end of the prompt before it opens reasoning. */
+/* Returns the end of the prompt up to the place where it opens reasoning. */
 std::string without_thinking(const std::string &opening, const std::string &thinking_start)
 {
     const size_t at = thinking_start.empty() ? std::string::npos : opening.find(thinking_start);
     return opening.substr(0, at);
 }
 
-/* If a call is required, llama.cpp's forms still allow any text before it, without end, and some after it: the model
- * might never call. So text becomes blanks. llama.cpp's grammars name rules after the numbers of its parsers. */
+/* If a call is required, llama.cpp's forms still allow unlimited text before it, and some text after it, so the
+ * model might never call. This function replaces that text by blanks. llama.cpp's grammars name rules after the
+ * numbers of its parsers. */
 std::string without_text(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -231,7 +232,7 @@ std::string without_text(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* Some of llama.cpp's forms repeat calls even if only one is allowed. The rules to change are those that trigger. */
+/* Some of llama.cpp's forms repeat calls even if only one is allowed. The rules to change are those with a trigger. */
 std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -243,7 +244,7 @@ std::string with_one_call(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* What call_parser.cpp reads behind the arguments, too. */
+/* An id after the arguments, which call_parser.cpp also parses. */
 const char *const ID_BEHIND =
     R"( ([ \t\n]{0,4} "," [ \t\n]{0,4} "\"id\"" [ \t\n]{0,4} ":" [ \t\n]{0,4} "\"" [^"\\\x00-\x1F\x7F]+ "\"")?)";
 
@@ -265,7 +266,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
 std::string plain_grammar(const chat_form &form, const autoparser::autoparser &found, bool has_calls)
 {
     const autoparser::analyze_content &content = found.content;
-    /* llama.cpp reads the frame of a text beside calls only where these are JSON */
+    /* next to calls, llama.cpp parses the frame of a text only if the calls are JSON */
     const bool is_framed =
         content.is_always_wrapped() && (!has_calls || found.tools.format.mode == autoparser::tool_format::JSON_NATIVE);
     const std::string &start = form.thinking_start;
@@ -281,7 +282,7 @@ std::string plain_grammar(const chat_form &form, const autoparser::autoparser &f
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Returns the same, by llama.cpp's parser for this family if it has a form for such answers. */
+/* Returns the same grammar made by llama.cpp's parser for this family, if the parser has a form for such answers. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -325,8 +326,8 @@ void count_markers_once(autoparser::autoparser *analysis)
     }
 }
 
-/* In templates that begin every message with the mark of its role, llama.cpp's analysis takes the mark of an answer,
- * with which the prompt ends, for a part of the answer. */
+/* In templates that begin every message with the mark of its role, llama.cpp's analysis treats the mark of an
+ * answer, with which the prompt ends, as a part of the answer. */
 void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
                         autoparser::autoparser *analysis)
 {
@@ -379,7 +380,7 @@ own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generatio
             return found.has_value() ? own_parser::WORKS : own_parser::NONE;
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) { /* the template refused; its message does not matter here */
+        } catch (const std::exception &) { /* the template refused; its message is irrelevant here */
         }
     }
     return own_parser::FAILS;
@@ -393,7 +394,7 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
     return out;
 }
 
-/* llama.cpp compares renderings of short conversations. If the template refuses these, nothing is known of it. */
+/* llama.cpp compares renderings of short conversations. If the template refuses those, the analysis finds nothing. */
 void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
                             autoparser::autoparser *out)
 {
@@ -401,7 +402,7 @@ void analyse_by_differences(const common_chat_template &tmpl, const autoparser::
         out->analyze_template(tmpl);
         count_markers_once(out);
         count_opening_once(tmpl, params, out);
-        out->tools.arguments.tolerate_intertag_whitespace = true; /* as the grammar does */
+        out->tools.arguments.tolerate_intertag_whitespace = true; /* the grammar tolerates it too */
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception &) {
@@ -426,7 +427,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
         return out;
     }
-    if (own == own_parser::FAILS) { /* families that the comparison cannot analyze either */
+    if (own == own_parser::FAILS) { /* the comparison cannot analyze these families either */
         out.found = nothing_known(tmpl);
     } else {
         analyse_by_differences(tmpl, params_of(tmpl, nothing), &out.found);
@@ -445,7 +446,8 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 
 namespace {
 
-/* Some of llama.cpp's grammars let a model spell the token that ends its answer in letters, which would be text. */
+/* Some of llama.cpp's grammars let a model write the text of its end token in letters, which would become part of
+ * the answer's text. */
 std::string without_end(std::string grammar, const std::string &eos)
 {
     const std::string option = " \"" + eos + "\"?";
@@ -462,8 +464,9 @@ bool is_too_large(const std::string &grammar)
     return grammar.size() > BYTES_MAX || common_json::make(grammar).dump_safe().size() > BYTES_MAX;
 }
 
-/* One attempt to make a form. detail: how much of the tools' schemas the grammar enforces. nullopt: the detail does not
- * suit this family, which writes arguments as a whole (or does not); or the grammar of EACH is too large. */
+/* Tries once to make a form. `detail` says how much of the tools' schemas the grammar enforces. Returns nullopt if
+ * the detail does not suit this family, which writes arguments as a whole (or does not), or if the grammar of EACH
+ * is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {
@@ -516,7 +519,7 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
     return out;
 }
 
-/* Returns whether the sampler accepts the grammar, as a part of a document. */
+/* Returns whether the sampler accepts the grammar as a part of its document. */
 bool is_usable_grammar(const model *m, const chat_form &form)
 {
     return !is_too_large(form.grammar) && chat_form_begins(m, form, form.opening);
@@ -559,7 +562,7 @@ chat_form form_of(const model *m, const common_chat_template &tmpl, const chat_a
         }
     }
     if (!out.grammar.empty() && !is_usable_grammar(m, out)) {
-        out.grammar.clear(); /* calls that the model makes by itself are still read */
+        out.grammar.clear(); /* calls that the model makes on its own are still parsed */
         out.is_lazy = false;
         out.triggers.clear();
     }
@@ -579,7 +582,7 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
         return form_of(m, tmpl, analysis, wish, false);
     } catch (const chat_limit &) {
         throw;
-    } catch (const jinja::rethrown_exception &) { /* Seed-OSS's template takes no parameter without a type */
+    } catch (const jinja::rethrown_exception &) { /* Seed-OSS's template accepts no parameter without a type */
         if (!wish.has_calls()) {
             throw;
         }

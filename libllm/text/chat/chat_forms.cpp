@@ -1,4 +1,4 @@
-/* The cache of forms (chat_form.h): the least recently used one goes first. */
+/* chat_forms.cpp: the cache of forms (chat_form.h). It drops the least recently used form first. */
 #include <algorithm>
 
 #include "text/chat/chat_form.h"

@@ -56,8 +56,9 @@ bool is_plain_id(const std::string &id)
            std::all_of(id.begin(), id.end(), [](unsigned char c) { return isalnum(c) != 0 && c < 0x80; });
 }
 
-/* A hash and no counter: a counter would give a call another id as soon as a message before it is gone, and all that
- * follows would have to be prefilled again. 62 signs at nine places take 53 of the hash's 64 bits. */
+/* Makes a hash and not a number from a counter: with a counter, a call would get another id as soon as a message
+ * before it is removed, and everything after it would have to be prefilled again. Nine places of 62 characters hold
+ * 53 of the hash's 64 bits. */
 std::string plain_id(const std::string &id)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -114,8 +115,8 @@ common_json text_message(const char *role, const std::string &content)
     return out;
 }
 
-/* Returns the place of a result's call: by its id, else the first call without a result, else the last. Ids are missing
- * where a client or a template left them out. */
+/* Returns the index of a result's call: the call with its id, otherwise the first call without a result, otherwise
+ * the last call. Ids are missing if a client or a template left them out. */
 size_t call_of(const common_json &result, const common_json &calls, const std::vector<common_json> &results)
 {
     const std::string id = result.value("tool_call_id", "");
@@ -157,8 +158,8 @@ bool has_parallel_calls(const common_json &messages)
     return false;
 }
 
-/* The first call keeps the text and the reasoning of the message; those after it are messages without text. The results
- * that follow the message are moved after their calls, in whichever order they came. */
+/* The first call keeps the text and the reasoning of the message; later calls become messages without text. The
+ * results that follow the message are put after their calls, whatever their order was. */
 common_json with_calls_in_turns(const common_json &messages)
 {
     common_json out = common_json::array();
@@ -225,8 +226,8 @@ common_json tools_for_template(const common_json &given, const common_json &tool
     return out.size() == tools.size() ? tools : out.empty() ? common_json() : out;
 }
 
-/* The list and the form are those of the text that with_written_calls writes, so that a model sees its earlier calls as
- * it is asked to write new ones. */
+/* The list and the form match the text that with_written_calls writes, so that a model sees its earlier calls in the
+ * form that it is asked to use for new ones. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages)
 {
     std::string text;

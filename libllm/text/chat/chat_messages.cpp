@@ -18,7 +18,7 @@ common_json as_parts(const std::string &text)
 void fit_content(common_json &messages, const chat_template_caps &caps)
 {
     for (common_json &message : messages) {
-        common_json &content = message["content"]; /* added as an empty text, if a message has only calls */
+        common_json &content = message["content"]; /* becomes an empty text in a message with only calls */
         if (content.is_null()) {
             content = "";
         }
@@ -30,7 +30,7 @@ void fit_content(common_json &messages, const chat_template_caps &caps)
     }
 }
 
-/* Reads arguments as an object; an empty text is an empty object. */
+/* Reads arguments as an object. An empty text is an empty object. */
 bool read_arguments(const std::string &text, common_json *out)
 {
     if (text.empty()) {
@@ -40,9 +40,9 @@ bool read_arguments(const std::string &text, common_json *out)
     return chat_read_json(text, out) && out->is_object();
 }
 
-/* Turns arguments into objects, for templates that want them so. Returns the first arguments that cannot be read as
- * one, or "". `encloses`: these become the member of an object, since a call with broken arguments stays in the
- * history, and each later turn would be refused because of it. */
+/* Turns arguments into objects, for templates that need objects. Returns the first arguments that are not an object,
+ * or "". `encloses`: such arguments become the member of an object. A call with broken arguments stays in the
+ * history, and would otherwise make every later turn fail. */
 std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;
@@ -69,7 +69,7 @@ std::string fit_arguments(common_json &messages, bool encloses)
     return unread;
 }
 
-/* Puts the system's text before the first message after it, for a template without a system role. */
+/* Adds the system's text to the next message, for a template without a system role. */
 void fit_system(common_json &messages, const chat_template_caps &caps)
 {
     if (caps.supports_system_role || messages.empty() || messages.front().at("role") != "system") {
@@ -101,7 +101,7 @@ void trim(common_chat_msg *message)
     }
 }
 
-/* Returns the messages as llama.cpp gives them to templates. */
+/* Returns the messages in the shape in which llama.cpp passes them to templates. */
 common_json usual(const common_json &messages, bool trims)
 {
     common_json out = common_json::array();

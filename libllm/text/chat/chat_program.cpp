@@ -22,9 +22,9 @@ void set_dates(common_json *variables, std::time_t now)
     (*variables)["datetime"] = text;
 }
 
-/* Some templates build control words around the role ("<|" + role + "|>"). With a role that is marked as the client's
- * text they would not become control tokens. The well-known roles are trusted instead: a client cannot put anything
- * else into them. */
+/* Some templates build control words around the role ("<|" + role + "|>"). If the role were marked as the client's
+ * text, those words would not become control tokens. The well-known roles are therefore trusted: a client cannot set
+ * a role to anything else. */
 void trust_roles(jinja::context &context)
 {
     for (const jinja::value &message : context.get_val("messages")->as_array()) {
@@ -51,7 +51,7 @@ void fill_context(jinja::context &context, const chat_rendering &r, size_t n_mes
     for (const auto &[name, value] : r.request->kwargs.items()) {
         variables[name] = value;
         if (name == "reasoning_effort" && !r.request->kwargs.contains("reasoning_strength")) {
-            variables["reasoning_strength"] = value; /* the name that some templates use */
+            variables["reasoning_strength"] = value; /* some templates use this name */
         }
     }
     context.current_time = r.now;
@@ -85,8 +85,8 @@ std::unique_ptr<const chat_program> chat_program_open(const std::string &source,
     return out;
 }
 
-/* llama.cpp's strftime_now calls std::localtime, whose result all threads share, so that two threads must not render
- * such a template at once. Other templates are rendered without the lock. */
+/* llama.cpp's strftime_now calls std::localtime, whose result all threads share, so two threads must not render such
+ * a template at the same time. Other templates are rendered without the lock. */
 std::unique_lock<std::mutex> chat_program::hold_clock() const
 {
     std::unique_lock<std::mutex> hold(clock, std::defer_lock);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies all variables */
 
-/* Names that a request may not give to its variables: these are set from other members, or by the model. */
+/* Names that a request must not use for its variables, because other members or the model set them. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
 const char *const MEMBERS[] = {"messages",
                                "tools",
@@ -64,8 +64,8 @@ common_json parse(const std::string &given)
     return request;
 }
 
-/* Removes null members. Clients send null for members that they leave open, but for a template absent and null are
- * different. */
+/* Removes null members. Clients send null for members that they leave open, but for a template absent and null
+ * differ. */
 common_json without_nulls(const common_json &messages)
 {
     common_json out = common_json::array();
@@ -123,7 +123,7 @@ std::vector<int32_t> read_tokens(const common_json &after)
     return out;
 }
 
-/* Reads `after`. It is ignored for a message that is continued: that has no tokens of a complete answer. */
+/* Reads `after`. It is ignored if a message is continued, because that message has no tokens of a complete answer. */
 std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
     const char *name = "after";
@@ -148,8 +148,8 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-/* Returns the answer as it is given to the template. Only the place of its end matters, and what later messages refer
- * to: names and ids of its calls. The rest of it is resident as tokens and is never rendered again. */
+/* Returns the answer as it is passed to the template. Only the place of its end matters, and the parts that later
+ * messages refer to: names and ids of its calls. The rest is resident as tokens and is never rendered again. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
@@ -178,7 +178,7 @@ std::string with_mark(const std::string &text, const std::string &mark)
 }
 
 /* Adds marks to texts that a template might move before the answer, or leave out. Results that become part of the
- * answer have no marks: their family reads them as JSON. */
+ * answer get no marks, because their family parses them as JSON. */
 void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
 {
     for (size_t i = from; i < messages.size(); i++) {
@@ -210,7 +210,7 @@ common_json with_marks(const common_json &messages, const control_markers &marke
     return out;
 }
 
-/* Puts the last mark into the tools, to find where the template writes them. */
+/* Puts the last mark into the tools, to find the place where the template writes them. */
 void mark_tools(common_json &tools, const control_markers &markers, size_t n_marks)
 {
     common_json &function = tools[tools.size() - 1]["function"];
@@ -320,8 +320,8 @@ std::string read_grammar(const model *m, const common_json &request)
     }
 }
 
-/* Reads the grammars of tools that take one text: {argument, kind, text}, kind as in constraint_grammar. A grammar that
- * is beyond what can be enforced is ignored. */
+/* Reads the grammars of tools that take one text: {argument, kind, text}, with the kinds of constraint_grammar.
+ * Ignores a grammar that cannot be enforced. */
 std::vector<chat_argument> read_arguments(const model *m, const common_json &request)
 {
     std::vector<chat_argument> out;
@@ -362,8 +362,8 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     return out;
 }
 
-/* Removes the message to be continued from the others. Its text comes behind the rendering instead, since templates
- * close the turn of a message. */
+/* Removes the message to be continued from the others. Its text is appended to the rendering instead, since
+ * templates close the turn of a message. */
 void take_begun(common_json &messages, chat_request *out)
 {
     const common_json last = messages.back();
@@ -378,8 +378,8 @@ void take_begun(common_json &messages, chat_request *out)
     messages.erase(messages.size() - 1);
 }
 
-/* Returns the system's messages and a question whose text is a sentinel: the rendering before it is the head that many
- * conversations share. */
+/* Returns the system messages and a question whose text is a sentinel. The rendering before the sentinel is the head
+ * that many conversations share. */
 common_json front_of(const common_json &messages, const control_markers &markers)
 {
     common_json out = common_json::array();
@@ -419,8 +419,8 @@ common_json written(const common_json &messages, const common_json &tools, const
     return out;
 }
 
-/* Returns the tools in the shape for the template. After a known answer they carry the last mark, which shows where the
- * template writes them; if that is behind the answer, the next attempt goes without tools (keeps_tools). */
+/* Returns the tools in the template's shape. After a known answer they carry the last mark, which shows where the
+ * template writes them. If that is after the answer, the next attempt leaves the tools out (keeps_tools). */
 common_json shown_tools(const common_json &tools, const chat_request &request, const control_markers &markers,
                         const chat_repair &repair, typed_tools *typed)
 {

@@ -15,7 +15,7 @@
 #include "text/chat/chat_program.h"
 #include "text/chat/chat_tools.h"
 
-/* The request is not one that llm_chat_render accepts; a sentence for its author. */
+/* The request is not one that llm_chat_render accepts. The message is a sentence for its author. */
 struct chat_invalid : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -27,17 +27,17 @@ struct chat_request {
     common_json tools;           /* array, or null */
     common_json kwargs;          /* object: variables for the template */
     std::optional<chat_after> after;      /* the answer after which the wanted part begins */
-    chat_answer form = chat_answer::none; /* how that answer is given to the template; none: everything is wanted */
+    chat_answer form = chat_answer::none; /* how that answer is passed to the template; none: everything is wanted */
     size_t n_marks = 0;                   /* sentinels in the messages */
-    std::string unread_arguments;         /* the first arguments of a tool call that are no JSON; "": none */
+    std::string unread_arguments;         /* first arguments of a tool call that are not JSON; "": none */
     bool add_generation_prompt = true;
     chat_wish wish;
-    std::string begun_reasoning; /* of the message that is continued, which is no longer among the messages */
+    std::string begun_reasoning; /* reasoning of the message to be continued, which is no longer among the messages */
     std::string begun_content;
     bool has_parallel_calls = false;  /* some message has more than one call */
-    bool has_odd_ids = false;         /* some id of a call is not nine letters and digits */
-    int64_t thinking_tokens_max = -1; /* budget of reasoning; -1: none */
-    bool follows_thinking = false;    /* the sampler must know where the answer reasons */
+    bool has_odd_ids = false;         /* the id of some call is not nine letters and digits */
+    int64_t thinking_tokens_max = -1; /* most reasoning tokens; -1: no limit */
+    bool follows_thinking = false;    /* the sampler must know which part of the answer is reasoning */
 
     bool continues() const
     {
@@ -47,20 +47,21 @@ struct chat_request {
 
 /* Changes to a conversation that the template refused, or whose rendering did not show where the answer ends. */
 struct chat_repair {
-    chat_answer form = chat_answer::calls; /* of the answer to continue after, if there is one and it has calls */
-    bool keeps_tools = true;   /* false: the template does not get the tools, which it puts after that answer */
-    bool splits_calls = false; /* each call becomes a message of its own */
-    bool renames_ids = false;  /* ids of calls become nine letters and digits */
-    shown_types types = shown_types::GIVEN; /* of the tools that the template gets */
-    bool encloses_arguments = false;        /* arguments that are no JSON become a member of an object */
+    chat_answer form = chat_answer::calls; /* form of the answer to continue after, if there is one and it has calls */
+    /* false: the template does not get the tools, because it writes them after that answer */
+    bool keeps_tools = true;
+    bool splits_calls = false;              /* each call becomes a message of its own */
+    bool renames_ids = false;               /* ids of calls become nine letters and digits */
+    shown_types types = shown_types::GIVEN; /* how the types in the tools' schemas are shown to the template */
+    bool encloses_arguments = false;        /* arguments that are not JSON become a member of an object */
 };
 
 /* Parses and checks the JSON (throws chat_invalid), and brings messages and tools into the shape that this template
  * accepts: text or typed content, arguments of tool calls as object or string, a system role or none. Arguments that
- * are no JSON stay a string: a model wrote them, and its mistake is part of the history for good. Calls and tools that
- * the template does not write are written here. With an answer to continue after, the system's first messages are left
- * out: they are before it, and a template might move them after it. `typed` belongs to the request and serves all its
- * repairs. Needs a chat_budget. */
+ * are not JSON stay a string: a model wrote them, and its mistake remains part of the history. Calls and tools that
+ * the template cannot write are written here. If there is an answer to continue after, the leading system messages
+ * are left out: they precede that answer, and a template might move them after it. `typed` belongs to the request
+ * and serves all its repairs. Needs a chat_budget. */
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed);
 

@@ -6,7 +6,7 @@
 
 namespace {
 
-/* Members that hold a schema, a list of schemas, or schemas by name. */
+/* Members whose value is a schema, a list of schemas, or an object of schemas. */
 const char *const WITH_SCHEMAS[] = {"items", "additionalProperties", "anyOf",      "oneOf",
                                     "allOf", "prefixItems",          "properties", "patternProperties"};
 
@@ -20,7 +20,7 @@ std::string type_of_value(const common_json &value)
                                        : "string";
 }
 
-/* Returns the type that a schema names itself; "": none, or only null. */
+/* Returns the type that a schema states; "" if it states none, or only null. */
 std::string own_type(const common_json &schema)
 {
     const common_json nothing;
@@ -59,7 +59,7 @@ bool has_alternatives(const std::string &member)
 
 std::string set_types(common_json &schema, shown_types types);
 
-/* Sets the types of a member's schemas, and returns the first one; "": none has one. */
+/* Sets the types of a member's schemas and returns the first one; "" if none has one. */
 std::string set_types_of_member(common_json &member, bool are_by_name, shown_types types)
 {
     if (!member.is_array() && !(are_by_name && member.is_object())) {
@@ -73,9 +73,9 @@ std::string set_types_of_member(common_json &member, bool are_by_name, shown_typ
     return first;
 }
 
-/* Sets the types of a schema and of all schemas in it, and returns its type; "": it has none, and is shown as a text,
- * since a template that needs a type cannot say more. Each schema is visited once and none is copied: a request may nest
- * a hundred alternatives around a list of a megabyte. */
+/* Sets the types of a schema and of all schemas inside it, and returns its type. "" means that it has none; the
+ * template then gets the type of a text, because a template that requires a type accepts nothing more general. Each
+ * schema is visited once and none is copied: a request can nest a hundred alternatives around a list of a megabyte. */
 std::string set_types(common_json &schema, shown_types types)
 {
     chat_budget::current().enter();

@@ -1,11 +1,10 @@
-/* chat_budget.h: the limits of one request's renderings, all of them together. A chat template is a program that came
- * with a model file from somewhere: it may loop for ever, recurse without end, or build texts of gigabytes. The engine
- * that runs it (llama.cpp's jinja) has no limits. So every node of a template pays for what it does (chat_guard.h):
- *   steps       about a microsecond each; the thread's processor time is looked at, too
- *   bytes       of all texts and values that one rendering makes, freed or not: that is never less than what is alive
- *   comparisons of names, where JSON is parsed (json_members.h)
- *   links       lists that are put into lists: their destructors recurse, and nobody can stop a destructor
- *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion ends half-way down
+/* chat_budget.h: the limits of all renderings of one request together. A chat template is a program that came with a
+ * model file of unknown origin: it can loop forever, recurse without end, or build texts of gigabytes. The engine that
+ * runs it (llama.cpp's jinja) has no limits. So every node of a template pays for its work (chat_guard.h):
+ *   steps       about a microsecond each; the thread's processor time is limited, too
+ *   bytes       of all texts and values that one rendering makes, freed or not, which is never less than what is alive
+ *   links       lists that are put into lists: their destructors recurse, and nothing can stop a destructor
+ *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion is stopped half-way down
  * Owned by the thread that renders. */
 #ifndef LLM_CHAT_BUDGET_H
 #define LLM_CHAT_BUDGET_H
@@ -16,14 +15,14 @@
 #include <cstdint>
 #include <functional>
 
-/* The template went beyond a limit; what() is a sentence about it. It is of jinja's own kind, so that every level of
- * the template passes it on unchanged. */
+/* Thrown when the template exceeds a limit; what() is a sentence about it. It derives from jinja's own exception, so
+ * that every level of the template passes it on unchanged. */
 struct chat_limit : jinja::rethrown_exception {
     using jinja::rethrown_exception::rethrown_exception;
 };
 
-/* The size of a value when it is written out: parts that are shared count each time. [x, x] of [x, x] of ... takes
- * little memory, and 2^n parts as text. */
+/* The size of a value when it is written as text: a shared part counts each time that it occurs. [x, x] of [x, x] of
+ * ... takes little memory, but has 2^n parts as text. */
 struct value_weight {
     uint64_t n_bytes = 0;
     uint64_t n_nodes = 0;
@@ -32,7 +31,7 @@ struct value_weight {
 
 class chat_budget {
   public:
-    /* Becomes the budget of this thread as long as it lives. A longer request may cost more. */
+    /* Becomes the budget of this thread for its lifetime. A longer request gets a larger budget. */
     explicit chat_budget(size_t request_bytes);
     ~chat_budget();
     chat_budget(const chat_budget &) = delete;
@@ -40,13 +39,13 @@ class chat_budget {
 
     static chat_budget &current();
 
-    /* Counts bytes from zero: what the last rendering made is freed. */
+    /* Starts to count bytes from zero, because the values of the last rendering are freed. */
     void begin_rendering()
     {
         bytes = 0;
     }
 
-    /* All throw chat_limit when the budget is used up, and from then on always. */
+    /* These functions throw chat_limit when the budget is used up, and every time after that. */
     void enter();                   /* pays for entering one node of the template */
     void spend(uint64_t steps);     /* a step is about a microsecond */
     void produce(uint64_t n_bytes); /* pays for bytes that are made */
@@ -54,11 +53,11 @@ class chat_budget {
     void link();                    /* pays for putting a list or object into another one */
     [[noreturn]] void refuse(const char *why);
 
-    /* Computes the size of a value, and pays for it: one step for each part. `forbidden` must not be a part (NULL: none
-     * is forbidden): a list that contains itself would never end. */
+    /* Computes the size of a value and pays one step for each part. Throws if `forbidden` (if not NULL) is a part: a
+     * list that contains itself would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
-    /* Returns the sentence about the limit that was exceeded; NULL: none was. */
+    /* Returns the sentence about the limit that was exceeded, or NULL. */
     const char *exceeded_by() const
     {
         return exceeded;
@@ -71,13 +70,13 @@ class chat_budget {
     uint64_t bytes = 0, bytes_max;
     uint64_t comparisons = 0;
     uint32_t links = 0;
-    const char *stack_low;          /* the address down to which this thread's stack may grow */
+    const char *stack_low;          /* lowest address that this thread's stack can use */
     const char *exceeded = nullptr; /* see exceeded_by */
 };
 
-/* Calls `work` in a thread whose stack (32 MiB) is deep enough for all that the limits allow, and waits for it: nothing
- * is known of the stack of a caller, which may be a Python thread. `work` must not throw. False: there is no memory for
- * one. */
+/* Calls `work` in a thread whose stack (32 MiB) suffices for everything that the limits allow, and waits for it. The
+ * caller can be a Python thread, whose stack size is unknown. `work` must not throw. Returns false if there is no
+ * memory for a thread. */
 bool chat_call_with_stack(const std::function<void()> &work);
 
 #endif

@@ -14,13 +14,13 @@
 
 namespace {
 
-/* The largest known templates have 60 KB. The parser recurses for each bracket, block and chained operator, and the
- * destructors of its tree do so again; these limits keep both within the stack of chat_call_with_stack. */
+/* The largest known templates have 60 KB. The parser recurses for each bracket, block and chained operator, and so
+ * do the destructors of its tree. These limits keep both within the stack of chat_call_with_stack. */
 constexpr size_t SOURCE_BYTES_MAX = 512 << 10, TOKENS_MAX = 50'000;
-constexpr size_t NESTING_MAX = 200; /* brackets and blocks, each */
+constexpr size_t NESTING_MAX = 200; /* brackets, and blocks, each */
 constexpr size_t CHAIN_MAX = 4'000; /* words that make the tree one level deeper: not, else, elif, operators */
 
-constexpr size_t NAMES_MAX = 256; /* variables */
+constexpr size_t NAMES_MAX = 256; /* variables of a template */
 
 using jinja::token;
 
@@ -34,7 +34,7 @@ bool is_one_of(const std::string &word, std::initializer_list<const char *> word
     return std::any_of(words.begin(), words.end(), [&](const char *one) { return word == one; });
 }
 
-/* Returns whether a statement opens a block. `set` does without a value: {% set a %}...{% endset %}. */
+/* Returns whether a statement opens a block. `set` without a value opens one: {% set a %}...{% endset %}. */
 bool opens_block(const std::vector<token> &tokens, size_t at)
 {
     const std::string &word = tokens[at].value;
@@ -65,8 +65,8 @@ bool is_chained(const token &t)
     }
 }
 
-/* Checks the words before they are parsed: the parser itself would overflow the stack. Chains run within one
- * expression, and through the branches of an if. */
+/* Checks the nesting before parsing, because the parser itself would overflow the stack. Chains occur within one
+ * expression, and in the branches of an if. */
 void check_nesting(const std::vector<token> &tokens)
 {
     size_t n_brackets = 0, n_blocks = 0, n_chain = 0, n_branches = 0;
@@ -100,7 +100,8 @@ void check_nesting(const std::vector<token> &tokens)
     }
 }
 
-/* Bounds the variables: every call and every turn of a loop copies all of them into a scope of its own. */
+/* Limits the number of variables: every call and every iteration of a loop copies all of them into a scope of its
+ * own. */
 void check_names(const std::vector<token> &tokens)
 {
     std::set<std::string> names;
@@ -128,8 +129,8 @@ void replace_in(std::string *source, const char *where, const char *mark, const 
     }
 }
 
-/* llama.cpp's own workarounds (common_chat_templates_init), repeated here because there they come only with running the
- * template. */
+/* Applies llama.cpp's own workarounds (common_chat_templates_init). They are repeated here because llama.cpp applies
+ * them only in a function that also runs the template. */
 std::string patched(std::string source)
 {
     replace_in(&source, "<|channel|>", "in message.content or",
@@ -144,7 +145,7 @@ std::string patched(std::string source)
     return source;
 }
 
-/* Replaces line ends in one pass; jinja's own function moves the rest of the text for every line, which is
+/* Replaces line ends in one pass. jinja's own function moves the rest of the text for every line, which is
  * quadratic. */
 std::string with_plain_newlines(const std::string &source)
 {
@@ -174,7 +175,8 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     }
     check_nesting(words.tokens);
     check_names(words.tokens);
-    auto out = std::make_unique<common_chat_template>(); /* the constructor with a source would run it, unguarded */
+    /* the constructor with a source would run the template without a guard */
+    auto out = std::make_unique<common_chat_template>();
     out->prog = jinja::parse_from_tokens(words);
     out->src = words.source;
     out->bos_tok = bos;
@@ -182,7 +184,8 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     out->params_init = common_chat_template_detect_params_init(out->src);
     chat_guard(&out->prog);
     out->caps = jinja::caps_get(out->prog);
-    if (const char *why = chat_budget::current().exceeded_by()) { /* with a few short messages: it always would */
+    /* the template exceeds a limit even with a few short messages */
+    if (const char *why = chat_budget::current().exceeded_by()) {
         refuse(why);
     }
     return out;

@@ -1,4 +1,4 @@
-/* chat_compile.h: compiles a template's source into a program that pays for what it does (chat_budget.h). */
+/* chat_compile.h: compiles a template's source into a program that pays for its work (chat_budget.h). */
 #ifndef LLM_CHAT_COMPILE_H
 #define LLM_CHAT_COMPILE_H
 
@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-/* Needs a chat_budget, since the template is run to find out its abilities, and the stack of chat_call_with_stack.
- * Throws chat_limit, or what jinja throws. */
+/* Needs a chat_budget, since it runs the template to find out its capabilities, and the stack of
+ * chat_call_with_stack. Throws chat_limit, or what jinja throws. */
 std::unique_ptr<const common_chat_template> chat_compile(const std::string &source, const std::string &bos,
                                                          const std::string &eos);
 

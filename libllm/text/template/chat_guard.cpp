@@ -16,18 +16,18 @@ using jinja::statement_ptr;
 using jinja::statements;
 using jinja::value;
 
-constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* one turn of a loop makes a scope and a variable */
+constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* an iteration makes a scope and a variable */
 
-/* The use of a node's result decides what it costs. */
+/* How the result of a node is used, which decides its cost. */
 enum class use {
-    PART,     /* part of an expression, whose operation pays for it */
-    WRITTEN,  /* written as text, or hashed: with all that it contains */
-    ITERATED, /* gone through by a loop */
+    PART,     /* part of an expression; its operation pays for the part */
+    WRITTEN,  /* written as text or hashed, with everything inside */
+    ITERATED, /* a loop iterates over it */
 };
 
 void guard(statement_ptr &node, use how);
 
-/* A node for an operand that has been evaluated already: evaluating it twice might have effects, and would cost
+/* Stands for an operand that was evaluated before. Evaluating the operand twice could have effects, and would cost
  * twice. */
 struct held final : jinja::expression {
     explicit held(value v_) : v(std::move(v_)) {}
@@ -50,8 +50,8 @@ statement_ptr hold(const value &v, size_t pos)
 }
 
 /* ---- running -------------------------------------------------------------------------------------------------------- *
- * A node that hands values to an operation evaluates them here, pays for the operation, and then runs llama.cpp's own
- * code on a copy of the node whose operands are held values. */
+ * A node that passes values to an operation evaluates them here, pays for the operation, and then runs llama.cpp's own
+ * code on a copy of the node whose operands are `held` values. */
 
 template <typename T>
 constexpr bool is_container_literal =
@@ -86,7 +86,7 @@ std::vector<value> evaluated(const statements &arguments, context &ctx)
     return out;
 }
 
-/* `and` and `or` evaluate their right side only where it matters, and have no operation to pay for. */
+/* `and` and `or` evaluate their right side only if it matters, and have no operation to pay for. */
 value run(const jinja::binary_expression &node, context &ctx)
 {
     const value left = node.left->execute(ctx);
@@ -165,7 +165,7 @@ value run(const jinja::test_expression &node, context &ctx)
     return again.jinja::test_expression::execute_impl(ctx);
 }
 
-/* A macro pays by its own nodes; a function of jinja has none, and pays before it is called. */
+/* The nodes of a macro pay for it. A built-in function of jinja has no nodes, so it is paid for before the call. */
 bool is_built_in(const jinja::value_func_t *function)
 {
     return function->arg0 != nullptr || jinja::global_builtins().count(function->name) != 0;
@@ -193,8 +193,8 @@ value run(const jinja::call_expression &node, context &ctx)
     return out;
 }
 
-/* A call block passes its text to a macro. llama.cpp's code evaluates the arguments itself, too late to pay for a
- * built-in function, which has no use for a block anyway. */
+/* A call block passes its text to a macro. llama.cpp's code evaluates the arguments itself, which is too late to pay
+ * for a built-in function. Built-in functions have no use for a block anyway. */
 value run(const jinja::call_statement &node, context &ctx)
 {
     const value callee = cast_stmt<jinja::call_expression>(node.call)->callee->execute(ctx);
@@ -205,8 +205,8 @@ value run(const jinja::call_statement &node, context &ctx)
     return node.jinja::call_statement::execute_impl(ctx);
 }
 
-/* Only `set a.b = c` is done here: it changes an object that others may hold, and so can make a circle, or chains of
- * any depth, which are looked for before the member is there (chat_operation_insert). */
+/* Handles only `set a.b = c` itself. It changes an object that others can refer to, so it can make a cycle, or
+ * chains of any depth. chat_operation_insert looks for these before the member is set. */
 value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
@@ -234,8 +234,8 @@ bool is_shared(const jinja::member_expression &node)
     return !is_stmt<jinja::slice_expression>(node.property);
 }
 
-/* A text is paid for where it is made, by its bytes and parts. Lists and objects are shared and not copied, so that
- * they cost nothing as a part of an expression; written or hashed, they cost all that they contain. */
+/* A text is paid for where it is made, by its bytes and parts. Lists and objects are shared and not copied, so as a
+ * part of an expression they cost nothing; written or hashed, they cost everything inside. */
 void pay_for(const value &result, use how, bool is_shared)
 {
     chat_budget &budget = chat_budget::current();
@@ -254,8 +254,8 @@ void pay_for(const value &result, use how, bool is_shared)
     }
 }
 
-/* A node that pays. It is a subclass of llama.cpp's own kind, since the code of other nodes asks by dynamic_cast what
- * their children are. */
+/* A node that pays. It derives from llama.cpp's own class, because other nodes use dynamic_cast to find the kind of
+ * their children. */
 template <typename T> struct guarded final : T {
     guarded(T &&node, use how_) : T(std::move(node)), how(how_) {}
 
@@ -270,7 +270,7 @@ template <typename T> struct guarded final : T {
     use how;
 };
 
-/* The first node of a template. It writes nothing. */
+/* The first node of a template, which writes nothing. */
 struct beginning final : jinja::statement {
     std::string type() const override
     {
@@ -283,7 +283,7 @@ struct beginning final : jinja::statement {
     }
 };
 
-/* ---- replacing ------------------------------------------------------------------------------------------------------ */
+/* ---- replacing ----------------------------------------------------------------------------------------------------- */
 
 void guard(statements &nodes, use how)
 {
@@ -307,7 +307,7 @@ void guard_parameters(statements &parameters)
     }
 }
 
-/* The name of a filter or test is looked at, not evaluated; its arguments are. */
+/* The name of a filter or test is read and not evaluated; its arguments are evaluated. */
 void guard_named_call(statement_ptr &node)
 {
     if (auto *call = cast_stmt<jinja::call_expression>(node)) {
@@ -437,7 +437,7 @@ void guard_children(jinja::identifier &) {}
 
 void guard_children(jinja::string_literal &) {}
 
-/* Replaces the node if it is of this kind, its children first. */
+/* Replaces the node if it has this type, after its children. */
 template <typename T> bool guard_as(statement_ptr &node, use how)
 {
     T *known = cast_stmt<T>(node);
@@ -454,7 +454,7 @@ template <typename... T> void guard_as_one_of(statement_ptr &node, use how)
     (guard_as<T>(node, how) || ...);
 }
 
-/* Nodes of other kinds (numbers, comments, break) stay as they are: they cost nothing worth counting. */
+/* Nodes of other types (numbers, comments, break) stay unchanged, because their cost is negligible. */
 void guard(statement_ptr &node, use how)
 {
     guard_as_one_of<jinja::if_statement, jinja::for_statement, jinja::set_statement, jinja::macro_statement,

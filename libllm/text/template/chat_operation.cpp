@@ -1,6 +1,6 @@
-/* chat_operation.cpp: what each operation of jinja costs. A cost is an upper bound of what llama.cpp's code does, and
- * is computed from sizes where it can be: computing it must not cost what the operation would. Products stop at the
- * largest number instead of starting again at 0, or "x" * 2^62 would be cheap. */
+/* chat_operation.cpp: the cost of each operation of jinja. A cost is an upper bound of the work of llama.cpp's code.
+ * If possible it is computed from sizes, because computing a cost must not take as long as the operation. Products
+ * saturate at the largest number instead of wrapping around to 0; otherwise "x" * 2^62 would be cheap. */
 #include "text/template/chat_operation.h"
 
 #include <algorithm>
@@ -18,12 +18,12 @@ using jinja::is_val;
 using jinja::value;
 using values = std::vector<value>;
 
-constexpr uint64_t COPIED_PER_STEP = 16384; /* bytes that are moved or compared in a step's time */
+constexpr uint64_t COPIED_PER_STEP = 16384; /* bytes that are moved or compared in the time of a step */
 constexpr uint64_t REFERENCE_BYTES = 16;    /* an item of a list */
-constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16; /* a value of its own, with its item */
+constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16; /* a separate value, with its list item */
 constexpr int64_t INDENT_MAX = 64, WIDTH_MAX = 1024, RANGE_MAX = 1 << 24;
 
-/* Returns a * b, or the largest number if that is more. */
+/* Returns a * b, or the largest number if the product overflows. */
 uint64_t product(uint64_t a, uint64_t b)
 {
     return a != 0 && b > std::numeric_limits<uint64_t>::max() / a ? std::numeric_limits<uint64_t>::max() : a * b;
@@ -59,7 +59,8 @@ uint64_t size(const value &v)
     return v == nullptr ? 0 : v->val_arr.size() + v->val_obj.size();
 }
 
-/* Returns an argument as jinja finds it: by name, or at its place after the input; NULL: there is none. */
+/* Returns an argument the way jinja looks it up: by name, or by its position after the input. NULL: the argument is
+ * missing. */
 value argument(const values &all, const std::string &key, size_t place)
 {
     for (const value &one : all) {
@@ -80,7 +81,7 @@ void weigh_deep(const value &v)
 
 /* ---- texts --------------------------------------------------------------------------------------------------------- */
 
-/* Returns how often `part` occurs in `text`, and pays for the search. */
+/* Returns the number of occurrences of `part` in `text`, and pays for the search. */
 uint64_t count(const std::string &text, const std::string &part)
 {
     uint64_t n = 0;
@@ -91,7 +92,7 @@ uint64_t count(const std::string &text, const std::string &part)
     return n;
 }
 
-/* split and replace move the rest of the text for every place that they find: quadratic in the worst case. */
+/* split and replace move the rest of the text at every match, which is quadratic in the worst case. */
 void of_split(const value &input, const values &arguments)
 {
     const value by = argument(arguments, "", 0);
@@ -112,7 +113,7 @@ void of_replace(const value &input, const values &arguments)
     budget().produce(product(n, length(to)) + length(input));
 }
 
-/* Each line grows by the width, which may be a text. */
+/* Each line grows by the width, which can be a text. */
 void of_indent(const value &input, const values &arguments)
 {
     const value width = argument(arguments, "width", 0);
@@ -138,7 +139,7 @@ void of_strip(const value &input, const values &arguments)
     spend_copies(length(input), length(characters) * 16);
 }
 
-/* Each part of the value may have a line of its own, which is indented by its depth. */
+/* Each part of the value can get a line of its own, indented by its depth. */
 void of_tojson(const value &input, const values &arguments)
 {
     const value indent = argument(arguments, "indent", 1), separators = argument(arguments, "separators", 2);
@@ -164,7 +165,7 @@ void of_join(const value &input, const values &arguments)
     budget().produce(product(size(input), n_between));
 }
 
-/* Bounds are refused beyond RANGE_MAX before anything is computed from them, so that no difference of two overflows. */
+/* Refuses bounds beyond RANGE_MAX before computing with them, so that no difference overflows. */
 void of_range(const values &arguments)
 {
     int64_t numbers[3] = {0, 0, 1};
@@ -198,7 +199,7 @@ order order_of(const value &v)
                                                                           : order::NONE;
 }
 
-/* An order that contradicts itself (NaN, values of different kinds) makes std::sort read beyond the list. */
+/* An inconsistent order (NaN, values of different kinds) makes std::sort read beyond the list. */
 void check_order(const values &items)
 {
     for (const value &item : items) {
@@ -236,7 +237,7 @@ void of_dictsort(const value &input, const values &arguments)
     spend_copies(64, budget().weigh(input).n_bytes);
 }
 
-/* INT64_MIN % -1 ends the process as 1 % 0 does. */
+/* INT64_MIN % -1 ends the process, like 1 % 0. */
 void check_divisor(const value &divisor)
 {
     if (divisor != nullptr && (divisor->val_int == 0 || divisor->val_int == -1)) {
@@ -244,7 +245,7 @@ void check_divisor(const value &divisor)
     }
 }
 
-/* select and its kin apply a test to every item, and pass it the last argument. */
+/* select and similar filters apply a test to every item, and pass their last argument to it. */
 void of_select(const value &input, const values &arguments)
 {
     for (const value &one : arguments) {
@@ -257,7 +258,7 @@ void of_select(const value &input, const values &arguments)
     spend_copies(size(input), weight.n_bytes);
 }
 
-/* Operations that look at a list, but not into its items. */
+/* Pays for operations that read a list but not its items. */
 void of_list(const value &input, const values &)
 {
     budget().spend(size(input) / 4);
@@ -298,7 +299,8 @@ void of_dict(const values &arguments)
 
 using operation = void (*)(const value &, const values &);
 
-/* Costs of operations, by the kind of their input. All others read their input once, and pay for its size. */
+/* Costs of operations by the type of their input. Operations that are not listed read their input once, and pay for
+ * its size. */
 const std::map<std::string, operation> ON_TEXTS = {
     {"split", of_split}, {"rsplit", of_split}, {"replace", of_replace}, {"indent", of_indent}, {"strip", of_strip},
     {"trim", of_strip},  {"lstrip", of_strip}, {"rstrip", of_strip},    {"tojson", of_tojson},
@@ -325,8 +327,8 @@ void chat_operation_insert(const value &target, const value &item)
     }
 }
 
-/* A sum of lists copies references only. All other operations may look through both sides (comparisons) or write them
- * as text (~), which is why both are weighed. */
+/* The sum of two lists only copies references. All other operations can read through both sides (comparisons) or
+ * write them as text (~), so both sides are weighed. */
 void chat_operation_binary(const std::string &op, const value &left, const value &right)
 {
     if (op == "+" && is_val<jinja::value_array>(left) && is_val<jinja::value_array>(right)) {
@@ -347,14 +349,14 @@ void chat_operation_binary(const std::string &op, const value &left, const value
         spend_copies(length(left), length(right));
         budget().spend(product(is_container(left) ? budget().weigh(left).n_nodes : 1, size(right)) / 4);
         spend_copies(size(right), length(left));
-    } else if (op == "+" || op == "~") { /* chat_guard.cpp counts the text that they make */
+    } else if (op == "+" || op == "~") { /* chat_guard.cpp counts the resulting text */
         spend_copies(2, length(left) + length(right));
     } else {
         budget().produce(length(left) + length(right));
     }
 }
 
-/* An operation that no table knows pays for all of its input and its arguments. */
+/* An operation that no table lists pays for its whole input and its arguments. */
 void chat_operation_call(const std::string &name, const value &input, const values &arguments)
 {
     if (input == nullptr) {
@@ -379,7 +381,7 @@ void chat_operation_call(const std::string &name, const value &input, const valu
         return;
     }
     weigh_deep(input);
-    if (name == "replace" && !input->is_undefined()) { /* jinja makes a text of it first */
+    if (name == "replace" && !input->is_undefined()) { /* jinja converts the input to text first */
         of_replace(jinja::mk_val<jinja::value_string>(input->as_string()), arguments);
     }
     budget().produce(2 * length(input));

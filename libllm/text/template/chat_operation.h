@@ -1,7 +1,7 @@
-/* chat_operation.h: the costs of jinja's built-in operations, paid before they run, since each is one call that cannot
- * be stopped ("x" * 1000000000). Some would do worse than take long: sorting values that have no order reads beyond the
- * list, and a division by zero or by -1 ends the process. All functions throw chat_limit (chat_budget.h), or a
- * std::runtime_error about wrong values. */
+/* chat_operation.h: the costs of jinja's built-in operations. They are paid before an operation runs, because it is
+ * one call that cannot be stopped ("x" * 1000000000). Some operations would do worse than take long: sorting values
+ * without an order reads beyond the list, and dividing by zero or by -1 ends the process. All functions throw
+ * chat_limit (chat_budget.h), or a std::runtime_error about wrong values. */
 #ifndef LLM_CHAT_OPERATION_H
 #define LLM_CHAT_OPERATION_H
 
@@ -12,14 +12,14 @@
 
 void chat_operation_binary(const std::string &op, const jinja::value &left, const jinja::value &right);
 
-/* A filter, method or function. `input`: the value that it is applied to; NULL for a function. */
+/* Pays for a filter, method or function. `input` is the value that it is applied to; NULL for a function. */
 void chat_operation_call(const std::string &name, const jinja::value &input,
                          const std::vector<jinja::value> &arguments);
 
 void chat_operation_test(const std::string &name, const jinja::value &input,
                          const std::vector<jinja::value> &arguments);
 
-/* Pays for making `item` a part of `target`. */
+/* Pays for inserting `item` into `target`. */
 void chat_operation_insert(const jinja::value &target, const jinja::value &item);
 
 #endif
