@@ -1,1 +1,1 @@
-"""Measurements behind the claims of the documentation. See docs/benchmarks.md."""
+"""Measures the figures that the documentation states. See docs/benchmarks.md."""

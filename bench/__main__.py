@@ -1,4 +1,4 @@
-"""Command line: python -m bench [NAME [options]]; without a name, everything with its defaults."""
+"""Command line: python -m bench [NAME [options]]. Without a name it runs every measurement with its defaults."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NAMES = (
 
 
 class Scenario(Protocol):
-    """The members that a measurement's module has."""
+    """The parts of a module that holds one measurement."""
 
     __doc__: str
     MODELS: tuple[str, ...]
-    """Models that are measured if none is named."""
+    """The models to measure if the command line names none."""
     add_options: Callable[[argparse.ArgumentParser], None]
     about: Callable[[argparse.Namespace], str]
     measure: Callable[[Report, str, argparse.Namespace], None]

@@ -1,9 +1,11 @@
-"""The cost of the worst inputs for everybody else: the longest block of the event loop, the longest wait of a bystander
-who says "hi" in a warm session, and the peak memory.
+"""Measures what the worst inputs cost other clients.
 
-The block is the daemon's own measurement: the upper end of the largest class of delays that was met. "loop blocked" is
-by the clock (llmd_event_loop_lag_seconds); on a machine that does other things, too, it may be their doing, and
-"nothing" says how much. "of that at work" is processor time of the event loop alone (llmd_event_loop_work_seconds).
+The figures are the longest block of the event loop, the longest wait of another client who says "hi" in a warm session,
+and the peak memory.
+
+The block is the daemon's own measurement: the upper end of the largest histogram class with an entry. "loop blocked" is
+wall-clock time (llmd_event_loop_lag_seconds); if the machine does other things too, they can be the cause, and the case
+"nothing" shows how much. "of that at work" is processor time of the event loop alone (llmd_event_loop_work_seconds).
 """
 
 from __future__ import annotations
@@ -65,14 +67,14 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _cost(server: Server, name: str, body_limit: int) -> Cost:
-    """Returns the cost of one round of this input."""
+    """Measures one round of this input."""
     command = [sys.executable, "-m", "bench.inputs", name, str(server.port), str(body_limit), "1"]
     root = Path(__file__).parents[1]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
         assert sender.stdin is not None and sender.stdout is not None
         sender.stdout.readline()
         before_mb = _memory_mb(server.pid, "VmRSS")
-        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # resets the peak
+        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # resets the peak of the resident memory
         before = _delays(server)
         sender.stdin.write(b"\n")
         sender.stdin.close()
@@ -87,7 +89,7 @@ def _cost(server: Server, name: str, body_limit: int) -> Cost:
 
 
 def _say_hi(server: Server) -> float:
-    """Returns the milliseconds to the end of the answer, retries included."""
+    """Returns the milliseconds to the end of the answer, including retries."""
     started_s = time.monotonic()
     while True:
         try:
@@ -99,7 +101,7 @@ def _say_hi(server: Server) -> float:
 
 
 def _delays(server: Server) -> dict[str, dict[float, int]]:
-    """Returns how many delays of each kind were at most this long."""
+    """Returns for each kind of delay how many delays were at most as long as each bound."""
     found: dict[str, dict[float, int]] = {"lag": {}, "work": {}}
     for kind, bound, count in DELAYS.findall(ask(server.port, "GET", "/metrics").decode()):
         found[kind][float(bound)] = int(float(count))
@@ -107,7 +109,7 @@ def _delays(server: Server) -> dict[str, dict[float, int]]:
 
 
 def _longest_ms(before: dict[float, int], after: dict[float, int]) -> float:
-    """Returns the smallest bound that holds all delays between the two readings."""
+    """Returns the smallest bound that covers all delays between the two readings."""
     n_all = max(after.values()) - max(before.values())
     bound = min(bound for bound in after if after[bound] - before[bound] >= n_all)
     return min(bound, 60.0) * 1e3

@@ -1,8 +1,8 @@
-"""An agent's long prompt beside small chats, all at the defaults: how long each waits, and how much memory it takes.
+"""An agent's long prompt next to small chats, all at the defaults: how long each waits, and how much memory it takes.
 
-The agent's prompt is read alone first, of a session that is then forgotten. The chats have their first turns, then the
-agent's prompt comes, and while it is read each chat has its next turn, spread over the time that the prompt took alone.
-After it the agent goes on, and each chat once more.
+First the agent's prompt is prefilled alone, in a session that is then forgotten. The chats have their first turns. Then
+the agent's prompt arrives, and while it is prefilled each chat has its next turn, spread over the time that the prompt
+took alone. Afterwards the agent continues, and each chat has one more turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A long prompt arrives while four streams run, then two at once: gaps of the streams, first token of the newcomers.
 
-A step is the median gap of the four streams with nothing else. The longest gap is that of the median stream: what holds
-the model up holds all of them up, while one alone may wait for the rest of a character that is made of several tokens.
+A step is the median gap of the four streams with nothing else. The longest gap is that of the median stream: whatever
+stops the model stops all streams, while a single stream can also wait for the rest of a character that consists of
+several tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .streams import Request, Run, body, prompt_of
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 STREAMS, PROMPT_TOKENS = 4, 64
 ARRIVES_AFTER_STEPS = 20
-# Factor by which the streams run longer than the newcomer alone takes.
+# The streams run this many times longer than the newcomer takes alone.
 SLOWED = 2.5
 CALIBRATION_TOKENS = 16
 STEPS_AT_MOST, GAP_MS_AT_MOST = 2.0, 100.0
@@ -89,7 +90,7 @@ def _turn(server: Server, seed: str, n_prompt: int, n_tokens_max: int, samples: 
 
 
 def _longest_gap(run: Run, from_ms: float) -> float:
-    """Returns the longest gap of the median stream, in ms."""
+    """Returns the longest gap of the median stream, in milliseconds."""
     return statistics.median(max(gaps_from(stream, from_ms), default=0.0) for stream in run.streams[:STREAMS])
 
 
@@ -101,7 +102,7 @@ def _gaps_meanwhile(run: Run, arrives_ms: float) -> list[float]:
 
 
 def gaps_from(stream: streams.Stream, from_ms: float, until_ms: float = math.inf) -> list[float]:
-    """Returns in milliseconds the gaps that end after `from_ms`, and not after `until_ms`."""
+    """Returns the gaps in milliseconds that end after `from_ms`, and not after `until_ms`."""
     at = [arrival / 1e3 for arrival in stream.arrivals_us]
     return [b - a for a, b in zip(at, at[1:], strict=False) if from_ms < b <= until_ms]
 
@@ -129,7 +130,7 @@ def _add_targets(report: Report, case: str, ours: dict[str, list[float]]) -> Non
         gap / max(step, GAP_MS_AT_MOST / STEPS_AT_MOST)
         for gap, step in zip(ours["longest gap"], ours["step of the streams"], strict=True)
     ]
-    # The limit is two plain steps or 100 ms, whichever is longer.
+    # The target is two plain steps or 100 ms, whichever is longer.
     report.add(
         Figure(
             case=case, quantity="longest gap, in steps of at least 50 ms", unit="", values=steps, at_most=STEPS_AT_MOST

@@ -1,6 +1,6 @@
 """Tokens per second alone and beside processes that use the processors: one and two that only spin, and a compiler.
 
-What is alone and what is beside others take turns in one run, so that each repeat gives a ratio.
+The runs alone and the runs beside other processes alternate, so that each repeat gives a ratio.
 """
 
 from __future__ import annotations

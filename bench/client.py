@@ -46,9 +46,9 @@ class Answer:
     n_prompt: int
     n_prefilled: int
     first_ms: float
-    """From sending the request to the first piece of text, in ms."""
+    """Seconds from sending the request to the first piece of text."""
     reason: str
-    """The reason of the start, if the server reports one."""
+    """Why the request started as it did (llmd's reason word), if the server says."""
 
     @property
     def text(self) -> str:
@@ -88,6 +88,6 @@ def _piece(event: dict[str, Any]) -> str:
 def _answer_of(pieces: list[str], first_ms: float, last: dict[str, Any]) -> Answer:
     session, timings = last.get("session", {}), last.get("timings", {})
     n_prompt = int(last["usage"]["prompt_tokens"])
-    # llmd reports the prefilled tokens; llama-server calls them prompt_n.
+    # llmd reports the number of consumed tokens; llama-server calls it prompt_n.
     n_prefilled = session.get("prefilled_prompt_tokens", timings.get("prompt_n", n_prompt))
     return Answer(pieces, n_prompt, int(n_prefilled), first_ms, str(session.get("session_reset_reason", "")))

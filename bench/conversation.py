@@ -1,7 +1,7 @@
-"""One conversation as a client holds it, and the fewest tokens that a server must prefill for each of its requests.
+"""One conversation as a client holds it, and the least number of tokens that a server must prefill for each request.
 
-Needed are the tokens of the prompt behind the longest prefix that any earlier state of any conversation with the server
-had consumed. States are compared as text, so that the measure is the same for every server and knows nothing of how a
+Those are the tokens of the prompt after the longest prefix that any earlier state of any conversation with the server
+had consumed. States are compared as text, so that the measure is the same for every server and independent of how the
 server keeps its history.
 """
 
@@ -25,7 +25,7 @@ USER_WORDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of one request, and the least possible one."""
+    """Prompt tokens that one request prefilled, and the least that it had to."""
 
     n_prefilled: int
     n_needed: int
@@ -38,8 +38,11 @@ def words(seed: str, n: int) -> str:
 
 
 class Conversation:
-    """`consumed`: the states of all conversations with the server at `port`, which share the list; each adds its own.
-    `n_system`: words of the system prompt, the same for all."""
+    """A conversation with the server at `port`.
+
+    `consumed` has the states of all conversations with that server; they share the list, and each adds its own.
+    `n_system` is the number of words of the system prompt, which is the same for all.
+    """
 
     def __init__(self, port: int, name: str, consumed: list[str], n_system: int, **parameters: Any) -> None:
         self._port = port
@@ -66,14 +69,14 @@ class Conversation:
         return self.say("edited")
 
     def strip(self) -> Cost:
-        """Removes the beginning of all answers, as clients drop reasoning, and continues the conversation."""
+        """Removes the beginning of every answer, like a client that drops reasoning, and continues the conversation."""
         for message in self.messages:
             if message["role"] == "assistant":
                 message["content"] = message["content"][len(message["content"]) // 2 :]
         return self.say("stripped")
 
     def branch(self, turn: int) -> Cost:
-        """Keeps the first `turn` turns and sends another message."""
+        """Keeps the first `turn` turns and appends another message."""
         self._left = [*self.messages]
         del self.messages[1 + 2 * turn :]
         return self.say("branch")
@@ -87,7 +90,7 @@ class Conversation:
         prompt = client.post(self._port, "/apply-template", {"messages": self.messages})["prompt"]
         n_needed = self._needed(prompt)
         answer = client.chat(self._port, self.messages, **self._parameters)
-        # The last token was generated and not consumed.
+        # The last token was generated but not consumed.
         self._consumed.append(prompt + "".join(answer.pieces[:-1]))
         self.messages.append({"role": "assistant", "content": answer.text})
         return Cost(answer.n_prefilled, n_needed, answer.first_ms, answer.reason)

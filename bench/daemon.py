@@ -1,4 +1,4 @@
-"""A daemon for one measurement: started in a temporary directory, used over TCP, stopped at the end."""
+"""A daemon for one measurement: started in a temporary directory, queried over TCP, stopped at the end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ START_S_MAX = 120.0
 STOP_S_MAX = 60.0
 
 
-# Variables that build.sh sets for everything that it starts; a user's server has none of them.
+# Variables that build.sh sets for every program it starts. A user's server does not have them.
 _NOT_A_USERS = ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")
 
 
 def clean_environment() -> dict[str, str]:
-    """Returns an environment without settings of build.sh, or of a daemon of the user's own."""
+    """Returns the environment without the settings of build.sh and of the user's own daemon."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith("LLMD_") and name not in _NOT_A_USERS
     }
@@ -34,10 +34,13 @@ class StartError(Exception):
 
 
 class Server:
-    """A server process on a port of this machine. `with` waits until it is ready and stops it at the end."""
+    """A server process that listens on a port of this machine. `with` waits until it is ready, and stops it at
+    the end."""
 
     def __init__(self, command: list[str], directory: tempfile.TemporaryDirectory[str], ready_at: str) -> None:
-        """`directory`: owned, removed at the end. `ready_at`: path that answers 200 once the model is loaded."""
+        """`directory` is owned and removed at the end. `ready_at` is the path that answers 200 once the model is
+        loaded.
+        """
         self._directory = directory
         self._ready_at = ready_at
         self._log = Path(directory.name) / "log"
@@ -47,7 +50,7 @@ class Server:
         self.pid = self._process.pid
         self.port = 0
         self.ready_s = 0.0
-        """from its start until it was ready, to 10 ms"""
+        """Seconds from the start of the process until it was ready, to 10 ms."""
 
     def __enter__(self) -> Server:
         try:
@@ -70,7 +73,7 @@ class Server:
         return float(match[1])
 
     def is_ready(self) -> bool:
-        """Called while the server starts. Sets the port."""
+        """Returns whether the server is ready; called while it starts. Sets the port."""
         match = re.search(r"http://127\.0\.0\.1:(\d+)", self._log.read_text(errors="replace"))
         if match is None:
             return False
@@ -100,7 +103,7 @@ class Server:
 
 
 def daemon(model: str, **options: str | int) -> Server:
-    """Returns llmd as a server; `options` are its options, with underscores."""
+    """Returns llmd as a server. The options are its own, with underscores."""
     directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
     root = Path(directory.name)
     given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}

@@ -1,7 +1,7 @@
-"""A day on a workstation in simulated time: 10,000 sessions on a simulated model, with nobody's pauses.
+"""A day on a workstation in simulated time: 10,000 sessions on a simulated model, without pauses between turns.
 
-Sessions of one to eight turns are opened over the day, a few are in use at any moment, most are left and some come back
-hours later. What is dropped is only the waiting.
+Sessions of one to eight turns are opened over the day. A few are in use at any moment, most are abandoned, and some are
+used again hours later. Only the idle time is left out.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .streams import Request, Run, body
 
 MODELS = ("sim:dense", "sim:hybrid")
 USERS = 8
-"""Users who work at the same time: agents, editors and chats."""
+"""Number of users who work at the same time: agents, editors and chats."""
 TURNS_MAX, TURN_TOKENS_MAX, ANSWER_TOKENS_MAX = 8, 400, 60
 COMES_BACK = 0.1
 """Share of the sessions that are used again later in the day."""
 BATCHES = 20
 PARKED_MAX = 1024
-"""The daemon's --max-parked. Sessions unused for longest go first."""
-# Tokens of text in every simulated model.
+"""The daemon's --max-parked. The least recently used sessions beyond it are forgotten first."""
+# Ids of tokens that are text in every simulated model.
 TEXT_TOKENS = range(97, 123)
 
 
@@ -50,8 +50,7 @@ def _sessions(options: argparse.Namespace) -> int:
 
 
 def plan(n_sessions: int, seed: str) -> list[list[Turn]]:
-    """Returns the turns of each user, in order. A session belongs to one user; its prompts grow, as a client sends
-    them."""
+    """Returns the turns of each user, in order. A session belongs to one user, and its prompts grow like a client's."""
     chance = random.Random(seed)
     by_user: list[list[Turn]] = [[] for _ in range(USERS)]
     later: list[tuple[int, Turn]] = []

@@ -1,5 +1,7 @@
-"""The cost of structured output for other streams: gaps between the tokens of free streams, without and with one
-beside them whose tokens are checked against a schema.
+"""What structured output costs other streams.
+
+Measures the gaps between the tokens of free streams, alone and next to a stream whose tokens are checked against a
+schema.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ SCHEMA = {
         }
     },
 }
-"""A schema whose answers never end."""
+"""Schema of an answer that never ends."""
 
 
 class Heard:
-    """Times at which one stream's tokens arrived."""
+    """The times at which one stream's tokens came."""
 
     def __init__(self) -> None:
         self.at_s: list[float] = []
@@ -91,7 +93,7 @@ async def _measure(report: Report, path: str, options: argparse.Namespace) -> No
         report.progress(f"{repeat + 1} of {repeats}")
         for case, beside in cases.items():
             gaps, beside_ms = await _together(engine, options, beside)
-            if repeat >= 0:  # the first repeat warms up
+            if repeat >= 0:  # repeat -1 warms up
                 found[case].append(gaps)
                 formed += [beside_ms] if case == "beside a form" else []
     for case, runs in found.items():
@@ -103,7 +105,7 @@ async def _measure(report: Report, path: str, options: argparse.Namespace) -> No
 async def _together(
     engine: Engine, options: argparse.Namespace, other_grammar: bytes | None
 ) -> tuple[list[float], float]:
-    """Returns the gaps of the free streams, and the median gap of the structured one."""
+    """Returns the gaps of the free streams, and the median gap of the stream next to them."""
     free = [Heard() for _ in range(options.streams)]
     other = Heard()
     for number, heard in enumerate(free):

@@ -1,7 +1,8 @@
-"""The daemon's own cost of a token in a short and in a long answer: it must not grow with the answer.
+"""What a token costs the daemon itself in a short and in a long answer: the cost must not grow with the answer.
 
-Processor time of the event loop, of the decode thread (with the simulated model in it) and of all other threads, over
-the tokens of one answer at a time, in each dialect and form. What a request costs once makes short answers dearer.
+It is the processor time of the event loop, of the decode thread (including the simulated model) and of all other
+threads, divided by the tokens of one answer, for each dialect and form. Costs that occur once per request make short
+answers more expensive per token.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from .report import Figure, Report
 MODELS = ("sim:dense",)
 LENGTHS = (3000, 30000)
 GROWTH_MOST = 1.25
-"""Limit on the cost of a token after the middle of a long answer, relative to one before."""
+"""Largest ratio between a token's cost in the second half of a long answer and in the first half."""
 COUNTS_US = 1.0
-"""A thread that takes less per token is not compared."""
+"""Microseconds per token below which the growth of a thread's cost does not count."""
 THREADS = ("loop", "decode", "others")
 TEMPLATE = ROOT / "tests" / "templates" / "qwen3.jinja"
 """A template with reasoning and calls."""
 _ROOM = 2048
-"""Tokens of the context for prompts."""
+"""Tokens of the context that are reserved for prompts."""
 
 Body = dict[str, Any]
 
@@ -40,12 +41,12 @@ class Form:
     name: str
     path: str
     body: Callable[[int], Body]
-    """Returns the body of a request for an answer of about this many tokens."""
+    """Returns the body of a request for an answer of about so many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of one answer, by thread."""
+    """What one answer cost, by thread."""
 
     n_tokens: float
     us: dict[str, float]
@@ -94,7 +95,9 @@ def _compare(report: Report, server: Server, form: Form, lengths: tuple[int, int
 
 
 def _growth(turn: list[Cost], thread: str) -> float:
-    """Returns the cost of a token after the middle relative to one before, without the fixed cost of a request."""
+    """Returns the ratio between a token's cost after the middle and before it, without costs that occur once per
+    request.
+    """
     short, middle, long = turn
     before = (middle.us[thread] - short.us[thread]) / (middle.n_tokens - short.n_tokens)
     behind = (long.us[thread] - middle.us[thread]) / (long.n_tokens - middle.n_tokens)
@@ -133,7 +136,7 @@ def _sent(port: int, path: str, body: Body) -> None:
             pass
 
 
-# --- the requests ----------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 SCHEMA = {
     "type": "object",
@@ -143,11 +146,11 @@ SCHEMA = {
 }
 _ROW = " little world made some people very"
 _TOKENS_OF_ROW = 8
-"""Tokens of a row: a word each, and the separators."""
+"""One token per word, and those between two rows."""
 
 
 def _script(n: int) -> str:
-    """Returns the simulated model's script for the words of `_chat_body`."""
+    """Returns what the simulated model answers to the words of `_chat_body`."""
     words = " little world" * (n // 2)
     rows = ",".join([f'"{_ROW}"'] * (n // _TOKENS_OF_ROW + 1))
     form = f'{{"rows":[{rows}]}}'
@@ -163,8 +166,7 @@ def _chat_body(topic: str, **more: Any) -> Callable[[int], Body]:
 
 
 def _plain(limit: str, prompt: str, **more: Any) -> Callable[[int], Body]:
-    """Returns the request. `limit`: the dialect's name of the maximum tokens, and the object that has it; `prompt`: its
-    name of the prompt."""
+    """`limit`: the dialect's name for the most tokens to generate; `prompt`: its name for the prompt."""
 
     def body(n: int) -> Body:
         asked: Body = {prompt: [{"role": "user", "content": "hello"}] if prompt == "messages" else "hello", **more}
@@ -198,7 +200,7 @@ def forms() -> Iterator[Form]:
 _PARAMETERS = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "string"}}}}
 _TOOL = {"type": "function", "function": {"name": "keep", "description": "", "parameters": _PARAMETERS}}
 _STOPS = ["zebra", " little world made zebras", "\n\n\n\nzebra", " the of and zebra"]
-"""Texts that the answer begins now and then, and never completes."""
+"""Stop strings that the answer sometimes begins but never completes."""
 
 
 def _openai() -> Iterator[Form]:

@@ -1,7 +1,7 @@
-"""The worst inputs that a client can send, one kind each: python -m bench.inputs NAME PORT BODY_LIMIT TIMES.
+"""Sends the worst inputs that a client can send, one kind each: python -m bench.inputs NAME PORT BODY_LIMIT TIMES.
 
-In a process of its own, so that what it costs is not what is measured. Says "ready" when everything is made, and sends
-when a line comes.
+It runs in a process of its own, so that its cost is not measured. It prints "ready" when the input is prepared, and
+sends it when it reads a line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Send = Callable[[int], None]
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 MB = 1_000_000
 HELD_S = 3.0
-"""Seconds for which connections are held that send nothing or little."""
+"""Seconds for which connections that send nothing or little are held."""
 TIMEOUT_S = 120.0
 
 
@@ -28,7 +28,7 @@ def connect(port: int) -> socket.socket:
 
 
 def exchange(port: int, data: bytes) -> None:
-    """Sends, half-closes and reads to the end. A server may stop reading."""
+    """Sends, half-closes and reads to the end. A server is allowed to stop reading."""
     with connect(port) as connection:
         try:
             connection.sendall(data)
@@ -55,7 +55,7 @@ def fields(values: Mapping[str, object], path: str = CHAT) -> Send:
 
 
 def content(text: bytes) -> Send:
-    """Returns a message whose content is this JSON string, without its quotes."""
+    """Returns a message whose content is this JSON string, given without its quotes."""
     return body(b'{"max_tokens":1,"messages":[{"role":"user","content":"' + text + b'"}]}')
 
 
@@ -66,7 +66,7 @@ def padded(limit: int, filler: bytes) -> Send:
 
 
 def bomb() -> Send:
-    """Returns some hundred kilobytes that unpack to 300 MB."""
+    """Returns some hundred kilobytes that decompress to 300 MB."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = b"".join(packer.compress(bytes(MB)) for _ in range(300)) + packer.flush()
     return body(packed, CHAT, "Content-Encoding: gzip")
@@ -81,7 +81,7 @@ INTEGERS = (
 
 
 def combined(n_floats: int, n_objects: int) -> Send:
-    """Returns a body with everything that takes long to decode."""
+    """Returns one body with everything that takes long to decode."""
     values = [SLOW_FLOAT] * n_floats + [b'{"k%d":"v%d"}' % (n, n) for n in range(n_objects)]
     call = b'{"function":{"name":"f","arguments":{"a":[%b]}}}' % b",".join(values)
     messages = b'{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[%b]}' % call
@@ -89,33 +89,33 @@ def combined(n_floats: int, n_objects: int) -> Send:
 
 
 def as_floats() -> bytes:
-    """Returns members that are integers, each written as a float."""
+    """Returns the members that are integers, each written as a float."""
     return b"".join(b',"%b":1.0' % name.encode() for name in INTEGERS)
 
 
 def variables(n_floats: int) -> Send:
-    """Returns a legal body: variables of a template may hold anything."""
+    """Returns a valid body, because variables of a template can hold any values."""
     floats = b",".join([SLOW_FLOAT] * n_floats)
     head = b'{"messages":[{"role":"user","content":"hi"}],"logprobs":true,"chat_template_kwargs":{"a":[%b]}' % floats
     return body(head + as_floats() + b"}")
 
 
 def unknown(n: int) -> Send:
-    """Returns unknown members, which Ollama ignores and whose names llmd logs."""
+    """Returns a body with unknown members. Ollama's API ignores them, and llmd logs their names."""
     return body(
         json.dumps({"messages": [], **{f"k{n}": 1.5 if n < 1000 else n for n in range(n)}}).encode(), "/api/chat"
     )
 
 
 def biased(n_ids: int, n_biases: int) -> Send:
-    """Returns a prompt of token ids, some of them written as floats, and biases that are slow to parse."""
+    """Returns a prompt of token ids, some of them written as floats, with biases that are slow to parse."""
     ids = b",".join([b"1.0"] * 60 + [b"100000"] * n_ids)
     biases = b",".join(b'"%d":%b' % (n, SLOW_FLOAT) for n in range(n_biases))
     return body(b'{"max_tokens":1.0,"prompt":[%b],"logit_bias":{%b}}' % (ids, biases), COMPLETIONS)
 
 
 def calls(n: int) -> Send:
-    """Returns past calls, with as many floats as are compared one by one."""
+    """Returns past calls with as many floats as llmd compares one by one."""
     function = {"name": "f", "arguments": f"[{','.join([SLOW_FLOAT.decode()] * 500)}]"}
     call = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
     return fields({"messages": [{"role": "user", "content": "hi"}, *[call] * n, {"role": "user", "content": "hi"}]})
@@ -129,7 +129,7 @@ def items(n: int, item: Mapping[str, object]) -> Send:
 
 
 def held(n: int, data: bytes, drip: bytes = b"") -> Send:
-    """Opens this many connections at once, which send `first` and then nothing, or a little now and then."""
+    """Opens so many connections at once, each of which sends this data and then nothing, or a little now and then."""
 
     def send(port: int) -> None:
         connections = []
@@ -168,7 +168,7 @@ def get(path: str = "/health", *headers: str) -> bytes:
 
 
 def unread(port: int) -> None:
-    """Requests a long answer and reads none of it."""
+    """Requests a long answer and reads nothing."""
     with connect(port) as connection:
         connection.settimeout(HELD_S)
         try:
@@ -179,7 +179,7 @@ def unread(port: int) -> None:
 
 
 def left(n: int) -> Send:
-    """Sends requests and disconnects before the answer."""
+    """Sends requests whose clients disconnect before the answer."""
     data = json.dumps({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1000, "ignore_eos": True})
     whole = head(CHAT, len(data)) + data.encode()
 

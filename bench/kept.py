@@ -1,6 +1,6 @@
-"""Figures kept in the repository: one CSV file per processor in bench/results.
+"""Figures in the repository: one CSV file per processor in bench/results.
 
-A file holds the newest figures of each measurement and model. Older ones are in git's history.
+A file holds the newest figures of each measurement and model. Older figures are in git's history.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def keep(path: Path, machine: str, measured: str, rows: Sequence[Mapping[str, st
 
     `machine` describes the processor and becomes the file's first line. `measured` is the day and the commit.
     """
-    # A model given as a path is kept by its file's name: on another machine the path means nothing.
+    # A model that was given as a path is stored under its file name, because the path has no meaning on another
+    # machine.
     new = [{"measured": measured, **row, "model": row["model"].rpartition("/")[2]} for row in rows]
     replaced = {(row["bench"], row["model"]) for row in new}
     kept = [row for row in read(path) if (row["bench"], row["model"]) not in replaced] if path.exists() else []

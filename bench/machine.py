@@ -1,4 +1,4 @@
-"""Describes the machine, and the work of other processes during a measurement."""
+"""Describes the machine, and what other processes did during a measurement."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-# Instructions that decide which kernels run: of each line the best that a processor has.
+# Instruction sets that decide which kernels llama.cpp uses. Only the best one that the processor has is shown.
 _INSTRUCTIONS = (("amx_int8", "AMX"), ("avx512_vnni", "AVX-512 VNNI"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
 
 
 def describe() -> str:
-    """Several makes share one name: "AMD EPYC (family 25, model 17; AVX-512 VNNI), 2 processors"."""
+    """Returns for example "AMD EPYC (family 25, model 17; AVX-512 VNNI), 2 processors": different models share
+    a name."""
     return f"{processor(Path('/proc/cpuinfo').read_text())}, {len(os.sched_getaffinity(0))} processors"
 
 
@@ -30,7 +31,7 @@ def processor(cpuinfo: str) -> str:
 
 
 def thread_cpu_s(pid: int, tid: int) -> float:
-    """Returns the processor time of one thread so far, in nanoseconds if the kernel keeps them."""
+    """Returns the processor time of one thread so far, to the nanosecond if the kernel measures it."""
     try:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, IndexError):
@@ -51,21 +52,21 @@ def _processes() -> dict[int, tuple[str, float, int]]:
         try:
             stat = (entry / "stat").read_text()
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         name = stat[stat.index("(") + 1 : stat.rindex(")")]
         found[int(entry.name)] = (name, _stat_cpu_s(stat), int(stat.rpartition(")")[2].split()[1]))
     return found
 
 
 class Neighbours:
-    """Processor time that processes other than this one and its children took since the start."""
+    """Measures the processor time of all processes except this one and its children."""
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()
         self._before = _processes()
 
     def report(self) -> str:
-        """ "1.3 of 2 processors (python3 0.9, cc1plus 0.4), load average 2.1"."""
+        """Returns for example "1.3 of 2 processors (python3 0.9, cc1plus 0.4), load average 2.1"."""
         elapsed_s = time.monotonic() - self._started_s
         by_name: dict[str, float] = {}
         total = 0.0
@@ -92,7 +93,7 @@ def _is_ours(pid: int, processes: dict[int, tuple[str, float, int]]) -> bool:
 
 
 def today() -> str:
-    """Returns the day and the measured commit: "2026-01-31, commit 0123abc", and whether the sources had changes."""
+    """Returns the day and the commit, "2026-01-31, commit 0123abc", and whether the sources have changes."""
     commit = _git("rev-parse", "--short", "HEAD")
     changed = _git("status", "--porcelain", "--", ":/", *(f":!/{path}" for path in _NO_SOURCES))
     of_commit = f", commit {commit}{' and changes' if changed else ''}" if commit else ""
@@ -108,11 +109,11 @@ def _git(*arguments: str) -> str:
 
 
 def process_cpu_s(pid: int) -> float:
-    """Returns the processor time of a process so far, all threads included."""
+    """Returns the processor time of all threads of a process so far."""
     return sum(thread_cpu_s(pid, int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 def resident_mb(pid: int) -> float:
-    """Returns the resident memory: anonymous, shared and of files."""
+    """Returns the resident memory: anonymous, shared and file-backed."""
     rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     return int(rows["VmRSS"].split()[0]) / 1000 * 1.024

@@ -1,9 +1,9 @@
-"""Many streams at once: in new sessions, in every other of the warm sessions, and after streams that came and went.
+"""Many streams at once: in fresh slots, in every other of the warm sessions, and after streams that came and went.
 
-Total and per-stream tokens per second of decode after a prompt of 64 tokens, gaps between tokens, and the first token
-of the last stream. The total counts from the first text of any stream. Every server has a turn before those that count,
-and llmd forgets the sessions of a turn after it, so that every turn finds the same slots.
-Streams in every other slot are compared with streams in neighbouring ones, in sessions that are as warm.
+Measures total and per-stream tokens per second of decode after a prompt of 64 tokens, gaps between tokens, and the
+first token of the last stream. The total counts from the first text of any stream. Every server has one turn before the
+measured ones, and the daemon forgets the sessions of a turn after it, so that every turn finds the same slots. Streams
+in every other slot are compared with streams in neighboring slots, in sessions that are equally warm.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PROMPT_TOKENS, N_CTX = 64, 1024
 STAGGERED, BESIDE = "staggered", "neighbours beside staggered"
 KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
 TRAFFIC_REQUESTS, TRAFFIC_REQUESTS_SHORT = 144, 16
-"""Requests of all users together, with four or more of them: about two minutes of four or eight."""
-# Target for the total, as a ratio to llama-server's, by the number of streams.
+"""Requests of all users together if there are four or more users: about two minutes of four or eight users."""
+# Least ratio of the total to llama-server's, by the number of streams.
 TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
 SAME_AS_FRESH = 0.95
 REFERENCES = {STAGGERED: BESIDE, "after traffic": "fresh"}
@@ -77,7 +77,8 @@ def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], opti
 def _measure_staggered(
     report: Report, model: str, n: int, runs: Runs, neighbours: Runs, options: argparse.Namespace
 ) -> None:
-    """Adds to each turn of llmd one in neighbouring slots of another daemon, so that both are of the same minute."""
+    """Runs next to each of our turns one in neighboring slots of another daemon, so that both run in the same
+    minute."""
     with both(options, model, slots=2 * n, n_ctx=N_CTX) as servers, ours(model, slots=n, n_ctx=N_CTX) as other:
         for side, server in (*servers.items(), (OURS, other)):
             warm(server, n, 1, options.tokens, "before")
@@ -111,13 +112,13 @@ def _run(kind: str, server: Server, n: int, turn: str, options: argparse.Namespa
 
 
 def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
-    """Returns streams of new sessions."""
+    """Runs streams in new sessions."""
     names = [f"{seed} {number}" for number in range(n)]
     return streams.complete(server.port, [body(prompt_of(PROMPT_TOKENS, name), n_tokens, name) for name in names])
 
 
 def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
-    """Continues every n-th of the warm sessions, with as many tokens before it as new ones have."""
+    """Continues one of every so many warm sessions. Fresh sessions have as many tokens before the stream."""
     names = [f"{seed} {number}" for number in range(every * n)]
     prompts = {name: prompt_of(PROMPT_TOKENS, name) for name in names}
     for name in names:
@@ -139,8 +140,8 @@ def traffic(n_users: int, n_requests: int) -> list[Request]:
 
 
 def _rate(kind: str, run: Run, n: int, options: argparse.Namespace) -> float:
-    """Returns the tokens per second of all streams together, from the first text on; with the prompts if streams come
-    and go."""
+    """Returns the tokens per second of all streams together, from the first text on; for traffic including the
+    prompts."""
     if kind == "traffic":
         n_tokens: int = sum(request.body["max_tokens"] for request in traffic(n, len(run.streams) // n))
         return n_tokens / run.whole_s
@@ -170,7 +171,7 @@ def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str
 
 
 def _of_each(runs: Runs, n_tokens: int) -> dict[str, list[float]]:
-    """Returns the rate of the median stream, after its first token."""
+    """Returns the decode rate of the median stream after its first token."""
     return {
         side: [statistics.median(one.decode_rate(n_tokens) for one in run.streams) for run in made]
         for side, made in runs.items()

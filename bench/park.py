@@ -1,4 +1,4 @@
-"""Parking a session's state and loading it again, compared with copying as many bytes (bench/park.c)."""
+"""Moves a session's state out of the model's memory and back, compared with copying as many bytes (bench/park.c)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from . import models
 from .report import Figure, Report
 
-# A restore may take twice as long as the memory bandwidth allows. Below a few megabytes there is no target, because
-# calls of some hundred microseconds dominate.
+# A restore should take at most twice the time that the memory bandwidth allows. Below a few megabytes the time is not
+# bandwidth but calls, some hundred microseconds, and there is no target.
 MODELS = ("bench-small", "tiny-window", "tiny-recurrent", "tiny-hybrid-q8")
 RATIO = 0.5
 TARGET_BYTES_MIN = 4_000_000
@@ -31,7 +31,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _measure(path: str, n_tokens: int, repeats: int) -> list[list[int]]:
-    """Returns rows of bytes, memcpy_us, save_us, load_us; the first one warms up."""
+    """Returns rows of bytes, memcpy_us, save_us, load_us. The first row is a warm-up."""
     if not PROGRAM.exists():
         raise SystemExit(f"{PROGRAM} is missing: run ./build.sh bench")
     command = [str(PROGRAM), path, str(n_tokens), str(repeats + 1)]

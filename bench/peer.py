@@ -1,7 +1,7 @@
-"""llama.cpp's own programs, with which llmd is compared: built by `./build.sh peer` from the same source and flags.
+"""llama.cpp's own programs for comparison, built by `./build.sh peer` from the same source with the same flags.
 
-They run as their users run them: in the environment of a shell, with their own defaults. What a scenario cannot do
-without (a slot per stream, a longer context) is added and no more.
+They run as their users run them: in the environment of a shell, with their own defaults. Only options without which a
+scenario is impossible (a slot per stream, a longer context) are added.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from .daemon import Server, clean_environment, free_port
 
-# Directory of the programs, set by build.sh if they are built.
+# build.sh sets this variable to the directory of the programs, if they are built.
 DIRECTORY_VARIABLE = "LLMD_BENCH_PEER"
 SLOTS = 4
-"""Slots that llama-server has by default."""
+"""Slots of llama-server by default."""
 
 
 def directory() -> Path | None:
@@ -32,8 +32,11 @@ def advice() -> str:
 
 
 def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None = None) -> Server:
-    """Returns llama-server. `slots`: streams at once. With more than its default slots it gets an option, and then
-    divides its context among them: it gets `n_ctx` tokens for each."""
+    """Returns llama-server with `slots` streams at once.
+
+    If that is more than its default number of slots, the option is passed to it. It divides its context among its
+    slots, so it gets `n_ctx` tokens for each.
+    """
     found = directory()
     if found is None:
         raise SystemExit(advice())
@@ -46,13 +49,13 @@ def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None
 
 @dataclass(frozen=True, slots=True)
 class EngineRate:
-    """One line of llama-bench."""
+    """The content of one line of llama-bench."""
 
     n_prompt: int
     n_decoded: int
     n_depth: int
     tokens_per_s: tuple[float, ...]
-    """One value per repeat."""
+    """Rate of each repeat."""
 
 
 def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], repeats: int) -> list[EngineRate]:

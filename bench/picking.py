@@ -1,4 +1,5 @@
-"""Cost of picking a token of 151,936: in every form of structured output, and with every sampler (bench/picking.c)."""
+"""What it costs to pick one of 151,936 tokens: for every form of structured output, and for every sampler
+without one."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from . import kept, machine
 COLUMNS = ("bench", "model", "case", "side", "quantity", "unit", "median", "least", "most", "repeats", "target", "met")
 OURS = "llmd"
 RATIO = "ratio"
-"""The side of a figure that is the ratio of two others."""
+"""Name of the side of a figure that compares the other two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is met; None: there is no target."""
+        """Returns whether the target is met, or None if there is no target."""
         if self.at_least is not None:
             return self.median >= self.at_least
         return self.median <= self.at_most if self.at_most is not None else None
@@ -51,14 +51,15 @@ class Figure:
 
 
 def ratios_of(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Returns ratios turn by turn if both sides had equally many turns, else the ratio of the medians."""
+    """Returns the ratio of each turn if both sides have as many turns, otherwise the ratio of the medians."""
     if len(ours) == len(theirs):
         return [a / b for a, b in zip(ours, theirs, strict=True) if b]
     return [statistics.median(ours) / statistics.median(theirs)] if ours and theirs else []
 
 
 class Report:
-    """The figures of one measurement of one model, printed at the end with the work of other processes meanwhile."""
+    """The figures of one measurement of one model. They are printed at the end, with the load of the machine
+    meanwhile."""
 
     def __init__(self, bench: str, model: str, about: str) -> None:
         self._bench = bench
@@ -85,7 +86,7 @@ class Report:
         at_most: float | None = None,
         against: str = "llama-server",
     ) -> None:
-        """Adds a figure for each side, and the ratio of llmd's to `against`, which has the target."""
+        """Adds a figure for each side, and the ratio of ours to `against`, to which the target applies."""
         for side, measured in values.items():
             self.add(Figure(case=case, side=side, quantity=quantity, unit=unit, values=measured))
         self.add_ratio(case, quantity, values, at_least=at_least, at_most=at_most, against=against)
@@ -116,7 +117,8 @@ class Report:
     def close(self, keep: Path | None = None) -> None:
         """Prints everything, and writes the figures into the file `keep` of one processor.
 
-        A missed target is no error: whether it matters depends on what else the machine did, which is printed too."""
+        A missed target is not an error: whether it matters depends on the load of the machine, which is also printed.
+        """
         _say(f"  {self._neighbours.report()}")
         cases = max((len(figure.case) for figure in self._figures), default=0)
         sides = max((len(figure.side) for figure in self._figures), default=0)

@@ -1,4 +1,4 @@
-"""The cost of idle sessions for a running one: prefill and decode in an empty daemon and in one with idle sessions.
+"""What idle sessions cost a running one: prefill and decode in an empty daemon and in one that holds other sessions.
 
 An idle session should cost memory and nothing else. The two daemons take turns with the same prompts.
 """
@@ -42,7 +42,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             report.progress(f"{repeat + 1} of {repeats}")
             alone_s, beside_s = (_first_s(server, "running", options.prompt, repeat) for server in (empty, full))
             alone, beside = (_tokens_per_s(server, options.tokens, repeat) for server in (empty, full))
-            if repeat >= 0:  # the first repeat warms up
+            if repeat >= 0:  # repeat -1 warms up
                 prefill.append((options.prompt / alone_s, options.prompt / beside_s))
                 decode.append((alone, beside))
     _add(report, f"prefill of {options.prompt} tokens", prefill)

@@ -1,7 +1,7 @@
-"""The first prompt after a restart: of an earlier conversation, a new one with the same system prompt, an unknown one.
+"""The first prompt after a restart: the old conversation, a new one with the same system prompt, an unrelated one.
 
-An orderly stop writes the sessions; what a new conversation shares with them lies on the disk then. Each case is the
-first request of a daemon of its own.
+An orderly stop writes the sessions. Afterwards the part that a new conversation shares with them is on disk. Each case
+is the first request of a new daemon.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .report import Figure, Report, ratios_of
 MODELS = ("bench-dense", "bench-hybrid")
 GOES_ON, NEW, STRANGER = "goes on", "new, the same system prompt", "new, another system prompt"
 HALF = 0.5
-"""Target for the first token of a new conversation, as a fraction of an unknown one's."""
+"""A new conversation should wait for its first token at most this fraction of an unrelated conversation's time."""
 N_TOKENS, USER_WORDS = 16, 60
 
 
@@ -64,8 +64,7 @@ def _restarts(path: str, seed: str, options: argparse.Namespace) -> dict[str, cl
         for case, (session, prompt) in cases.items():
             with daemon(path, state_dir=state) as server:
                 answers[case] = _ask(server.port, session, prompt)
-                # so that the next case finds the same state
-                client.ask(server.port, "DELETE", f"/v1/sessions/{session}")
+                client.ask(server.port, "DELETE", f"/v1/sessions/{session}")  # the next case needs the same state
         return answers
 
 

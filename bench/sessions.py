@@ -1,8 +1,7 @@
-"""Interleaved conversations: tokens that the server prefills for each kind of request, compared with the least possible
-number, and the time to the first token.
+"""Interleaved conversations: tokens that each kind of request prefills, the least necessary, and the wait.
 
-With more conversations than slots, sessions leave the model's memory between their turns. The same traffic goes to
-llama-server with the same number of slots, turn by turn in the same run.
+The wait is the time to the first token. With more conversations than slots, sessions leave the model's memory between
+their turns. The same requests go to llama-server, turn by turn in the same run, with as many slots.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"{TURNS} turns and {len(OPERATIONS)} kinds of request, {options.slots} slots"
+    return f"{TURNS} turns and {len(OPERATIONS)} kinds of request, {options.places} slots"
 
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:
@@ -53,7 +52,9 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _costs(report: Report, model: str, n: int, options: argparse.Namespace) -> dict[str, Costs]:
-    """Returns the costs of every server by kind of request. All servers have the same number of slots and context."""
+    """Returns the costs of every server by kind of request. All servers have as many slots, and as much context for
+    each.
+    """
     path = models.path_of(model)
     with ExitStack() as stack:
         servers = {OURS: stack.enter_context(daemon(path, max_sessions=options.slots, ctx_size=N_CTX))}

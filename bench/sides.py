@@ -1,4 +1,4 @@
-"""The servers that are compared: the daemon with its defaults, and llama-server with its defaults, if it is built."""
+"""The servers that are compared: the daemon and, if it is built, llama-server, both as their users run them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .daemon import Server, daemon
 from .report import OURS
 
 SLOTS = 8
-"""Slots for named sessions that the daemon has by default."""
+"""Slots of the daemon for named sessions by default."""
 CTX_DEFAULT = 8192
-"""Tokens per session for which the daemon has room by default if all slots are in use; one alone may have more."""
+"""Tokens that the daemon has room for in each session by default; a single session can hold more."""
 PEER = "llama-server"
 
 Sides = dict[str, Server]
@@ -21,8 +21,11 @@ Sides = dict[str, Server]
 
 @contextmanager
 def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0) -> Iterator[Sides]:
-    """Returns the servers by name, ready, at the same time. `slots` streams at once, each of at most `n_ctx` tokens:
-    options are set only where a server's defaults are smaller. `options.also` adds further rows."""
+    """Starts all servers at the same time and returns them by name when they are ready.
+
+    They serve `slots` streams at once, each of at most `n_ctx` tokens. Only values above a server's default are passed
+    to it. `options.also` names further servers.
+    """
     path = models.path_of(model)
     with ExitStack() as stack:
         waiting = {OURS: ours(model, slots, n_ctx)}
@@ -33,13 +36,13 @@ def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0
 
 
 def ours(model: str, slots: int = 0, n_ctx: int = 0) -> AbstractContextManager[Server]:
-    """Returns the daemon of `both`, alone."""
+    """Returns only the daemon of `both`."""
     flags: dict[str, str | int] = {"max_sessions": slots} if slots > SLOTS else {}
     flags |= {"ctx_size": n_ctx} if n_ctx > CTX_DEFAULT else {}
     return daemon(models.path_of(model), **flags)
 
 
 def alternating(sides: Sides, turn: int) -> list[tuple[str, Server]]:
-    """Yields the servers in an order that changes from turn to turn, so that going first does not count."""
+    """Returns the sides in an order that changes from turn to turn, so that no side always goes first."""
     order = list(sides.items())
     return order if turn % 2 == 0 else order[::-1]

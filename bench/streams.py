@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 CLIENT = ROOT / "build" / "native" / "bench" / "sse_client"
 
-# Events of a text completion's stream that are not text: how it finished.
+# Events of a text completion's stream besides its text: one with the finish reason.
 _EVENTS_BESIDE_TEXT = 1
 
 # Ids that are ordinary text in every model, so that a prompt needs no tokenizer.
@@ -25,7 +25,7 @@ def prompt_of(n_tokens: int, seed: int | str) -> list[int]:
 
 
 def body(prompt: list[int], n_tokens: int, session: str = "", **parameters: Any) -> dict[str, Any]:
-    """Returns a greedy completion of this many tokens, whatever they are; without a session nothing is reused."""
+    """Returns the body of a greedy completion of exactly so many tokens. Without a session nothing is reused."""
     greedy = {"prompt": prompt, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0}
     return {**greedy, **({"session_id": session_id(session)} if session else {"cache_prompt": False}), **parameters}
 
@@ -38,22 +38,22 @@ def session_id(name: str) -> str:
 class Request:
     body: dict[str, Any]
     user: int
-    """A user sends one request after the other."""
+    """Number of the user. A user sends one request after the other."""
     pause_ms: int = 0
-    """Pause after the user's last stream has ended, or after the start."""
+    """Pause after the user's previous request has ended, or after the start."""
     cancel_ms: int = 0
-    """Time after sending at which the client hangs up; 0: never."""
+    """Time after which the client hangs up; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream, as its reader saw it."""
+    """The times and sizes of one stream that its reader measured."""
 
     n_bytes: int
     sent_us: int
     """From the start to sending the request."""
     first_us: int
-    """From sending the request to the first piece of text; 0: there was none."""
+    """From sending the request to the first piece of text; 0: no text came."""
     last_us: int
     """From sending the request to the end of the stream."""
     arrivals_us: tuple[int, ...]
@@ -72,7 +72,7 @@ class Stream:
         return [(b - a) / 1e3 for a, b in zip(self.arrivals_us, self.arrivals_us[1:], strict=False)]
 
     def decode_rate(self, n_tokens: int) -> float:
-        """Returns the tokens per second after the first one."""
+        """Returns the tokens per second after the first token."""
         return (n_tokens - 1) / (self.last_us - self.first_us) * 1e6
 
 
@@ -87,13 +87,13 @@ class Run:
 
     @property
     def whole_s(self) -> float:
-        """Returns the time from sending the first request to the end of the last stream."""
+        """Seconds from sending the first request to the end of the last stream."""
         first_us = min(stream.sent_us for stream in self.streams)
         return (max(stream.sent_us + stream.last_us for stream in self.streams) - first_us) / 1e6
 
     @property
     def streaming_s(self) -> float:
-        """Returns the time from the first text of any stream to the end of the last one."""
+        """Seconds from the first text of any stream to the end of the last stream."""
         first_us = min(stream.sent_us + stream.first_us for stream in self.streams)
         return (max(stream.sent_us + stream.last_us for stream in self.streams) - first_us) / 1e6
 
@@ -103,12 +103,12 @@ class Run:
 
 
 def complete(port: int, bodies: Sequence[dict[str, Any]]) -> Run:
-    """Sends all requests to /v1/completions at once and reads the streams to their ends."""
+    """Sends all bodies to /v1/completions at once and reads the streams to their ends."""
     return send(port, [Request(body, user) for user, body in enumerate(bodies)])
 
 
 def send(port: int, requests: Sequence[Request]) -> Run:
-    """Sends requests to /v1/completions, each in its user's turn, and reads all streams to their ends."""
+    """Sends the requests to /v1/completions, each in its user's turn, and reads all answers to their ends."""
     if not CLIENT.exists():
         raise SystemExit(f"{CLIENT.relative_to(ROOT)} is missing: run ./build.sh bench")
     lines = "".join(
@@ -123,7 +123,7 @@ def send(port: int, requests: Sequence[Request]) -> Run:
 
 
 def read(output: str) -> Run:
-    """Reads the client's output."""
+    """Parses the client's output."""
     *rows, cpu = output.splitlines()
     return Run([_stream(row.split(",")) for row in rows], int(cpu.split(",")[1]) / 1e6)
 
