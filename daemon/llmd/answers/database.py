@@ -1,9 +1,9 @@
-"""The SQLite database of answers and responses, in the directory that has the sessions of the same model.
+"""The SQLite database of answers and responses, in the directory with the sessions of the same model.
 
-The daemon writes it while it serves: whatever ends the process, the next start finds what was written. The event loop
-names the rows that have changed and never waits; a thread encodes and writes all that have changed since the last
-write. Deleted rows are overwritten on the disk. A disk that refuses them costs these rows, with a line in the log, and
-nothing else. libllm holds the directory locked while the database is open.
+The daemon writes it while it serves, so the next start finds the rows whatever ended the process. The event loop names
+the changed rows and never waits. A thread encodes and writes all rows that changed since the last write. Deleted rows
+are overwritten on disk. If the disk refuses rows, they are lost, and the log says so; nothing else fails. libllm holds
+a lock on the directory while the database is open.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _VERSION = 1
 _CHECKSUM_BYTES = 16
 _MODE = 0o600
 _DIRECTORY_CHARS = 16
-"""libllm names the directory of a model's sessions by this many characters of the fingerprint (engine.c)."""
-# Without EXCLUSIVE, WAL would share memory with other processes. With NORMAL a kill costs no row, and a power cut only
-# the last ones.
+"""Number of fingerprint characters in the name of the directory with a model's sessions (engine.c)."""
+# Without EXCLUSIVE, WAL would share memory with other processes. With NORMAL a killed process loses no row, and a power
+# failure only the last ones.
 _SETTINGS = ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
 _TABLE = (
     "CREATE TABLE row (kind TEXT, owner INTEGER, name TEXT, part BLOB, body BLOB, UNIQUE (kind, owner, name, part))"
@@ -48,9 +48,9 @@ _SELECT_ONE = "SELECT body FROM row WHERE kind = ? AND owner = ? AND name = ? AN
 _encode = msgspec.msgpack.encode
 
 Key = tuple[str, int, str, bytes]
-"""Kind, owner, name, and part: a session has one row for each answer."""
+"""Kind, owner, name, and part. A session has one row for each answer; the part distinguishes them."""
 Body = Callable[[], object | None]
-"""Returns the row's value as it is now, which must never change; None: the row is to be deleted."""
+"""Returns the row's current value, which must not change afterwards. None: the row is deleted."""
 
 
 class RefusedError(Exception):
@@ -71,9 +71,11 @@ class Database:
         self._waiting: dict[Key, Body] = {}
         self._writing: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        """Set while the disk refuses rows: further changes wait for it, instead of trying all rows again each time."""
+        """Set while the disk refuses rows. Changes then wait for this timer, so that not every change tries all rows
+        again.
+        """
         self._is_refused = False
-        """The disk refused the last write, and the log says so."""
+        """The disk refused the last write, and the log says so already."""
         try:
             self._connection = _open_database(path)
         except (OSError, sqlite3.Error) as error:
@@ -85,19 +87,19 @@ class Database:
     # --- the event loop ----------------------------------------------------------------------------------------------
 
     def changed(self, key: Key, body: Body) -> None:
-        """Has this row written soon."""
+        """Schedules this row to be written soon."""
         self._waiting[key] = body
         if self._retry is None:
             self._begin()
 
     async def flushed(self) -> None:
-        """Returns when all changed rows are written, or the disk has refused them again."""
+        """Returns when all changed rows are written, or when the disk has refused them again."""
         self._begin()
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
     async def finish(self) -> None:
-        """Writes what has changed and closes the database."""
+        """Writes all changed rows and closes the database."""
         await self.flushed()
         if self._retry is not None:
             self._retry.cancel()
@@ -139,7 +141,8 @@ class Database:
             puts = ((*key, self._sealed(key, _encode(body))) for key, body in rows if body is not None)
             self._connection.executemany(_PUT, puts)
         if any(body is None or key[0] == SAVED for key, body in rows):
-            # until then the WAL file still has the deleted rows, and a power cut would cost the saved ones
+            # Until the checkpoint the WAL file still has the deleted rows, and a power failure would lose the saved
+            # ones.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def rows(self, kind: str) -> Iterator[tuple[Key, bytes]]:
@@ -150,7 +153,7 @@ class Database:
                 yield found, body
 
     def row(self, key: Key) -> bytes | None:
-        """Raises sqlite3.Error."""
+        """Returns the value of a row. Raises sqlite3.Error."""
         found = self._connection.execute(_SELECT_ONE, key).fetchone()
         return self._unsealed(key, found[0]) if found is not None else None
 
@@ -163,7 +166,7 @@ class Database:
         self._connection.close()
 
     def _sealed(self, key: Key, body: bytes) -> bytes:
-        """Puts a checksum before the body, which is right only with this model and this key."""
+        """Returns the body after a checksum that is only valid for this model and this key."""
         sealed = repr((self._fingerprint, key)).encode() + body
         return hashlib.blake2b(sealed, digest_size=_CHECKSUM_BYTES).digest() + body
 
@@ -176,7 +179,7 @@ class Database:
 
 
 def _open_database(path: Path) -> sqlite3.Connection:
-    """Raises sqlite3.Error, OSError."""
+    """Opens the database and sets an unusable file aside. Raises sqlite3.Error, OSError."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, _MODE)
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
@@ -184,7 +187,11 @@ def _open_database(path: Path) -> sqlite3.Connection:
         if not is_file:
             raise RefusedError("it is not a regular file")
         return _connect(path)
-    except (RefusedError, sqlite3.DatabaseError, UnicodeError) as error:  # sqlite3 decodes names in its messages
+    except (
+        RefusedError,
+        sqlite3.DatabaseError,
+        UnicodeError,
+    ) as error:  # UnicodeError: from names in sqlite3's messages
         if isinstance(error, sqlite3.OperationalError):
             raise
         log.warning("renamed the database of answers and began a new one", extra=fields(path=path, reason=str(error)))
@@ -193,7 +200,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
 
 
 def _connect(path: Path | str) -> sqlite3.Connection:
-    """Raises RefusedError, sqlite3.Error."""
+    """Opens and checks a file. Raises RefusedError, sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.text_factory = lambda text: text.decode("utf-8", "replace")  # the checksum judges what is damaged
     try:

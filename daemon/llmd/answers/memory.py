@@ -1,13 +1,14 @@
-"""Answers with the tokens that they were made of, found again by content when a client sends them back.
+"""Answers with their tokens, found again by content when a client sends them back.
 
-Text that a model wrote often tokenizes otherwise than it was written, and templates write past answers otherwise than
-new ones; they leave out old reasoning, write calls anew, and move the tools. So each finished answer of a session is
-kept with its tokens and those of the messages before it, under a digest of the whole conversation up to and including
-the answer. A later request whose messages have the same digest up to there goes on after these tokens: the template
-makes only what follows (llm_chat_render). A message that was edited, and all after it, have other digests and never
-match. An answer has the tokens since the answer that its own prompt went on after: together they are the past.
+The text of an answer often tokenizes differently than the model generated it. Templates write past answers differently
+from new ones: they leave out old reasoning, write calls anew, and move the tools. So each finished answer of a session
+is kept with its tokens and those of the messages before it, under a digest of the whole conversation up to and
+including the answer. A later request whose messages have the same digest up to there continues these tokens, and the
+template renders only the rest (llm_chat_render). If a message was edited, it and all later messages have other digests
+and never match. An answer stores only the tokens since the answer that its own prompt continued; the chain of answers
+has the whole past.
 
-The digest forgives what clients change without meaning anything by it: null, "" and blank are one; arguments of tool
+The digest ignores differences that clients introduce without intention: null, "" and blank are equal; arguments of tool
 calls are compared as values; ids of calls and reasoning are left out. Owned by the event loop.
 """
 
@@ -32,7 +33,8 @@ from ..engine.json_scan import ARGUMENTS, decoder_of
 TOKEN_BYTES = 4
 DIGEST_BYTES = 16
 _LAST_TOKENS = 32
-"""Last tokens of an answer that the renderer gets: more than any end mark that both templates and models write."""
+"""Number of an answer's last tokens that the renderer gets: more than any end mark that templates and models write has.
+"""
 _THINK, _THOUGHT = "<think>", "</think>"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -41,13 +43,16 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest_of(previous: bytes, message: PlainMessage) -> bytes:
-    """Returns the digest of a conversation that continues with this message. `previous`: that of the messages before;
-    b"" for none."""
+    """Returns the digest of a conversation that continues with this message. `previous` is b"" before the first
+    message.
+    """
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=DIGEST_BYTES).digest()
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """Returns the digest of the conversation up to and including each message. Deferred tools are named in messages."""
+    """Returns the digest of the conversation up to each message. Deferred tools are left out, because messages name
+    them.
+    """
     listed = [tool for tool in tools if not tool.is_deferred]
     return list(accumulate(messages, digest_of, initial=_digest(listed) if listed else b""))[1:]
 
@@ -74,8 +79,9 @@ def _without_reasoning(text: str) -> str:
 
 
 def _arguments(call: PlainToolCall) -> Any:
-    """Returns arguments for comparison. Text that is not JSON, or larger than any tool's arguments, is compared as
-    text."""
+    """Returns the arguments as a value. Text that is not JSON, or larger than any tool's arguments, is compared as
+    text.
+    """
     arguments = call.arguments
     try:
         return _plain(decoder_of(Any).decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
@@ -84,8 +90,9 @@ def _arguments(call: PlainToolCall) -> Any:
 
 
 def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
-    """Turns 1.0 into 1, as JavaScript writes it. Raises RecursionError below that many levels, however deep the
-    stack."""
+    """Turns 1.0 into 1, which JavaScript writes for it. Raises RecursionError below that many levels, whatever the
+    depth of the stack is.
+    """
     if levels < 0:
         raise RecursionError
     if isinstance(value, float) and value.is_integer():
@@ -101,14 +108,14 @@ def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
 
 
 class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Facts of a prompt for the prompts that continue it."""
+    """Facts about a prompt that the prompts that continue it need."""
 
     variables: bytes = b""
     """Digest of the template's variables."""
     n_head: int = 0
-    """The same as Prompt.n_head."""
+    """The value of Prompt.n_head."""
     user_starts: dict[int, int] = {}
-    """Number of a user's message, from 1, to the tokens before it; the latest few."""
+    """Maps the number of a user's message, from 1, to the number of tokens before it, for the latest few."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -117,15 +124,18 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     tokens: bytes
     """int32 little-endian: the prompt after the tokens of `since`, then the generated tokens that are resident."""
     rest: str
-    """Text of the answer that `tokens` does not cover: the last token is not resident if a limit ended the answer."""
+    """The part of the answer's text that the tokens do not cover: after a limit, the last token is not resident."""
     since: Annotated[bytes, msgspec.Meta(max_length=DIGEST_BYTES)] = b""
-    """Digest of the answer that the prompt continued; b"": none, so that `tokens` has everything before the answer."""
+    """Digest of the answer that the prompt continued. b"": the prompt continued none, and `tokens` are complete."""
     facts: PromptFacts = PromptFacts()
 
 
 def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
-    """Returns the answer of `text` with the generated tokens that spell a beginning of it; None if none can be shown
-    to. Tokens beyond the text, cut off by a stop string or within a character, are left out."""
+    """Returns the answer of `text` with those of its tokens that spell a beginning of the text, or None if there are
+    none.
+
+    Tokens that were cut off by a stop string or in the middle of a character spell more than the text and are left out.
+    """
     n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
     sure, end = generated[: -TOKEN_BYTES * n_left_out_max], generated[-TOKEN_BYTES * n_left_out_max :]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -145,24 +155,24 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The part of a request that is taken from an earlier answer: all up to and including one of its messages."""
+    """The part of a request that an earlier answer provides: everything up to and including one of its messages."""
 
     message: int
     digest: bytes
     """Digest of the conversation up to that message."""
     tokens: bytes
     rest: str
-    """The same as Answer.rest."""
+    """The value of Answer.rest."""
     facts: PromptFacts
 
     def rendered(self) -> dict[str, Any]:
-        """The member `after` of a request to llm_chat_render."""
+        """Returns the member `after` of a request to llm_chat_render."""
         last = memoryview(self.tokens).cast("i")[-_LAST_TOKENS:].tolist()
         return {"message": self.message, "rest": self.rest, "last": last}
 
 
 class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The answers of one session, saved under a label."""
+    """The answers of one session that were saved under a label."""
 
     mode: HistoryMode | None
     answers: dict[bytes, Answer]
@@ -170,7 +180,7 @@ class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 @dataclass(slots=True)
 class SessionAnswers:
-    """The record of one session. Answers are in order of use."""
+    """The answers of one session, in order of use."""
 
     owner: int
     name: str
@@ -181,9 +191,10 @@ class SessionAnswers:
 
 
 class AnswerMemory:
-    """The answers of all sessions, with a limit in bytes. Beyond it, the owner with the most bytes loses the least
-    recently used answers. The name "" stands for all requests of an owner without a session; they may use half of the
-    owner's bytes."""
+    """The answers of all sessions, with a limit in bytes. Beyond the limit, the owner with the most bytes loses the
+    least recently used answers. The name "" stands for all requests of an owner without a session, which can use half
+    of the owner's bytes.
+    """
 
     def __init__(
         self, bytes_max: int = limits.ANSWER_BYTES_MAX, answers_max: int = limits.ANSWERS_PER_SESSION_MAX
@@ -199,7 +210,7 @@ class AnswerMemory:
         """Called for each answer of a named session that is added, changed or removed; b"" stands for the mode."""
 
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
-        """Sets the mode until the client chooses another one; None changes nothing."""
+        """Sets the mode until the client chooses another one. None changes nothing."""
         if session and mode is not None and self.mode(owner, session) != mode:
             self.record(owner, session).mode = mode
             self._report(owner, session, b"")
@@ -209,8 +220,9 @@ class AnswerMemory:
         return self._known(owner, session).mode
 
     def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:
-        """Returns the longest known past of a conversation with these digests (digests_of). `is_used`: False leaves the
-        order of use unchanged."""
+        """Returns the longest known past of a conversation with these digests (digests_of). If `is_used` is False, the
+        order of use does not change.
+        """
         record = self._known(owner, session)
         for index in range(len(digests) - 1, -1, -1):
             chain = _chain(record, digests[index])
@@ -224,9 +236,10 @@ class AnswerMemory:
         return None
 
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
-        """Keeps the answer under the present name of the session, or drops it if the session was forgotten. `past`: the
-        tokens that its prompt continued. If other tokens, or none, are stored for them now, the answer gets them
-        itself."""
+        """Keeps the answer under the session's current name, or drops it if the session was forgotten. `past` are the
+        tokens that its prompt continued. If other tokens are stored for them now, or none, the answer stores them
+        itself.
+        """
         if self._sessions.get((record.owner, record.name)) is not record:
             return
         if answer.since and _tokens_of(record, _chain(record, answer.since)) != past:
@@ -238,7 +251,7 @@ class AnswerMemory:
         record = self.record(owner, session)
         before = record.answers.get(digest)
         if before is not None and before != answer:
-            self._retire(record, digest)  # what went on after it did so after other tokens
+            self._retire(record, digest)  # the answers after it continued other tokens
         else:
             self._drop(record, digest)
         record.answers[digest] = answer
@@ -263,12 +276,12 @@ class AnswerMemory:
             self.restore(owner, new_session, record)
 
     def inherit(self, owner: int, parent: str, session: str) -> None:
-        """A session that is used for the first time begins as a fork of its parent, if it names one."""
+        """Makes a session that is used for the first time a fork of its parent, if it names one."""
         if self.source(owner, parent, session) != session:
             self.copy(owner, parent, session)
 
     def source(self, owner: int, parent: str, session: str) -> str:
-        """Returns the session whose answers this one has, or will have when it is first used."""
+        """Returns the session whose answers this session has, or would have when it is used."""
         return parent if parent and session and (owner, session) not in self._sessions else session
 
     def rename(self, owner: int, session: str, new_session: str) -> None:
@@ -281,7 +294,7 @@ class AnswerMemory:
                 self._report(owner, name, b"", *record.answers)
 
     def keys(self) -> list[tuple[int, str, bytes]]:
-        """Returns owner, session and digest of everything that named sessions hold, as `on_change` gets them."""
+        """Returns owner, session and digest of everything that named sessions hold, in the form of `on_change`."""
         return [
             (owner, name, digest)
             for (owner, name), record in self._sessions.items()
@@ -293,12 +306,12 @@ class AnswerMemory:
         return self._known(owner, session).answers.get(digest)
 
     def saved(self, owner: int, session: str) -> StoredSession | None:
-        """Returns all that the session holds; None if it holds nothing."""
+        """Returns everything that the session holds, or None if it holds nothing."""
         record = self._known(owner, session)
         return StoredSession(record.mode, dict(record.answers)) if record.answers or record.mode is not None else None
 
     def restore(self, owner: int, name: str, saved: StoredSession) -> None:
-        """Adds the answers as if they had been used just now; the bounds hold."""
+        """Adds the answers as if they had just been used. The limits apply."""
         self.choose(owner, name, saved.mode)
         for digest, answer in saved.answers.items():
             self.keep(owner, name, digest, answer)
@@ -354,7 +367,7 @@ class AnswerMemory:
             del self._sessions[record.owner, record.name]
 
     def _count(self, record: SessionAnswers, n_bytes: int) -> None:
-        """Adds to the counts of bytes; `n_bytes` may be negative."""
+        """Adds to the counts of bytes. `n_bytes` can be negative."""
         record.n_bytes += n_bytes
         self.n_bytes += n_bytes
         self._owner_bytes[record.owner] += n_bytes
@@ -363,7 +376,8 @@ class AnswerMemory:
 
 
 def _chain(record: SessionAnswers, digest: bytes) -> list[bytes]:
-    """Returns the answers that make up the past with this digest, in their order; empty: one of them is missing."""
+    """Returns the answers that make up the past with this digest, in order, or an empty list if one of them is
+    missing."""
     chain: list[bytes] = []
     while digest:
         answer = record.answers.get(digest)

@@ -1,5 +1,8 @@
-"""Answers as rows of the database: those of named sessions outlive the daemon, those of a saved session stay until it
-is removed. A session whose rows are lost still works: its answers are tokenized again, as the template writes them."""
+"""Answers as rows of the database. Those of named sessions survive the daemon; those of a saved session stay until it
+is removed.
+
+A session whose rows are lost still works: its answers are rendered and tokenized again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _saved = msgspec.msgpack.Decoder(StoredSession)
 
 
 def follow(memory: AnswerMemory, database: Database) -> None:
-    """Writes every later change of the memory to the database."""
+    """Makes the database write every later change of the memory."""
 
     def on_change(owner: int, session: str, digest: bytes) -> None:
         find = partial(memory.find, owner, session, digest) if digest else partial(memory.mode, owner, session)
@@ -49,7 +52,7 @@ def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
 
 
 def _checked(digest: bytes, answer: Answer, n_vocab: int) -> Answer:
-    """Raises ValueError if no daemon of this model can have written the answer."""
+    """Returns the answer. Raises ValueError if no daemon of this model can have written it."""
     if len(digest) != DIGEST_BYTES:
         raise ValueError(f"a digest has {len(digest)} bytes, not {DIGEST_BYTES}")
     if len(answer.tokens) % TOKEN_BYTES:
@@ -68,13 +71,14 @@ class SavedAnswers:
         self._n_vocab = n_vocab
 
     async def write(self, owner: int, label: str, saved: StoredSession | None) -> None:
-        """Replaces the answers of a label; None removes them."""
+        """Replaces the answers of the label. None removes them."""
         self._database.changed((SAVED, owner, label, b""), lambda: saved)
         await self._database.flushed()
 
     def read(self, owner: int, label: str) -> StoredSession | None:
-        """Returns None if the label has no answers or its row cannot be read: the session is then loaded without them.
-        Blocks."""
+        """Returns None if the label has no answers or its row cannot be read; the session is then loaded without them.
+        Blocks.
+        """
         try:
             body = self._database.row((SAVED, owner, label, b""))
             if body is None:
@@ -88,6 +92,7 @@ class SavedAnswers:
         return saved
 
     def sweep(self, labels: Iterable[tuple[int, str]]) -> None:
-        """Removes answers without a saved session, as a crash between the two removals leaves them. Blocks. Raises
-        sqlite3.Error."""
+        """Removes answers without a saved session, which a crash between the two removals leaves. Blocks. Raises
+        sqlite3.Error.
+        """
         self._database.keep_only(SAVED, [(SAVED, owner, label, b"") for owner, label in labels])

@@ -1,5 +1,6 @@
 """The program `llmctl`: parses the command line, runs one verb, and turns every failure into an exit status and a
-sentence."""
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +35,13 @@ ELSEWHERE = {
     "stop": "sessions close ID", "rm": "sessions close ID",
     "pull": "models: llmd serves one model, which its option --model sets",
 }  # fmt: skip
-"""Verbs of Ollama and of Docker, and what does it here."""
+"""Verbs of Ollama and of Docker, and the verb or option of llmd that does the same."""
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Names an unknown option, and the nearest known one. argparse would skip it and take its value for another
-    argument, such as the verb."""
+    """Names an unknown option, and the nearest known one. argparse would skip the option and mistake its value for
+    another argument, such as the verb.
+    """
 
     _words: Sequence[str] = ()
 
@@ -84,7 +86,9 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
-    """Options before or after the verb. Only the outer parser has defaults, so that both positions work."""
+    """Returns the options that can stand before or after the verb. Only the outer parser has defaults, so that both
+    positions work.
+    """
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("everywhere")
 
@@ -140,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         output.prepare()
         return run(parsed(arguments))
-    except BrokenPipeError:  # the reader of the output has closed it
+    except BrokenPipeError:  # the program that reads the output has closed it
         return EXIT_PIPE_CLOSED
     except output.StreamFailed as error:
         output.remark(f"llmctl: {error}")

@@ -38,7 +38,7 @@ SOCKET_PATTERNS = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/l
 
 
 def advice(absent: DaemonAbsent) -> str:
-    """Returns the error in a sentence, and then what a user can try."""
+    """Returns a sentence about the error, and lines with what the user can try."""
     lines = [SENTENCES[absent.reason].format(path=absent.socket_path, detail=absent.detail)]
     if absent.reason == "forbidden":
         lines.append(f"its permissions:      {permissions(absent.socket_path)}; try sudo llmctl")

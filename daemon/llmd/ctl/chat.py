@@ -1,6 +1,9 @@
-"""llmctl chat: a conversation in the terminal. It is kept here and sent whole with every turn; the daemon prefills
-only what is new in it, and each answer ends with these counts. The conversation of a named session outlives this
-program, but not the session."""
+"""llmctl chat: a conversation in the terminal.
+
+llmctl holds the conversation and sends all of it with every turn. The daemon prefills only the new part, and each
+answer ends with a summary of that. The conversation of a named session survives this program, until the session is
+reset or closed.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 class Terminal:
-    """Reads turns and slash commands, writes answers."""
+    """Reads turns and slash commands from the terminal and writes answers to it."""
 
     def __init__(self, context: Context, conversation: Conversation) -> None:
         self._context = context
@@ -78,7 +81,7 @@ class Terminal:
                 self._answer(line)
 
     def _session_line(self) -> str:
-        """Returns the current session, and how many turns its conversation has."""
+        """Returns the current session, and the number of turns of its conversation."""
         n = self._conversation.n_turns
         return f"session {self._conversation.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
 
@@ -88,7 +91,7 @@ class Terminal:
                 self._command(line)
             else:
                 self._turn(line)
-        except KeyboardInterrupt:  # between an answer and the prompt
+        except KeyboardInterrupt:  # Ctrl-C between an answer and the prompt
             if not self._interactive:
                 raise
         except (DaemonAbsent, DaemonRefused) as error:
@@ -97,7 +100,7 @@ class Terminal:
             self._context.warn(advice.advice(error) if isinstance(error, DaemonAbsent) else _refusal(error))
 
     def _read(self) -> str | None:
-        """Reads the next turn, continuation lines joined; None at the end of input. Ctrl-C drops the line."""
+        """Returns the next turn with continuation lines joined, or None at the end of input. Ctrl-C drops the line."""
         lines: list[str] = []
         while True:
             prompt = ("... " if lines else "> ") if self._interactive else ""
@@ -124,7 +127,7 @@ class Terminal:
             turn = self._conversation.ask(question, Display(hides_thinking=self._context.options.hide_thinking))
             _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
-            raise KeyboardInterrupt  # Ctrl-C stops a script, not only its question
+            raise KeyboardInterrupt  # Ctrl-C stops a script, and not only its current question
 
     def _command(self, line: str) -> None:
         verb, _, argument = line.partition(" ")
@@ -155,14 +158,14 @@ def run(context: Context) -> int | None:
     options = context.options
     own = options.session is None
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
-    if not session_key.is_valid(name):  # refused before a question is sent in vain
+    if not session_key.is_valid(name):  # before the user types a message
         context.warn(session_key.invalid_id("--session", name).message)
         return EXIT_USAGE
     values = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     settings = {key: value for key, value in values.items() if value is not None}
     conversation = Conversation(context.client, name, own, options.system, settings, _note)
     remember = _typed_lines() if is_terminal(sys.stdin) else None
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent had it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the parent process ignored it
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # a closed window closes its session, too
     try:
@@ -182,12 +185,14 @@ def _refusal(refused: DaemonRefused) -> str:
 
 
 def _note(note: str) -> None:
-    """Writes a remark about the answer to standard error, so that a pipe gets answers only."""
+    """Writes a note about the answer to standard error, so that a pipe gets answers only."""
     output.remark(text.dim(f"[{note}]", sys.stderr))
 
 
 def _typed_lines() -> Callable[[], None]:
-    """Switches line editing on and loads the lines of earlier chats; returns what saves them, and those of this one."""
+    """Enables line editing and loads the lines of earlier chats. Returns a function that saves them with those of this
+    chat.
+    """
     import readline
 
     path = conversation_files.directory() / "chat_history"

@@ -1,4 +1,5 @@
-"""A client of llmd over its unix socket: paths, errors, server-sent events. Prints nothing, decides nothing."""
+"""A client of llmd over its unix socket: paths, errors, server-sent events. It prints nothing and makes no
+decisions."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ EVENT_BYTES_MAX = 16 << 20
 
 
 class DaemonAbsent(Exception):
-    """No daemon answered. advice.SENTENCES has every ``reason``."""
+    """No daemon answered. advice.SENTENCES has a sentence for every ``reason``."""
 
     def __init__(self, socket_path: str, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
@@ -72,13 +73,15 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class Client:
-    """One request per connection: verbs are rare, and a connection must not outlive a cancelled answer."""
+    """Sends each request over a connection of its own: verbs are rare, and a connection must not outlive a canceled
+    answer.
+    """
 
     def __init__(self, socket_path: str, timeout_s: float | None, stream_timeout_s: float | None = None) -> None:
         self.socket_path = socket_path
         self.timeout_s = timeout_s
         self.stream_timeout_s = stream_timeout_s
-        """Longest silence of a stream, and of what moves a session's state. None: these take as long as they take."""
+        """Longest silence of a stream, and of requests that move a session's state. None: no limit."""
 
     def health(self) -> Json:
         return self._look("/health")[1]
@@ -158,7 +161,7 @@ class Client:
 
 
 class _Exchange:
-    """One request and its answer; every way the transport can fail becomes a DaemonAbsent."""
+    """One request and its answer. Every failure of the transport becomes a DaemonAbsent."""
 
     def __init__(
         self,
@@ -203,8 +206,7 @@ class _Exchange:
             payload = json.dumps(body).encode()
             headers["content-type"] = "application/json"
         try:
-            # the daemon refused the request before reading it: the answer says why
-            with suppress(BrokenPipeError, ConnectionResetError):
+            with suppress(BrokenPipeError, ConnectionResetError):  # llmd refused it unread, and the answer says why
                 self._connection.request(method, path, body=payload, headers=headers)
             self._response = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -221,7 +223,8 @@ class _Exchange:
         return self._object(self.text())
 
     def events(self) -> Iterator[Json]:
-        """Yields the data of the stream's events up to [DONE]. Skips comments, which keep the connection alive."""
+        """Yields the data of the stream's events up to [DONE]. Comments, which keep the connection alive, are
+        skipped."""
         while line := self._line():
             if not line.startswith(b"data:"):
                 continue
@@ -267,7 +270,7 @@ class _Exchange:
 
 
 def _why_refused(socket_path: str) -> str:
-    """Returns why no daemon answers. The socket exists before the model is loaded."""
+    """Returns the reason why the socket refused the connection. The socket exists before the model is loaded."""
     try:
         if not stat.S_ISSOCK(os.stat(socket_path).st_mode):
             return "no_socket"
@@ -289,7 +292,7 @@ def is_daemon_alive(socket_path: str) -> bool:
 
 
 def samples(text: str) -> dict[str, float]:
-    """Returns samples of a Prometheus text, from name (with labels) to value; other lines are skipped."""
+    """Maps the names (with labels) in Prometheus text to their values. Lines that are not samples are skipped."""
     found = {}
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")

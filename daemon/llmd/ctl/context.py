@@ -13,12 +13,12 @@ from llmd.ctl.text import printable
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
-EXIT_USAGE = 2  # the status that argparse uses
+EXIT_USAGE = 2  # argparse uses this status
 EXIT_ABSENT = 3
 EXIT_NOT_FOUND = 4
 EXIT_STREAM = 5
-EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
-EXIT_PIPE_CLOSED = 141  # as a shell reports SIGPIPE
+EXIT_INTERRUPTED = 130  # the status that a shell reports for SIGINT
+EXIT_PIPE_CLOSED = 141  # the status that a shell reports for SIGPIPE
 
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -30,11 +30,11 @@ class Context:
     json: bool
 
     def say(self, raw: Json, text: Callable[[], str]) -> None:
-        """Prints the answer itself with --json, else its rendering for people."""
+        """Prints the answer itself with --json, otherwise its rendering for people."""
         output.answer(output.as_json(raw) if self.json else self._rendered(text))
 
     def _rendered(self, text: Callable[[], str]) -> str:
-        """Renders the answer. Raises DaemonAbsent if the JSON is not an answer of llmd: another server answered."""
+        """Raises DaemonAbsent if the JSON does not have the form of llmd's answers, because another server answered."""
         try:
             return text()
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -78,7 +78,8 @@ def add_verb(
     epilog: str = "",
 ) -> argparse.ArgumentParser:
     """Adds a verb with its line of help and `more` as its description. `run` returns the exit status, or None for
-    EXIT_OK."""
+    EXIT_OK.
+    """
     parser = verbs.add_parser(
         name,
         help=help,
@@ -92,7 +93,7 @@ def add_verb(
 
 
 def add_id(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument that names the session."""
+    """Adds the arguments that name the session of a verb."""
     parser.add_argument("id", metavar="ID", help="id of the session")
     parser.add_argument(
         "--owner", metavar="NAME", help="owner of the session, if several owners have this id: a name or a number"

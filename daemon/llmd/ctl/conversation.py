@@ -1,4 +1,4 @@
-"""The conversations of one chat program, one per session; each is sent whole with every turn."""
+"""The conversations of one chat program, one per session. Every turn sends the whole conversation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 T = TypeVar("T")
 PROGRAM = "llmctl"
 OWN = 0
-"""The owner of what comes over the unix socket."""
+"""The owner of requests over the unix socket."""
 
 
 class Display:
-    """An answer on its way to standard output. Reasoning, and how far a long prompt has been processed, go to standard
-    error, dimmed: a pipe gets answers only."""
+    """Writes an answer to standard output while it arrives.
+
+    Reasoning, and the progress of a long prompt, go to standard error, dimmed, so that a pipe gets answers only.
+    """
 
     def __init__(self, *, hides_thinking: bool) -> None:
         self._hides_thinking = hides_thinking
@@ -58,7 +60,7 @@ class Display:
 
 @dataclass
 class ChatTurn:
-    """One answer, as received so far."""
+    """The part of an answer that has been received so far."""
 
     reply: str = ""
     reasoning: str = ""
@@ -88,11 +90,11 @@ class ChatTurn:
 
     @property
     def is_cut_without_answer(self) -> bool:
-        """Whether the length limit ended the answer during the reasoning, or before it had text."""
+        """Returns whether the length limit ended the answer during the reasoning, or before it had text."""
         return self.finish_reason == "length" and not self.reply.strip()
 
     def summary(self) -> str:
-        """ "3 new tokens, 412 reused (exact_prefix), 57 generated" """
+        """Returns for example "3 new tokens, 412 reused (exact_prefix), 57 generated"."""
         reused = self.session.get("reused_prompt_tokens", 0)
         new = self.session.get("prefilled_prompt_tokens", self.usage.get("prompt_tokens", 0) - reused)
         reason = self.session.get("session_reset_reason") or "unknown"
@@ -106,8 +108,10 @@ class ChatTurn:
 
 
 class Conversation:
-    """The conversations of this program's sessions, and the name of the current one. `own`: the session ends with this
-    program. `note` reports to the user what happened to a session."""
+    """The conversations of this program's sessions, and the name of the current session.
+
+    `own`: the session ends with this program. `note` tells the user what happened to a session.
+    """
 
     def __init__(
         self, client: Client, name: str, own: bool, system: str | None, options: Json, note: Callable[[str], None]
@@ -132,8 +136,11 @@ class Conversation:
         return conversation_files.n_turns(self.messages)
 
     def ask(self, question: str, display: Display | None = None) -> ChatTurn:
-        """Sends one question. After Ctrl-C the turn keeps the text received so far, which is what the session holds. If
-        the length limit ends the answer before it has text, the question is kept for the next turn."""
+        """Sends one question.
+
+        After Ctrl-C the turn keeps the text received so far, which is also what the session holds. If the length limit
+        ends the answer before it has text, the question is kept for the next turn.
+        """
         turn = ChatTurn()
         messages = [*self.messages, {"role": "user", "content": question}]
         request = self._options | {"messages": messages, "session_id": self.name}
@@ -170,7 +177,7 @@ class Conversation:
     # --- between two runs --------------------------------------------------------------------------------------------
 
     def _earlier(self) -> list[Json]:
-        """Returns the messages of earlier chats; the system message of this one replaces theirs."""
+        """Returns the messages of earlier chats. The system message of this chat replaces theirs."""
         messages: list[Json] = []
         if self.name != self._own:
             messages = self._on_disk(lambda: conversation_files.load(self.client.socket_path, self.name)) or []
@@ -184,7 +191,8 @@ class Conversation:
         return messages
 
     def _unless_reset(self, messages: list[Json]) -> list[Json]:
-        """Returns the messages, or none if the session was reset. What the daemon has lost, it prefills again."""
+        """Returns the messages, or none if the session was reset. Tokens that the daemon has lost are prefilled
+        again."""
         session = self._session()
         if session is not None and _was_reset(session):
             aside = self._on_disk(lambda: conversation_files.set_aside(self.client.socket_path, self.name))
@@ -197,8 +205,9 @@ class Conversation:
         return messages
 
     def _note_foreign(self) -> None:
-        """Notes that the session is another client's: this chat begins a conversation beside it, and takes one of the
-        few branches that a session has."""
+        """Tells the user that another client uses the session: this chat begins a conversation beside that client's,
+        and takes one of the session's few branches.
+        """
         session = self._session() or {}
         client, n_tokens = text.scalar(session.get("client") or "another client"), session.get("tokens")
         if isinstance(n_tokens, int) and n_tokens and session.get("owner", OWN) == OWN and client != PROGRAM:
@@ -214,7 +223,7 @@ class Conversation:
         except DaemonRefused as error:
             if error.status == 404:
                 return None
-            if error.status == 409:  # other owners have a session of this name, and no answer is about ours
+            if error.status == 409:  # only other owners have a session with this id
                 return {"tokens": 1}
             raise
 
@@ -226,7 +235,7 @@ class Conversation:
             self._note_once(f"another chat uses session {self.name}; its conversation was moved to {aside.parent}")
 
     def _on_disk(self, act: Callable[[], T]) -> T | None:
-        """Calls `act`. A disk failure is reported and does not end the conversation."""
+        """Calls `act`. If the disk fails, the user is told, and the conversation continues."""
         try:
             return act()
         except conversation_files.DiskFailed as error:
@@ -240,5 +249,5 @@ class Conversation:
 
 
 def _was_reset(session: Json) -> bool:
-    """Whether the session was used and holds nothing, not even tokens to prefill: only a reset does that."""
+    """Returns whether the session was reset: it was used, but holds no tokens, not even tokens to prefill again."""
     return session.get("owner", OWN) == OWN and session.get("state") == "empty" and bool(session.get("requests"))

@@ -1,10 +1,10 @@
-"""Conversations of named sessions, from one run of llmctl to the next: one file per session, and one per label of a
-saved session, readable by their user only.
+"""Conversations of named sessions, kept from one run of llmctl to the next.
 
-They are the user's own text, while the daemon's state is a cache that may be lost. Only reset and close forget a
-conversation. Whatever else would replace a conversation that differs (another llmctl in the same session, a load, a
-fork, a reset from elsewhere) first renames its file to a name that ends in .previous-N.json. Files are written next to
-the old one, synced and renamed. A failure leaves the old file, and raises DiskFailed.
+There is one file per session, and one per label of a saved session, readable by their user only. The conversations are
+the user's own text, while the daemon's state is a cache that may be lost. Only reset and close delete a conversation.
+Any other operation that would replace it by a different one (another llmctl in the same session, a load, a fork, a
+reset from elsewhere) first renames its file to a name that ends in .previous-N.json. A new file is written next to the
+old one, synced and renamed. A failure leaves the old file, and raises DiskFailed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from llmd.ctl.client import Json
 
 PREVIOUS_MAX = 16
-"""Conversations set aside of one session; the oldest go."""
+"""Most renamed conversations of one session; the oldest are deleted."""
 
 
 class DiskFailed(Exception):
@@ -49,8 +49,9 @@ def load(socket_path: str, session: str) -> list[Json]:
 
 
 def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
-    """Writes the messages. Returns the name under which another program's messages were set aside, if these do not
-    continue them."""
+    """Writes the messages. If the stored messages are another program's, which these do not continue, they are renamed,
+    and their new name is returned.
+    """
     with _reporting("store"), _locked():
         return _write(_path(socket_path, session), session, socket_path, messages)
 
@@ -63,7 +64,7 @@ def set_aside(socket_path: str, session: str) -> Path | None:
 def forget(socket_path: str, session: str) -> None:
     path = _path(socket_path, session)
     with _reporting("remove"):
-        if path.exists():  # otherwise nothing is created: the home may be read-only
+        if path.exists():  # otherwise no directory is made, since the home can be read-only
             with _locked():
                 path.unlink(missing_ok=True)
 
@@ -75,7 +76,7 @@ def rename(socket_path: str, session: str, new: str) -> Path | None:
 
 
 def copy(socket_path: str, session: str, new: str, n_turns: int | None = None) -> Path | None:
-    """Copies the first turns, or all. Returns the name under which the messages of `new` were set aside."""
+    """Copies the first turns, or all. Returns the new name of the earlier messages of `new`, if they were renamed."""
     return _copy(_path(socket_path, session), _path(socket_path, new), new, socket_path, n_turns)
 
 
@@ -83,7 +84,7 @@ def n_turns(messages: list[Json]) -> int:
     return sum(message["role"] == "user" for message in messages)
 
 
-# --- what travels with a saved session -------------------------------------------------------------------------------
+# --- conversations of saved sessions ---------------------------------------------------------------------------------
 
 
 def save_as(socket_path: str, session: str, label: str) -> Path | None:
@@ -91,8 +92,9 @@ def save_as(socket_path: str, session: str, label: str) -> Path | None:
 
 
 def load_as(socket_path: str, label: str, session: str) -> Path | None:
-    """Copies the conversation of a label to the session. A label without one leaves the session without one, as its
-    state is another one now."""
+    """Copies the conversation of a label to a session. Without one, the session's own is removed: it belongs to another
+    state.
+    """
     return _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
 
 
@@ -116,8 +118,9 @@ def _reporting(action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Holds the lock under which one llmctl at a time changes files, for milliseconds. Reading needs no lock: files are
-    renamed."""
+    """Holds the lock that lets one llmctl at a time change files, for milliseconds. Reading needs no lock, because
+    files are renamed.
+    """
     folder = directory()
     (folder / "chats").mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(os.open(folder / "chats.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as lock:
@@ -126,7 +129,9 @@ def _locked() -> Iterator[None]:
 
 
 def _read(path: Path) -> list[Json]:
-    """Returns no messages if there is no file. Raises ValueError if it is not a file of llmctl."""
+    """Returns the messages of a file, or none if it does not exist. Raises ValueError if the file is not one of
+    llmctl's.
+    """
     try:
         found = json.loads(path.read_bytes())
         return [{"role": str(one["role"]), "content": str(one["content"])} for one in found["messages"]]
@@ -137,7 +142,7 @@ def _read(path: Path) -> list[Json]:
 
 
 def _write(path: Path, session: str, socket_path: str, messages: list[Json]) -> Path | None:
-    partial = path.with_name(f"{path.stem}.partial")  # one writer at a time: the lock is held
+    partial = path.with_name(f"{path.stem}.partial")  # no other llmctl uses the name: the lock is held
     content = json.dumps({"session": session, "socket": socket_path, "messages": messages})
     try:
         partial.unlink(missing_ok=True)
@@ -182,8 +187,9 @@ def _end_of(messages: list[Json], n_turns: int | None) -> int:
 
 
 def _begins(path: Path, messages: list[Json]) -> bool:
-    """Whether replacing the file by these messages loses nothing. System messages do not count: each run of chat may
-    bring its own."""
+    """Returns whether these messages contain everything in the file. System messages are ignored, because each run of
+    chat can bring its own.
+    """
     try:
         old, new = _without_system(_read(path)), _without_system(messages)
     except ValueError:
@@ -196,8 +202,9 @@ def _without_system(messages: list[Json]) -> list[Json]:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Renames the file to the next number. Removes earlier files that this one continues, and the oldest beyond the
-    limit."""
+    """Renames the file to the next number. Deletes earlier files that this one continues, and the oldest beyond the
+    limit.
+    """
     pattern = f"{path.stem}.previous-[0-9]*.json"
     numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(pattern)}
     aside = path.with_name(f"{path.stem}.previous-{max(numbered, default=0) + 1}.json")

@@ -1,4 +1,4 @@
-"""llmctl sessions explain: the last turns of a session, as a story."""
+"""llmctl sessions explain: the last turns of a session, each as a paragraph."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ def counts(turn: Json) -> str:
 
 
 def divergence(point: Json) -> list[str]:
-    """Returns the three texts of a divergence, one per line; if both sides read the same, the tokens that they consist
-    of."""
+    """Returns the three texts on a line each. If both sides read the same, their token ids are shown too."""
     lines = [f"{INDENT}the prompt diverges from the session at token {text.count(point.get('at', 0))}"]
     read_the_same = _read_the_same(point.get("resident") or "", point.get("prompt") or "")
     for name, key in (("after", "before"), ("session", "resident"), ("prompt", "prompt")):
@@ -70,7 +69,9 @@ def divergence(point: Json) -> list[str]:
 
 
 def _read_the_same(resident: str, prompt: str) -> bool:
-    """Whether both texts are equal as far as both are shown; one may have more text in as many tokens."""
+    """Returns whether both texts are equal up to the end of the shorter one. Equal numbers of tokens can have different
+    lengths.
+    """
     n = min(len(resident), len(prompt))
     return n > 0 and resident[:n] == prompt[:n]
 

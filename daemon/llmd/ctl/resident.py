@@ -1,4 +1,6 @@
-"""The tokens in a session's memory, read from the daemon's shared segment: no request, no wait for its event loop."""
+"""The tokens of a session, read from the session table in shared memory: no request, no wait for the daemon's event
+loop.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from llmd.engine import segment
 
 TOKENS_PER_LINE = 12
 
-# Status words of a segment that cannot be opened, as reasons of DaemonAbsent.
+# Status words of a session table that cannot be opened, as reasons of DaemonAbsent.
 _REASONS = {"not_found": "segment_missing", "version_mismatch": "segment_version", "io_error": "segment_forbidden"}
 
 

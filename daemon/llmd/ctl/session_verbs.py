@@ -74,8 +74,9 @@ def run_close(context: Context) -> int:
 
 
 def _forgotten(context: Context, raw: Json, existed: str, done: str) -> int:
-    """Returns whether the session existed. A session that does not exist is no failure, but the user may have meant
-    another one."""
+    """Reports whether the session existed. If not, the daemon has not failed, but the user may have meant another
+    session.
+    """
     name, is_there = context.options.id, raw.get(existed, True)
     _conversation_follows(context, lambda socket_path: conversation_files.forget(socket_path, name))
     context.say(raw, lambda: f"Session {name} {done}." if is_there else f"Session {name} did not exist.")
@@ -93,8 +94,9 @@ def run_fork(context: Context) -> None:
 
 
 def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | None:
-    """Copies the conversation as far as the fork goes. If the fork was given in tokens, no turns are copied, because
-    only the daemon knows how many turns they are."""
+    """Copies the conversation up to the point of the fork. If that point is a number of tokens, nothing is copied,
+    because only the daemon knows how many turns they are.
+    """
     at = options.at
     if at is None:
         n_turns = None
@@ -106,8 +108,7 @@ def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | 
 
 
 def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -> None:
-    """Applies the verb to the conversation that llmctl keeps, after the daemon has done it. Conversations of other
-    users are not kept here."""
+    """Applies the daemon's change to the conversation that llmctl keeps. It keeps none for other owners."""
     if context.options.owner is None:
         try:
             if (aside := act(context.client.socket_path)) is not None:

@@ -1,4 +1,4 @@
-"""llmctl sessions list | show, and the group that explain and session_verbs add theirs to."""
+"""llmctl sessions list | show, and the group of verbs to which explain and session_verbs add theirs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def run_show(context: Context) -> None:
 
 
 def owner_number(context: Context) -> int | None:
-    """Returns the number by which the segment has the owner; only the daemon knows the number of a name."""
+    """Returns the owner's number, which the session table contains. If --owner is a name, the daemon must
+    translate it."""
     owner = context.options.owner
     if owner is None or (owner.isascii() and owner.isdigit()):
         return int(owner) if owner is not None else None
@@ -87,7 +88,7 @@ def overview(raw: Json) -> str:
         "LAST WORDS", "OWNER>",
     ]  # fmt: skip
     rows = [_row(session) for session in sessions]
-    for name, title in (("owner", "OWNER>"), ("client", "CLIENT"), ("last_words", "LAST WORDS")):  # if empty
+    for name, title in (("owner", "OWNER>"), ("client", "CLIENT"), ("last_words", "LAST WORDS")):  # drops empty columns
         if not any(session.get(name) for session in sessions):
             column = header.index(title)
             header, rows = _without(column, header), [_without(column, row) for row in rows]
@@ -131,18 +132,20 @@ def _row(session: Json) -> list[str]:
 
 
 def owner(session: Json) -> str:
-    """Returns the owner's name, or its number if no key has it any more."""
+    """Returns the owner's name, or the number if no key has the name any more."""
     return text.scalar(session.get("owner_name") or session.get("owner", 0))
 
 
 def longest(session: Json) -> int:
-    """Returns the tokens of the longest branch: the sum of all may exceed the context, which reads like an error."""
+    """Returns the tokens of the session's longest branch. The sum of all branches can exceed the context, which would
+    look like an error.
+    """
     tokens: list[int] = [one.get("tokens", 0) for one in session.get("timelines") or []]
     return max(tokens) if tokens else int(session.get("tokens", 0))
 
 
 def branches(session: Json) -> str:
-    """ "3, 1 parked"; one that shares the session's own state needs no second word."""
+    """Returns for example "3, 1 parked". The parked branches are left out if all or none are parked."""
     found = session.get("timelines") or []
     n_parked = sum(one.get("state") == "parked" for one in found)
     return f"{len(found)}, {n_parked} parked" if 0 < n_parked < len(found) else str(len(found))
@@ -189,7 +192,7 @@ def branch(one: Json, context_tokens: str) -> str:
 
 
 def last_start(last: Json) -> str:
-    """ "exact_prefix: 412 of 415 prompt tokens reused (The prompt extends ...)" """
+    """Returns for example "exact_prefix: 412 of 415 prompt tokens reused (The prompt extends ...)"."""
     reused, prompt = text.count(last.get("reused_tokens", 0)), text.count(last.get("prompt_tokens", 0))
     diverged = last.get("diverged_at")
     where = "" if diverged is None else f", diverged at token {text.count(diverged)}"

@@ -9,7 +9,7 @@ from typing import TextIO
 
 NOTHING = "-"
 
-# Control characters as visible pictures: a model's answer must not control the terminal.
+# Control characters as visible pictures: a model's answer must not control the terminal that it is printed on.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 _PICTURES |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
@@ -23,17 +23,17 @@ def count(number: int) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """ "1 session", "1,234 sessions" """
+    """Returns for example "1 session" or "1,234 sessions"."""
     return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def share(part: int, total: int) -> str:
-    """Formats a share: "87 %", or "" if the whole is 0."""
+    """Returns for example "87 %", or a dash if `total` is 0."""
     return f"{100 * part // total} %" if total else NOTHING
 
 
 def duration(seconds: float) -> str:
-    """Formats the two largest units: 45s, 3m 20s, 2h 5m, 9d 4h."""
+    """Returns the two largest units: 45s, 3m 20s, 2h 5m, 9d 4h."""
     left = max(0, int(seconds))
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
@@ -44,8 +44,9 @@ def duration(seconds: float) -> str:
 
 
 def age(then_s: float, now_s: float) -> str:
-    """Formats the largest unit: "3m ago"; "now" within a second. Clocks may disagree, so that a time in the future is
-    "now"."""
+    """Returns the largest unit, "3m ago", or "now" within a second. A time in the future is "now", since clocks can
+    differ.
+    """
     return NOTHING if then_s <= 0 else "now" if now_s - then_s < 1 else f"{duration(now_s - then_s).split()[0]} ago"
 
 
@@ -58,7 +59,7 @@ def size(n_bytes: int) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Formats columns as wide as their content. A header that ends in ">" makes its column flush right."""
+    """Returns columns as wide as their content. A header that ends in ">" aligns its column to the right."""
     titles = [title.removesuffix(">") for title in header]
     widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
     lines = []
@@ -69,7 +70,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """Formats one "name value" per line."""
+    """Returns one "name  value" per line."""
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs)
 

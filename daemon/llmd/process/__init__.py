@@ -1,1 +1,1 @@
-"""The daemon as a process: its options, its sockets, its log, systemd."""
+"""The daemon as a process: options, sockets, log, systemd."""

@@ -1,4 +1,4 @@
-"""Checks that concern several options together, or this machine."""
+"""Checks combinations of options, and options against this machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .config_table import SLOTS_MAX, Config
 
 
 class ConfigError(Exception):
-    """An option with a bad value, or a file that cannot be read; the message names it."""
+    """An option has an invalid value, or a file cannot be read. The message names it."""
 
 
 def check(config: Config) -> None:
-    """Raises ConfigError."""
+    """Checks options together. Raises ConfigError."""
     if config.max_sessions + config.scratch_sessions > SLOTS_MAX:
         raise ConfigError(
             f"--max-sessions: {config.max_sessions} and --scratch-sessions: {config.scratch_sessions} "
@@ -24,7 +24,7 @@ def check(config: Config) -> None:
 
 
 def remarks(config: Config) -> list[str]:
-    """Warnings about values that are valid but probably a mistake."""
+    """Returns warnings about values that are valid but probably a mistake."""
     n = n_processors()
     if config.threads <= n:
         return []
@@ -40,21 +40,23 @@ _CGROUP_SELF = Path("/proc/self/cgroup")
 
 
 def n_processors(mount: Path = _CGROUP_MOUNT, own: Path = _CGROUP_SELF) -> int:
-    """Processors that this process may use: those it may run on, bounded by the tightest quota of its control groups
-    (version 2), in the same way as libllm (machine/cgroup.h)."""
+    """Returns how many processors this process can use: its affinity, limited by the smallest quota of its control
+    groups (version 2). libllm computes it in the same way (machine/cgroup.h).
+    """
     return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
 
 
 def _quotas(mount: Path, own: Path) -> list[int]:
-    """Returns the quotas of this process's control group and those above it, in processors, rounded up, as far as they
-    can be read."""
+    """Returns the quotas of this process's control group and those above it, in processors, rounded up. Quotas that
+    cannot be read are left out.
+    """
     group = PurePosixPath("/")
     with suppress(OSError):
         named = [line.removeprefix("0::") for line in own.read_text().splitlines() if line.startswith("0::/")]
         group = PurePosixPath(named[0]) if named and "/.." not in named[0] else group
     found = []
     for level in (group, *group.parents):
-        with suppress(OSError, ValueError):  # "max" is no number
+        with suppress(OSError, ValueError):  # ValueError: "max" is not a number
             quota, period = map(int, (mount / level.relative_to("/") / "cpu.max").read_text().split())
             found.append(math.ceil(quota / period))
     return found

@@ -1,4 +1,4 @@
-"""Reads the options: command line, then environment, then TOML file, then default."""
+"""Reads the options from the command line, then the environment, then the TOML file. The defaults fill the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SYNONYMS = {"-m": "--model", "-c": "--ctx-size", "-ngl": "--gpu-layers", "-t": 
 
 
 def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
-    """The configuration. Raises ConfigError; `--help` and `--version` exit."""
+    """Returns the configuration. Raises ConfigError; `--help` and `--version` exit."""
     environment = os.environ if environment is None else environment
     parsed, strange = parser().parse_known_args(arguments)
     if strange:
@@ -54,7 +54,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
 
 
 def load_or_exit(arguments: Sequence[str]) -> Config:
-    """Loads the configuration; a bad option ends the process with a sentence and status 2."""
+    """Does the same as `load`, but an invalid option ends the process with a sentence and status 2."""
     try:
         return load(arguments)
     except ConfigError as error:
@@ -64,7 +64,7 @@ def load_or_exit(arguments: Sequence[str]) -> Config:
 
 _SEE = f"; {PROGRAM} --help lists all options"
 
-# Variables of build.sh, libllm and the tests, which may be set for the daemon that `./build.sh serve` starts.
+# Variables that build.sh, libllm and the tests read. They can be set in the environment of `./build.sh serve`.
 NOT_OPTIONS = frozenset(
     f"LLMD_{name}"
     for name in """
@@ -75,7 +75,7 @@ NOT_OPTIONS = frozenset(
 
 
 def remarks(environment: Mapping[str, str]) -> list[str]:
-    """Warnings about variables that look like options but have no effect."""
+    """Returns warnings about variables that look like options but have no effect."""
     known = {option.environment for option in OPTIONS}
     strange = sorted(name for name in environment if name.startswith("LLMD_") and name not in known | NOT_OPTIONS)
     return [f"the environment has {name}, which is not an option{nearest(name, known)}{_SEE}" for name in strange]
@@ -114,7 +114,7 @@ _TOML_KINDS: dict[type, str] = {dict: "a table", list: "a list in which not ever
 
 
 def _toml_text(path: Path, key: str, value: object) -> str:
-    """Returns a TOML value as the command line would spell it."""
+    """Returns a TOML value as text in the syntax of the command line."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

@@ -1,5 +1,6 @@
-"""The option table: all options, declared once. Each field of `Config` is an option (option.py), and a `Config` holds
-their values. config_reader.py fills it; config_checks.py has checks that concern several options."""
+"""The option table. Each field of `Config` defines one option (option.py), and a `Config` has the value of each.
+config_reader.py fills it; config_checks.py checks options together.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ PARKED_MAX = 1024
 BRANCHES_MAX = 16
 
 
-# --- defaults that depend on who runs it -----------------------------------------------------------------------------
+# --- defaults that depend on the user --------------------------------------------------------------------------------
 
 
 def default_state_dir() -> Path:
@@ -58,7 +59,7 @@ _access, _streams, _log = (partial(option, group) for group in (ACCESS, STREAMS,
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything that can be set, with its value."""
+    """The values of all options."""
 
     # fmt: off
     model: str = _model(str(EMBEDDED_MODEL), model, "PATH",

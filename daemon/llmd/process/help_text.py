@@ -1,4 +1,4 @@
-"""Titled lists of a program's manual, which `--help` and the man page both show."""
+"""Titled lists of a program's manual, for `--help` and the man page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 WIDTH = 100
 TERM_WIDTH_MAX = 44
-"""A longer term has its sentence on the next line."""
+"""Width of a term; the explanation of a longer term begins on the next line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def unrecognized(arguments: Sequence[str], flags: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
-    """Returns the error for arguments that the parser did not recognize, beginning with the first. `synonyms`: flags of
-    other programs and the flags that they mean."""
+    """Returns the error for arguments that the parser did not recognize, beginning with the first. `synonyms` maps
+    flags of other programs to llmd's.
+    """
     if not arguments[0].startswith("-"):
         return f"unrecognized arguments: {' '.join(arguments)}"
     flag = arguments[0].partition("=")[0]

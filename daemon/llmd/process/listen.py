@@ -1,7 +1,7 @@
-"""The sockets that the daemon listens on, opened before the model is loaded.
+"""The sockets that the daemon listens on. They are opened before the model is loaded.
 
-So a port in use is reported at once, and no other daemon can take this one. The unix socket belongs to this user alone:
-llmd removes only a socket of this user on which no program listens (socket_trust.py).
+So a port in use is reported at once, and no other daemon can take the port meanwhile. The unix socket belongs to this
+user alone: llmd removes only a socket of this user on which no program listens (socket_trust.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ log = logging.getLogger("llmd")
 
 _OTHER_PATH = "choose another path with --socket"
 UNIX_PATH_BYTES_MAX = 107
-"""sun_path less its terminator; see unix(7)."""
+"""Size of sun_path without its terminator; see unix(7)."""
 
 
 class ListenError(Exception):
-    """llmd cannot listen on an address; the message says which, and what to do."""
+    """The daemon cannot listen on an address. The message names the address and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class UnixSocket:
     path: Path
     inode: tuple[int, int]
     lock: int
-    """Descriptor of the lock file next to the socket, held as long as the daemon lives. The file is never removed:
-    otherwise two daemons could hold a lock each."""
+    """Descriptor of the lock file next to the socket, which is held until the daemon ends. The file is never removed:
+    otherwise two daemons could hold a lock each.
+    """
 
     def close(self) -> None:
         self.listener.close()
@@ -51,13 +52,13 @@ class UnixSocket:
             if _inode(os.lstat(self.path)) == self.inode:
                 self.path.unlink()
         except OSError:
-            pass  # gone, or replaced by another user's file: nothing to do
+            pass  # the file is gone, or the directory belongs to another user now
         os.close(self.lock)
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Open sockets; `local` is among them unless systemd passed them."""
+    """Open sockets. `local` is one of `sockets`, or None if systemd passed the sockets."""
 
     sockets: list[socket.socket]
     local: UnixSocket | None
@@ -148,8 +149,9 @@ def _tcp(host: str, port: int) -> socket.socket:
 
 
 def _unix(path: Path) -> UnixSocket:
-    """Opens the unix socket, for its user only from the first moment on, whatever the umask. Only the holder of the
-    lock looks at the path."""
+    """Opens the unix socket. From the first moment on only its user can use it, whatever the umask. Only the holder of
+    the lock accesses the path.
+    """
     if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
         raise ListenError(f"--socket: {path} has more than {UNIX_PATH_BYTES_MAX} bytes; choose a shorter path")
     with ExitStack() as opened:
@@ -169,7 +171,7 @@ def _unix(path: Path) -> UnixSocket:
 
 
 def _lock(path: Path) -> int:
-    """Takes the lock that says that a daemon uses the path; makes the directory."""
+    """Acquires the lock that shows that a daemon uses the path. Creates the directory if it is missing."""
     try:
         make_private(path.parent)
         check_socket(path)  # the directory exists now, and no other user can replace it
@@ -193,7 +195,7 @@ def _lock(path: Path) -> int:
 
 
 def _remove_dead(path: Path) -> None:
-    """Removes the socket of a daemon that died. Anything else there stays, and is an error."""
+    """Removes the socket of a daemon that died. Any other file at that path is left alone and is an error."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -218,8 +220,9 @@ def _is_listened_on(path: Path) -> bool:
 
 
 def descriptors_for(n_connections: int) -> int:
-    """Returns how many of these connections the process may have, after raising its limit of open files as far as
-    possible."""
+    """Returns how many of these connections the process can have, after raising its limit of open files as far as
+    possible.
+    """
     needed = n_connections + limits.DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:

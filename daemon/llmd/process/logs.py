@@ -1,5 +1,6 @@
-"""Log lines for people (text) or machines (json): a message and fields, on standard error. Writing them must neither
-block nor stop the daemon."""
+"""Log lines for people (text) or machines (json): a message and fields, on standard error. Writing a line must neither
+block nor stop the daemon.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +36,14 @@ def configure(level: str, form: str) -> None:
 
 
 def print_fatal(text: str) -> None:
-    """Prints why the process ends before it could start."""
+    """Prints the reason why the process ends before it has started."""
     line = f"<{_PRIORITIES[logging.ERROR]}>{text}" if writes_to_journal() else text
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
 def writes_to_journal(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether standard error is what systemd connected to its journal; see systemd.exec(5)."""
+    """Returns whether standard error is connected to systemd's journal; see systemd.exec(5)."""
     try:
         found = os.fstat(STDERR)
     except OSError:
@@ -52,7 +53,8 @@ def writes_to_journal(environment: Mapping[str, str] = os.environ) -> bool:
 
 class Sink(logging.Handler):
     """Writes whole lines to a descriptor. If the reader has stopped, the disk is full or the terminal is lost, lines
-    are dropped and counted; a write never blocks for longer than a moment."""
+    are dropped and counted, and the daemon is delayed only for a moment.
+    """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -137,11 +139,11 @@ class JsonFormatter(logging.Formatter):
 
 
 _PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
-"""Priorities of syslog(3)."""
+"""Priorities in syslog(3)."""
 
 
 class JournalFormatter(logging.Formatter):
-    """Adds a priority to each line, as in sd-daemon(3); the journal has the time."""
+    """Adds a priority to each line, as sd-daemon(3) describes. The journal adds the time itself."""
 
     def __init__(self, lines: logging.Formatter) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Texts of llmd's --help and man page, apart from the options."""
+"""Texts of llmd's --help and man page, except those of the options."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Options: fields of `Config` with everything that command line, environment, TOML file, help and documentation need.
-The name determines all spellings: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE`, and `ctx_size` in TOML."""
+
+The name determines all spellings: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE`, and `ctx_size` in TOML.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ NO_PATH = "none"
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A kind of value. `parse` raises ValueError for a text that is not one."""
+    """A type of option values. `parse` raises ValueError for a text that is not valid."""
 
     parse: Callable[[str], Any]
     expects: str
-    """Names the valid texts in a refusal."""
+    """Describes the valid texts in an error."""
     words: tuple[str, ...] = ()
-    """All valid texts, if they are a few."""
+    """All valid texts, if there are only a few."""
 
 
 def _text(value: str) -> str:
@@ -57,7 +59,7 @@ def size(low: int, high: int, expects: str) -> ValueKind:
 
 
 def _between(low: float, value: N, high: float) -> N:
-    """Returns a check of a range; NaN is in none."""
+    """Returns the value if it is in the range, which NaN never is. Raises ValueError."""
     if not low <= value <= high:
         raise ValueError
     return value
@@ -97,8 +99,9 @@ _OTHER_ORIGINS = ("*", "null", "file://")
 
 
 def _origins(value: str) -> tuple[str, ...]:
-    """Accepts origins in the form that browsers send: no pattern, no path, no default port. Others would never
-    match."""
+    """Accepts origins in the form that browsers send: no pattern, no path, no default port. Other forms would never
+    match.
+    """
     found = _words(value)
     for one in found:
         if one not in _OTHER_ORIGINS and (not _ORIGIN.fullmatch(one) or _DEFAULT_PORT.fullmatch(one)):
@@ -109,7 +112,7 @@ def _origins(value: str) -> tuple[str, ...]:
 def _path(value: str) -> Path:
     try:
         return Path(_text(value)).expanduser()
-    except RuntimeError as error:  # ~ of a user that the system does not know
+    except RuntimeError as error:  # the path begins with ~ and an unknown user
         raise ValueError from error
 
 

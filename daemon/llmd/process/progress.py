@@ -9,12 +9,13 @@ from collections.abc import Callable
 from ..core import limits
 
 ReadHeartbeat = Callable[[], tuple[int, bool]]
-"""Returns the number of loops of the decode thread, and whether it is inside a step (Engine.heartbeat)."""
+"""Returns the number of loops of the decode thread, and whether the thread is inside a step (Engine.heartbeat)."""
 
 
 class Heartbeat:
-    """Compares each reading with the last. A thread that waits for work makes progress; one that is in the same step as
-    at the last reading does not."""
+    """Compares each reading with the last. A thread that waits for work makes progress; a thread that is still in the
+    step of the last reading does not.
+    """
 
     def __init__(self, read: ReadHeartbeat, clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
@@ -23,8 +24,7 @@ class Heartbeat:
         self._since = clock()
 
     def stalled_for_s(self) -> float:
-        """Returns how long the decode thread has been in the same step, as far as was observed; 0 if it makes
-        progress."""
+        """Returns for how long the decode thread has been observed in the same step; 0 if it makes progress."""
         count, busy = self._read()
         if count != self._count or not busy:
             self._count = count
@@ -48,7 +48,7 @@ class Loading:
         return self._clock() - self._since
 
     def retry_after_s(self) -> int:
-        """Returns the advised delay of a retry, estimated from the time that the part read so far took."""
+        """Returns the recommended delay before a retry, estimated from the time of the part that is loaded."""
         per_mille = self.per_mille()
         left = self.seconds() * (1000 - per_mille) / per_mille if per_mille > 0 else 0.0
         return min(max(math.ceil(left), limits.RETRY_AFTER_S), limits.LOAD_RETRY_AFTER_S_MAX)

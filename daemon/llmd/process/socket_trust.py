@@ -1,9 +1,9 @@
-"""Rules by which the unix socket is trusted.
+"""Rules for trusting the unix socket.
 
-The unix socket needs no key: everybody who can open it administers the daemon (LOCAL in http/access.py). So it belongs
-to this user alone from its first moment on, llmd removes only files of this user at its path, and llmctl refuses a
-socket that another user may have put there. engine/segment.py trusts no other user's lock file next to it.
-http/access.py checks TCP clients: keys, and the Host and Origin of browsers.
+The unix socket needs no key: everybody who can open it administers the daemon (LOCAL in http/access.py). So the socket
+belongs to this user alone from its first moment on. llmd accepts only files of this user at its path, and llmctl
+refuses a socket that another user may have put there. engine/segment.py does not trust another user's lock file next to
+it. http/access.py checks TCP clients: keys, and the Host and Origin of browsers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from pathlib import Path
 log = logging.getLogger("llmd")
 
 SOCKET_MODE = 0o600
-"""Mode of the socket, whatever the umask: a bound file gets the mode of its descriptor."""
+"""Mode of the socket, whatever the umask: bind() gives the file the mode of its descriptor."""
 
 
 class UntrustedSocketError(Exception):
-    """Another user could impersonate the daemon, or owns a file at its path; the message says which, and what to do."""
+    """Another user could impersonate the daemon, or owns a file at its path. The message names the file and
+    what to do."""
 
 
-# --- its path --------------------------------------------------------------------------------------------------------
+# --- path ------------------------------------------------------------------------------------------------------------
 
 
 def default_socket() -> Path:
@@ -56,12 +57,13 @@ def check_socket(path: Path) -> None:
         )
 
 
-# --- what its daemon makes, and finds --------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def make_private(directory: Path) -> None:
-    """Makes the directory and those above it that are missing, each for this user only, whatever the umask, to which
-    Path.mkdir leaves the upper ones."""
+    """Makes the directory and its missing parents. Each is for this user only, whatever the umask; Path.mkdir would
+    apply the umask to the parents.
+    """
     if not directory.is_dir():
         make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -74,7 +76,7 @@ def warn_of_open(directory: Path) -> None:
 
 
 def check_own(name: str, status: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
-    """Checks a file at a path of llmd. Raises UntrustedSocketError."""
+    """Checks that a file at a path of llmd has the right kind and belongs to this user. Raises UntrustedSocketError."""
     if not is_kind(status.st_mode):
         raise UntrustedSocketError(f"{name} exists and is not {kind}; remove it, or choose another path with --socket")
     if status.st_uid != os.geteuid():

@@ -1,4 +1,4 @@
-"""systemd's protocols: readiness, watchdog and socket activation. Without systemd, all of it does nothing."""
+"""systemd's protocols: readiness, watchdog and socket activation. Without systemd these functions do nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ LISTEN_FDS_START = 3
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Notifies the service manager, as sd_notify(3) does. Returns False without a service manager, or if it does not
-    listen."""
+    """Notifies the service manager, like sd_notify(3). Returns False if there is no service manager, or if it does not
+    listen.
+    """
     address = environment.get("NOTIFY_SOCKET")
     if not address:
         return False
@@ -30,18 +31,20 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def more_time(seconds: float, is_needed: bool = True) -> tuple[str, ...]:
-    """Returns a line for `notify`: starting or stopping may take this much longer from now, whatever the unit says."""
+    """Returns a line for `notify` that allows the start or stop this much more time from now, whatever the unit
+    says."""
     return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_needed else ()
 
 
 def reloading() -> str:
-    """Returns a line for `notify` before a reload, which READY=1 ends."""
+    """Returns a line for `notify` that announces a reload. READY=1 ends the reload."""
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | None:
-    """Returns the interval in which to notify the watchdog: half of its timeout. None if systemd has no watchdog for
-    this process."""
+    """Returns the interval for notifying the watchdog, which is half of its timeout, or None if systemd has no watchdog
+    for this process.
+    """
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:
@@ -52,8 +55,9 @@ def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | 
 
 
 def listen_sockets(environment: MutableMapping[str, str] = os.environ) -> list[socket.socket]:
-    """Returns sockets that systemd opened for this process (sd_listen_fds(3)). They are taken once; children do not see
-    them."""
+    """Returns the sockets that systemd opened for this process (sd_listen_fds(3)). A second call returns none, and
+    child processes do not see them.
+    """
     count = environment.pop("LISTEN_FDS", "")
     pid = environment.pop("LISTEN_PID", "")
     environment.pop("LISTEN_FDNAMES", None)

@@ -1,9 +1,9 @@
-"""The point at which the prompt of a turn differs from its session, with the tokens around it. Pure.
+"""Finds the point at which the prompt of a turn differs from its session, with the tokens around it. Pure.
 
 The prompt's side is certain. The resident side is what the session's branches held when the request arrived, read from
 the session table before the request was queued. Only the tokens around the first difference are kept. The resident side
-is left out if it may not be what the decode thread compared with: if the branch was busy then, if it was opened or
-chosen otherwise, or if the decode thread found another difference.
+is left out if the decode thread may have compared with other tokens: if the branch was busy at that time, if it was
+opened or chosen in another way, or if the decode thread found another difference.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class BranchMatch:
 class DivergedTokens:
     at: int
     before: bytes
-    """Tokens that both have."""
+    """Tokens before the difference, which both sides have."""
     prompt: bytes
     resident: bytes | None
-    """None: not known for certain."""
+    """None: not certain."""
 
 
 def best_match(matches: Iterable[BranchMatch]) -> BranchMatch | None:
@@ -46,8 +46,9 @@ def match_of(resident: bytes, prompt: bytes) -> BranchMatch:
 
 
 def n_common(a: bytes, b: bytes) -> int:
-    """Returns the number of tokens that two histories share from the start. Bisection: slices compare at the speed of
-    memory."""
+    """Returns the number of leading tokens that two histories have in common. It bisects, because slices are compared
+    at the speed of memory.
+    """
     low, high = 0, min(len(a), len(b)) // _TOKEN_BYTES
     while low < high:
         middle = (low + high + 1) // 2
@@ -59,8 +60,9 @@ def n_common(a: bytes, b: bytes) -> int:
 
 
 def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) -> DivergedTokens | None:
-    """Returns the divergence. `diverged_at`: reported by the decode thread; -1: the prompt continued the resident
-    tokens."""
+    """Returns the tokens around the difference. `diverged_at` is the decode thread's; -1: the prompt continued the
+    resident tokens.
+    """
     if diverged_at < 0:
         return None
     kept, first = _TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT, _TOKEN_BYTES * diverged_at

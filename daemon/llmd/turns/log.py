@@ -1,6 +1,7 @@
 """The last turns of each session, for `explain`, and the beginnings of its messages. Owned by the event loop.
 
-Turns of an earlier daemon, and of sessions not used for long (limits.TURN_SESSIONS_MAX), are forgotten.
+Turns of an earlier daemon are not known. Those of sessions that were not used for long are forgotten
+(limits.TURN_SESSIONS_MAX).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Turn:
     at_ms: int
     entry: int | None
     reason: int | None
-    """None: it ended before it started."""
+    """None: the turn ended before it started."""
     outcome: str
     n_prompt: int
     n_reused: int
@@ -36,14 +37,17 @@ class Turn:
 
 
 def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
-    """Returns the reason to report. Any two prompts of one model share a few tokens of the template, so a session that
-    copied no more than those from elsewhere is reported as new."""
+    """Returns the reason to report. Any two prompts of one model share a few tokens of the template. So if a session
+    copied only those from another session, the reason is reported as new.
+    """
     is_little = n_reused < min(limits.SHARED_TOKENS_SHOWN_MIN, n_prompt / 10)
     return _NEW if reason == _SHARED and is_little else reason
 
 
 def reason_text(reason: int, *, is_from_own: bool) -> str:
-    """Returns the sentence for a reason. A copy (`shared`) is of another session, or of a branch of the same one."""
+    """Returns the sentence for a reason. `shared` means a copy of another session, or of another branch of the same
+    session.
+    """
     return _FROM_OWN if reason == _SHARED and is_from_own else REASON_TEXTS[reason]
 
 
@@ -54,8 +58,9 @@ def scratch_id(entry: int) -> str:
 
 @dataclass(slots=True)
 class SessionTurns:
-    """The turns of one session. A request that started before its session was forgotten adds to the old object, which
-    nobody reads."""
+    """The turns of one session. If a request started before its session was forgotten, it adds to the old object, which
+    nobody reads.
+    """
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))
     entries: set[int] = field(default_factory=set)
@@ -79,7 +84,8 @@ class TurnLog:
         self._session_table = session_table
         self._sessions: OrderedDict[tuple[int, str], SessionTurns] = OrderedDict()
 
-    # --- a request arrives --------------------------------------------------------------------------------------------
+    # --- a request arrives
+    # -----------------------------------------------------------------------------------------------
 
     def begin_trace(self, owner: int, name: str, prompt: bytes) -> TurnTrace:
         """Compares the prompt with the branches of this session, by entry. Called before the request is queued."""
@@ -111,12 +117,14 @@ class TurnLog:
         return found
 
     def came_from(self, owner: int, name: str, entry: int, client: str, last_words: str) -> None:
-        """Notes the program of a request and the last words of its user. `entry`: entry of the request's branch."""
+        """Records the program of a request and the last words of its user. `entry` is the entry of the request's
+        branch.
+        """
         found = self._of(owner, name or scratch_id(entry))
         found.client, found.last_words = client, last_words
 
     def refused(self, owner: int, name: str, at_ms: int, n_prompt: int) -> None:
-        """Records a request that did not fit the context. Nothing is recorded for an unknown session."""
+        """Records a request that did not fit the context, unless its session is unknown."""
         found = self._sessions.get((owner, name))
         if found is not None:
             found.turns.append(
@@ -126,15 +134,16 @@ class TurnLog:
                 )
             )  # fmt: skip
 
-    # --- it starts ---------------------------------------------------------------------------------------------------
+    # --- a request starts
+    # ------------------------------------------------------------------------------------------------
 
     def started(self, trace: TurnTrace, by_user: UserMessages) -> None:
-        """Notes that the session now holds this prompt. A request that is refused never gets here and changes
-        nothing."""
+        """Records that the session now holds this prompt. Not called for refused requests, which change nothing."""
         if trace.log is not None:
             trace.log.by_user = by_user
 
-    # --- it has ended ------------------------------------------------------------------------------------------------
+    # --- a request has ended
+    # ---------------------------------------------------------------------------------------------
 
     def add(self, trace: TurnTrace, turn: Turn) -> None:
         if trace.log is not None:
@@ -144,28 +153,30 @@ class TurnLog:
         elif turn.entry is not None:
             self._of(trace.owner, scratch_id(turn.entry)).turns.append(turn)
 
-    # --- reports ------------------------------------------------------------------------------------------------------
+    # --- queries
+    # ---------------------------------------------------------------------------------------------------------
 
     def story(self, owner: int, name: str) -> list[Turn]:
         """Returns the turns, the oldest first."""
         return list(self._known(owner, name).turns)
 
     def is_from_own(self, owner: int, name: str, entry: int, n_prompt: int, n_reused: int) -> bool:
-        """Whether the last request of this entry began with a copy of another branch of its own session. False while
-        the request runs: it is not known yet. Any thread."""
+        """Returns whether the last request of this entry began with a copy of another branch of its own session.
+        Returns False while the request runs, because it is not known yet. Any thread.
+        """
         last = next((turn for turn in reversed(self.story(owner, name)) if turn.entry == entry), None)
         return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)
 
     def client(self, owner: int, name: str) -> str | None:
-        """Returns the program that sent the last request. Any thread."""
+        """Returns the program of the last request. Any thread."""
         return self._known(owner, name).client or None
 
     def last_words(self, owner: int, name: str) -> str | None:
-        """Returns the last words of the user. Any thread."""
+        """Returns the beginning of the last user message. Any thread."""
         return self._known(owner, name).last_words or None
 
     def by_user(self, owner: int, name: str) -> UserMessages:
-        """Returns the user messages of the last prompt; empty: not known."""
+        """Returns the user messages of the last prompt; empty if they are not known."""
         return self._known(owner, name).by_user
 
     def _known(self, owner: int, name: str) -> SessionTurns:

@@ -1,4 +1,4 @@
-"""The tokens at which the user's messages begin in a prompt, for turn:N of `fork`. Pure."""
+"""Finds the tokens at which the user's messages begin in a prompt, for turn:N of `fork`. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from ..core import limits
 class UserMessages:
     n: int = 0
     starts: Mapping[int, int] = field(default_factory=dict)
-    """Number of a user's message, from 1, to the tokens before it. Those whose beginning is not known are left out."""
+    """Maps the number of a user's message, from 1, to the number of tokens before it. Messages without a known
+    beginning are left out.
+    """
 
 
 def user_starts(roles: Sequence[str], boundaries: bytes, after: int = -1) -> dict[int, int]:
     """Maps user messages to the boundaries of a rendered prompt (llm_chat_render: the latest few, then the end).
 
-    If the template does not allow some boundaries, the prompt leaves them out, and it is not known which ones are
-    present: the result is then empty. Exception: a message right after `after`, the message after which the prompt
-    begins, begins there, too.
+    If the template does not allow some boundaries, the prompt leaves them out without saying which, and the result is
+    empty. There is one exception: if the message right after `after`, where the prompt begins, is the user's, it begins
+    there.
     """
     counts = memoryview(boundaries).cast("i").tolist()
     users = [index for index, role in enumerate(roles) if role == "user"]
