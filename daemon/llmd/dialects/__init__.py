@@ -1,1 +1,1 @@
-"""The APIs that clients use, a folder each."""
+"""The dialects (APIs) that clients use, one folder each."""

@@ -1,4 +1,4 @@
-"""The arguments of a call, for dialects that return them as an object. Pure."""
+"""The arguments of a call as an object, for dialects that return them in that form. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*("?)|[\[\]{},:]|true|false|null', r
 
 
 def object_of(arguments: str, *, is_cut: bool) -> bytes | None:
-    """Returns the object as JSON, cheap to decode and on one line; None if it is not an object. If the text was cut
-    off, the object has its complete members."""
+    """Returns the object as JSON on one line, cheap to decode, or None if the arguments are not an object. If the
+    arguments were cut off, the complete members are kept.
+    """
     found = _cleaned(arguments.strip() or "{}")
     return found if found is not None or not is_cut else _cleaned(_complete_members(arguments)) or b"{}"
 

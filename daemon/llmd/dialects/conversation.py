@@ -1,4 +1,4 @@
-"""Checks of conversations that all dialects share. Pure. All raise ApiError naming the field."""
+"""Checks of conversations that all dialects share. Pure. Failed checks raise an ApiError that names the field."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ _ATTACHED = ("image", "document", "file", "audio", "video", "container_upload")
 
 
 def answerable(param: str, messages: T) -> T:
-    """Returns the messages. There must be at least one."""
+    """Returns the messages. Raises ApiError if the list is empty."""
     if not messages:
         raise ApiError("invalid_value", f"{param}: the list has no message to answer.", param)
     return messages
 
 
 def placeholder(kind: str) -> str:
-    """Returns the text that replaces a part that is not text, in a tool's result or an earlier question. `kind`: the
-    dialect's name of the part. The part stays in the history, because refusing it would end the conversation."""
+    """Returns the text that replaces a part that is not text, in a tool's result or an earlier question. `kind` is the
+    dialect's name of the part. The part is replaced because refusing it would end the conversation: clients send it
+    with every later request.
+    """
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
 
 
 def only_server_tools(param: str, kind: str) -> ApiError:
-    """Returns the error for a request whose tools all run on a provider's servers. Next to other tools they are
-    ignored; alone they are the point of the request, and the client would take the answer for their result."""
+    """Returns the error for a request whose tools all run on a provider's servers. Such tools are ignored if the
+    request has other tools. If it has no others, the client would mistake the answer for the result of these tools.
+    """
     message = (
         f"{param}: {quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool."
     )
@@ -47,9 +50,10 @@ def _name(kind: str) -> str:
 
 
 def newest_question(roles: Sequence[str]) -> int | None:
-    """Returns the message whose attachments are refused: the user's last one, if no answer follows it. None: messages
-    after the last answer have results of tools (`tool`), and attachments next to results belong to a tool. An answer at
-    the end does not count, because the new answer continues it."""
+    """Returns the message whose attachments are refused: the user's last one, if no answer follows it. Returns None if
+    the messages after the last answer have results of tools (`tool`), because attachments next to results belong to a
+    tool. An answer at the end is ignored, because the new answer continues it.
+    """
     end = len(roles)
     while end and roles[end - 1] == "assistant":
         end -= 1
@@ -63,7 +67,8 @@ def newest_question(roles: Sequence[str]) -> int | None:
 
 
 def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
-    """Returns the role of a message. `path`: the client's name of the message; `roles`: roles of the dialect."""
+    """Returns the role of a message. `path` is the client's name of the message; `roles` are the roles of the
+    dialect."""
     found = roles.get(role)
     if found is None:
         message = f"{path}.role: {quoted(role)} is not one of {', '.join(roles)}."
@@ -76,8 +81,9 @@ TEXTS = ("text", "input_text", "output_text")
 
 
 def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past: bool = False) -> str:
-    """Returns the text of a part. `is_result`: a part of a tool's result that is not text is replaced by a text about
-    it; `is_past`: so is an attachment of an earlier question. Other parts are refused."""
+    """Returns the text of a part. A part that is not text is replaced by a placeholder in a tool's result
+    (`is_result`), and so is an attachment of an earlier question (`is_past`). Other such parts are refused.
+    """
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
     if part.type in TEXTS:
@@ -92,11 +98,11 @@ def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past
 
 
 Piece = tuple[str, bool]
-"""A text, and whether it is marked."""
+"""A text, and whether it has a mark."""
 
 
 def joined(pieces: Iterable[Piece], between: str) -> tuple[str, tuple[int, ...]]:
-    """Returns the joined text, and the ends of the marked ones in it."""
+    """Returns the joined text, and the positions in it at which marked texts end."""
     texts: list[str] = []
     marks: list[int] = []
     n_chars = 0

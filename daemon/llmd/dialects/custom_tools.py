@@ -1,5 +1,8 @@
-"""Custom tools, which take free text: the model sees each as a function with one text argument. Makes these functions,
-their past calls, and the text of a call from the JSON of the argument as it arrives. Pure."""
+"""Custom tools, which take free text. The model sees each as a function with one text argument. Pure.
+
+This module makes these functions and their past calls, and extracts the text of a call from the JSON of the argument as
+it arrives.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from ..core.generation_request import ArgumentForm, Tool
 from ..core.tools import tool_of
 
 INPUT = "input"
-"""The argument of a custom tool."""
+"""Name of the argument of a custom tool."""
 
 
 class OfferedFunction(msgspec.Struct, frozen=True):
-    """A function as all dialects but Anthropic's offer it."""
+    """A function in the form of all dialects except Anthropic's."""
 
     name: str
     description: str | None = None
@@ -25,7 +28,7 @@ class OfferedFunction(msgspec.Struct, frozen=True):
 
 
 class AnyText(msgspec.Struct, frozen=True, tag="text"):
-    """A tool's text of any form."""
+    """Format of a tool that takes any text."""
 
 
 class Grammar(msgspec.Struct, frozen=True):
@@ -34,8 +37,9 @@ class Grammar(msgspec.Struct, frozen=True):
 
 
 def custom_tool(path: str, name: str, description: str | None, grammar: Grammar | None) -> Tool:
-    """Returns the function for a custom tool. `path`: the client's name of the tool. Raises ApiError naming the
-    member."""
+    """Returns the function for a custom tool. `path` is the client's name of the tool. Raises an ApiError that names
+    the member.
+    """
     described, form = description or "", None
     if grammar is not None:
         form = ArgumentForm(INPUT, "lark_string" if grammar.syntax == "lark" else "regex_string", grammar.definition)
@@ -64,9 +68,9 @@ _COMPLETE_CHARACTERS = re.compile(
       | \\u(?![dD][89abAB])[0-9a-fA-F]{4} )*""",
     re.VERBOSE,
 )
-"""Whole characters of the text between the quotes."""
+"""Matches complete characters of the text between the quotes."""
 _OPENING_CHARS_MAX = 256
-"""A call whose text has not begun by then is returned at the end."""
+"""If the text of a call has not begun after so many characters, it is returned at the end."""
 
 
 class CustomInput:
@@ -75,10 +79,10 @@ class CustomInput:
     def __init__(self) -> None:
         self._arguments: list[str] = []
         self._unread = ""
-        """Arguments received but not returned as text yet."""
+        """Arguments that were received but not returned as text yet."""
         self._has_begun = False
         self._is_over = False
-        """The text has ended; `finish` returns what `more` did not."""
+        """The text has ended. `finish` returns the part that `more` has not returned."""
         self._returned: list[str] = []
 
     @property
@@ -101,8 +105,9 @@ class CustomInput:
         return text or ""
 
     def finish(self) -> tuple[str, str]:
-        """Returns the text that `more` has not returned yet, and the whole text. Arguments that were cut off have the
-        text so far; arguments of another form are the text themselves."""
+        """Returns the text that `more` has not returned yet, and the whole text. If the arguments were cut off, that is
+        the text so far; if they have another form, they are the text themselves.
+        """
         arguments, returned = self.arguments, "".join(self._returned)
         whole = _read(arguments)
         if whole is None:
@@ -123,7 +128,7 @@ class CustomInput:
 
 
 def _read(document: str) -> str | None:
-    """Decodes a text, or the argument; models write raw line breaks, and halves of surrogate pairs."""
+    """Decodes a text, or the argument. Accepts raw line breaks and halves of surrogate pairs, which models write."""
     try:
         found = json.loads(document, strict=False)
     except (ValueError, RecursionError):

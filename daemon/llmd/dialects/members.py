@@ -75,7 +75,7 @@ Dimensions = Annotated[
 
 
 class InputContent(msgspec.Struct, frozen=True):
-    """One part of a message's content, or of a tool's output; only text reaches the model."""
+    """One part of a message's content, or of a tool's output. Only text reaches the model."""
 
     type: str
     text: str | None = None

@@ -12,13 +12,14 @@ from ..core.parts import LogProbabilities, TokenProbability
 
 
 def likely_of(param: str, value: int | None) -> int:
-    """Returns how many of the most likely tokens are reported beside each token. Raises ApiError."""
+    """Returns how many of the most likely tokens to report with each token. Raises ApiError."""
     return check_range(param, value or 0, 0, limits.LIKELIEST_MAX)
 
 
 def logprobs_of(logprobs: bool | None, top_logprobs: int | None) -> int | None:
-    """Returns how many of the most likely tokens are reported with each chosen one; None: no log probabilities. Raises
-    ApiError."""
+    """Returns how many of the most likely tokens to report with each chosen one, or None for no log probabilities.
+    Raises ApiError.
+    """
     likely = likely_of("top_logprobs", top_logprobs)
     if likely and not logprobs:
         raise ApiError("invalid_value", f"top_logprobs: {likely} requires logprobs: true.", "top_logprobs")
@@ -29,7 +30,7 @@ class ProbableToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]
-    """The bytes of the token: `token` may show only a replacement character."""
+    """The bytes of the token, because `token` can be only a replacement character."""
 
 
 class ChosenToken(ProbableToken, frozen=True, gc=False):

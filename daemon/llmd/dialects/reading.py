@@ -1,4 +1,6 @@
-"""Reads the members that requests of several dialects share. Pure. All raise ApiError naming the member."""
+"""Reads the members that requests of several dialects share. Pure. All functions raise an ApiError that names the
+member.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from .sampling import sampling_of
 
 Headers = Collection[tuple[str, str]]
 SWITCHES = {"enabled": True, "disabled": False}
-"""Types of thinking; any other one leaves it to the template."""
+"""Whether the types of `thinking` turn reasoning on. With any other type the template decides."""
 
 
 def session_of(
@@ -28,8 +30,9 @@ def session_of(
 def generation(
     request: msgspec.Struct, session: Session, prompt: ChatPrompt | RawPrompt, **own: Any
 ) -> GenerationRequest:
-    """Reads the members whose names most dialects share; one that the request's type does not have asks for nothing.
-    `own`: fields of GenerationRequest that the dialect reads itself."""
+    """Reads the members whose names most dialects share. A member that the request's type does not have counts as not
+    set. `own` are the fields of GenerationRequest that the dialect reads itself.
+    """
 
     def member(name: str) -> Any:
         return getattr(request, name, None)
@@ -48,8 +51,9 @@ def generation(
 
 
 def thinking_variables(effort: str | None, *wishes: bool | None) -> dict[str, Any]:
-    """Returns template variables. `wishes`: whether to think, the plainest first; the first that is set counts, and an
-    effort of none comes last."""
+    """Returns template variables. `wishes` say whether the model should reason, in order of precedence; the first one
+    that is set counts. An effort of "none" counts only if no wish is set.
+    """
     every = (*wishes, False if effort == "none" else None)
     wish = next((one for one in every if one is not None), None)
     variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
@@ -61,7 +65,7 @@ def schema_constraint(param: str, schema: object, is_strict: bool = True) -> Con
 
 
 def one_constraint(constraints: Iterable[Constraint]) -> Constraint | None:
-    """Returns the only constraint. Raises ApiError for a second one."""
+    """Returns the constraint, or None. Raises ApiError if there are several."""
     forms = list(constraints)
     if len(forms) > 1:
         first, second = forms[0].param, forms[1].param
@@ -78,7 +82,7 @@ def choice_by_word(word: str | None) -> ToolChoice:
 
 
 def choice_among(param: str, mode: Literal["auto", "required"], names: Iterable[str]) -> ToolChoice:
-    """Returns the choice among the tools that a list `param` names and that the model can call."""
+    """Returns the choice among the tools that the list in `param` names and that the model can call."""
     distinct = tuple(dict.fromkeys(names))
     if not distinct:
         raise ApiError("invalid_value", f"{param}: the list has no function and no custom tool.", param)

@@ -1,4 +1,4 @@
-"""Sampling parameters in requests: members of their types, made from core/sampling_table.py. Pure."""
+"""Sampling parameters of requests: members of the request types, made from core/sampling_table.py. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EVERY = tuple(row.name for row in SAMPLING if row.note)
 
 
 def samples(names: Iterable[str]) -> Callable[[type[T]], type[T]]:
-    """Declares members of a request's type by their rows."""
+    """Declares the members of a request's type from rows of the table."""
     rows = [BY_NAME[name] for name in names]
     return has((row.spoken or row.name, Annotated[row.kind | None, _note(row)], None) for row in rows)
 
@@ -33,7 +33,7 @@ def _note(row: SamplingParameter) -> msgspec.Meta:
 
 @samples(_EVERY)
 class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
-    """All sampling parameters of llama.cpp; OpenAI's completions have them as extensions."""
+    """All sampling parameters of llama.cpp, which OpenAI's completions have as extensions."""
 
     samplers: Annotated[
         list[str] | str | None,
@@ -56,12 +56,13 @@ class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
 _NAMES = {row.spoken or row.name: row.name for row in SAMPLING} | {
     "repetition_penalty": "repeat_penalty", "typ_p": "typical_p",
 }  # fmt: skip
-"""Names in requests to names of parameters; of two for one parameter the first that has a value counts."""
+"""Maps names in requests to names of parameters. Of two names for one parameter, the first that has a value counts."""
 
 
 def sampling_of(request: msgspec.Struct, prefix: str = "") -> RequestedSampling:
-    """Reads the sampling parameters of a request. `prefix`: before names in refusals. Raises ApiError naming the
-    member."""
+    """Reads the sampling parameters of a request. `prefix` is put before names in errors. Raises an ApiError that names
+    the member.
+    """
     return requested_sampling(_values(request, prefix))
 
 
@@ -73,5 +74,5 @@ def _values(request: msgspec.Struct, prefix: str) -> Iterator[tuple[str, str, An
 
 @cache
 def spoken_in(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Returns members of a request's type that set sampling parameters, and the names of these."""
+    """Returns the members of a request's type that set sampling parameters, with the names of the parameters."""
     return tuple((member, name) for member, name in _NAMES.items() if member in kind.__struct_fields__)

@@ -1,1 +1,1 @@
-"""Anthropic's messages, and the counting of their tokens."""
+"""Anthropic's messages, and counting their tokens."""

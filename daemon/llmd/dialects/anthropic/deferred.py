@@ -1,7 +1,7 @@
 """Tools whose definitions the model sees only where the history names them, and tools that the history removes. Pure.
 
-Tools come and go without changes of the prompt before them. A definition is shown once, where its tool is named first.
-That point depends on nothing after it, so a history that is sent again renders the same.
+Adding or removing such a tool does not change the prompt before that point. A definition is shown once, where its tool
+is named first. That place does not depend on later messages, so a history that is sent again renders the same.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
 @dataclass(frozen=True, slots=True)
 class HistoryTools:
     callable: tuple[Tool, ...]
-    """Tools of the template's list, and those that the history has named."""
+    """Tools of the template's list, and tools that the history has named."""
     removed: frozenset[str]
-    """Names of tools of the template's list that may no longer be called."""
+    """Names of tools of the template's list that must not be called any more."""
     definitions_at: Mapping[str, Tool]
-    """Tools by the path of the block that names them and shows their definition."""
+    """Tools by the path of the block that names them first and shows their definition."""
 
 
 def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> HistoryTools:
-    """Raises ApiError naming a change of tools that cannot be made."""
+    """Returns the tools of a history. Raises an ApiError that names a change of tools that cannot be made."""
     known = {tool.name: tool for tool in tools}
     definitions_at: dict[str, Tool] = {}
     is_defined = {tool.name: not tool.is_deferred for tool in tools}
@@ -48,7 +48,7 @@ def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> Histo
 
 
 def definitions(tools: Iterable[Tool]) -> str:
-    """Returns the definitions, one per line, in the form that clients promise to the model."""
+    """Returns the definitions, one per line, in the form that clients describe to the model."""
     lines = (
         msgspec.json.encode({"description": tool.description, "name": tool.name, "parameters": tool.parameters})
         for tool in tools
@@ -57,7 +57,7 @@ def definitions(tools: Iterable[Tool]) -> str:
 
 
 def change_of(path: str, block: InputBlock, history_tools: HistoryTools) -> str:
-    """Returns the text for the model about a tool that is added or removed."""
+    """Returns the text that tells the model about an added or removed tool."""
     name = _changed(path, block)
     if block.type == REMOVAL:
         return f"The function {name} can no longer be called."
@@ -66,8 +66,9 @@ def change_of(path: str, block: InputBlock, history_tools: HistoryTools) -> str:
 
 
 def _mentions(turns: Sequence[InputTurn]) -> Iterator[tuple[str, str, str]]:
-    """Yields path, kind and name of each mention. The results of an answer's calls are sorted in the order of the
-    calls, because clients send them in any order."""
+    """Yields path, kind and name of each mention of a tool. The results of an answer's calls are sorted in the order of
+    the calls, because clients send them in any order.
+    """
     calls: dict[str | None, int] = {}
     results: list[tuple[int, list[tuple[str, str, str]]]] = []
     n_calls = 0
@@ -92,7 +93,7 @@ def _referenced(path: str, block: InputBlock) -> Iterator[tuple[str, str, str]]:
 
 
 def _changed(path: str, block: InputBlock) -> str:
-    """Returns the name of the tool that is added or removed."""
+    """Returns the name of the added or removed tool."""
     tool = required(f"{path}.tool", block.tool)
     if tool.type != REFERENCE:
         message = f"{path}.tool: {quoted(tool.type)} is not supported; the only supported type is {REFERENCE}."

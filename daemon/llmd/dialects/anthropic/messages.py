@@ -1,4 +1,4 @@
-"""POST /v1/messages, and how many tokens its prompt would have: POST /v1/messages/count_tokens."""
+"""POST /v1/messages, and POST /v1/messages/count_tokens, which counts the tokens of a prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def create_message(body: MessagesRequest, request: web.Request) -> Asking:
 
 
 async def count_message_tokens(request: web.Request) -> web.Response:
-    """Counts a prompt that does not fit the context, too."""
+    """Counts the tokens of a prompt, even if it does not fit the context."""
     headers = request.headers.items()
 
     def read(body: CountTokensRequest) -> tuple[Session, ChatPrompt]:

@@ -22,14 +22,15 @@ from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
-"""Types of tools, before their dates, that the model would have to know without a schema, and whose calls clients wait
-for."""
+"""Types of tools, without their dates, whose input the model would have to know without a schema, and whose calls
+clients wait for.
+"""
 _EFFORTS = {"xhigh": "high", "max": "high"}
-"""The efforts that templates know instead."""
+"""Maps Anthropic's efforts to the efforts that templates know."""
 
 
 def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
-    """Raises ApiError naming the field."""
+    """Returns the generation request. Raises an ApiError that names the field."""
     return generation(
         body,
         session_of(body, headers),
@@ -39,7 +40,7 @@ def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
         stop=stops_of(body.stop_sequences, "stop_sequences"),
         constraint=_constraint(body),
         thinking_tokens_max=_thinking_tokens(body),
-        returns_progress=bool(body.stream),  # a stream's first event has the number of reused tokens
+        returns_progress=bool(body.stream),  # a stream begins with the number of reused tokens
     )
 
 
@@ -79,8 +80,9 @@ def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
 
 
 def _tool(param: str, offered_tool: ClientTool) -> Iterator[Tool]:
-    """Yields a tool with a schema. Tools of other types, which Anthropic's servers run, are left out; those that
-    clients run are refused."""
+    """Yields a tool with a schema. Tools of other types are left out if Anthropic's servers run them, and refused if
+    clients run them.
+    """
     if offered_tool.input_schema is not None or offered_tool.type in (None, "custom"):
         tool = tool_of(param, offered_tool.name, offered_tool.description, offered_tool.input_schema)
         yield msgspec.structs.replace(tool, is_deferred=bool(offered_tool.defer_loading))

@@ -1,4 +1,4 @@
-"""Turns Anthropic's messages into those of a conversation, the same ones that the chat dialect would make. Pure."""
+"""Turns Anthropic's messages into messages of a conversation, the same that the chat dialect would make. Pure."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from .deferred import ADDITION, REMOVAL, HistoryTools, change_of, definitions
 from .wire import InnerPart, InputBlock, InputTurn, ResultPart, Source
 
 Unread = Callable[[str, str], str]
-"""Returns the replacement of a part that is not text, by its path and type, or raises ApiError."""
+"""Returns the replacement of a part that is not text, from its path and type, or raises ApiError."""
 
 
 def refuse_part(path: str, kind: str) -> str:
-    """Refuses an attachment of the newest message. Claude Code leaves out the block that is named, and tries again."""
+    """Refuses an attachment of the newest message. Claude Code leaves out the block that the error names, and tries
+    again.
+    """
     at = f"{path}.{kind}" if is_attachment(kind) else path
     message = f"{at}: blocks of type {quoted(kind)} are not supported; the model reads text only."
     raise ApiError("unsupported_parameter", message, at)
 
 
 def replace_part(_: str, kind: str) -> str:
-    """Replaces a part of a tool's result."""
+    """Returns the replacement of a part of a tool's result."""
     return placeholder(kind)
 
 
 def replace_attachment(path: str, kind: str) -> str:
-    """Replaces an attachment of an earlier question."""
+    """Returns the replacement of an attachment of an earlier question."""
     return placeholder(kind) if is_attachment(kind) else refuse_part(path, kind)
 
 
 def text_of(path: str, block: InputBlock | ResultPart, unread: Unread) -> str:
-    """Raises ApiError naming what is missing."""
+    """Returns the text of a block or part. Raises an ApiError that names a missing member."""
     source = block.source
     if block.type == "text":
         return required(f"{path}.text", block.text)
@@ -77,21 +79,21 @@ def _lines(*texts: str | None) -> str:
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _IGNORED = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
 _SERVER_RESULT = "_tool_result"
-"""Types of blocks of tools that Anthropic's servers ran, and the ending of the types of their results."""
+"""The ending of the types of results of tools that Anthropic's servers ran. Such blocks are ignored."""
 _BILLING = "x-anthropic-billing-header:"
 FILLERS = (
     "(no content)",
     "[Empty text removed]",
     "[System: Empty message content sanitised to satisfy protocol]",
 )
-"""Texts that Claude Code and LiteLLM send instead of an empty one, which Anthropic's API refuses."""
+"""Texts that Claude Code and LiteLLM send instead of an empty text, because Anthropic's API refuses empty ones."""
 _ERROR = "Error: "
 
 
 def messages_of(
     system: str | list[InputBlock] | None, turns: Sequence[InputTurn], history_tools: HistoryTools
 ) -> list[PlainMessage]:
-    """Raises ApiError naming the block that cannot be rendered."""
+    """Returns the messages. Raises an ApiError that names a block that cannot be rendered."""
     newest = newest_question([_speaker(turn) for turn in turns])
     last = max((n for n, turn in enumerate(turns) if turn.role == "user"), default=0)
     found = [
@@ -107,7 +109,9 @@ def messages_of(
 
 
 def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
-    """Drops a first line about billing: it differs between requests, and no prefix could be shared."""
+    """Returns the system messages. Drops a first line about billing, because it differs between requests, so that no
+    request could reuse a prefix.
+    """
     blocks = [(system, False)] if isinstance(system, str) else list(_texts("system", system or ()))
     if blocks and blocks[0][0].startswith(_BILLING):
         rest = blocks[0][0].partition("\n")[2]
@@ -125,7 +129,7 @@ def _speaker(turn: InputTurn) -> str:
 def _turn(
     path: str, turn: InputTurn, history_tools: HistoryTools, unread: Unread, *, is_past: bool
 ) -> list[PlainMessage]:
-    """`is_past`: a message of the user follows."""
+    """Returns the messages of a turn. `is_past`: a later message of the user follows."""
     role = role_of(path, turn.role, _ROLES)
     if turn.content is None:
         if role != "system":
@@ -143,7 +147,7 @@ def _turn(
 def _directive(
     path: str, blocks: list[InputBlock], history_tools: HistoryTools, *, is_cleared: bool
 ) -> list[PlainMessage]:
-    """Reads a system message; `is_cleared`: only its changes of tools stay in force."""
+    """Returns a system message. If `is_cleared`, only its changes of tools remain."""
     pieces = []
     for at, block in _with_paths(path, blocks):
         if block.type in (ADDITION, REMOVAL):
@@ -157,7 +161,8 @@ def _directive(
 
 
 def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, unread: Unread) -> list[PlainMessage]:
-    """Puts results of tools first: templates want them right after the calls."""
+    """Returns the messages of a user's turn, with results of tools first: templates expect them right after the
+    calls."""
     results, texts = [], []
     for at, block in _with_paths(path, blocks):
         if block.type == "tool_result":
@@ -171,7 +176,7 @@ def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, 
 
 
 def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
-    """Reads an answer; an empty one, as an aborted stream leaves it, is dropped."""
+    """Returns an answer, or no message if it is empty, as an aborted stream leaves it."""
     texts, thoughts, calls = [], [], []
     for at, block in _with_paths(path, blocks):
         if block.type == "thinking":
@@ -191,7 +196,7 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
 
 
 def _summary(path: str, block: InputBlock) -> str:
-    """Returns the summary of the messages before; "" if it is empty."""
+    """Returns the summary of the messages before it; "" if it is empty."""
     if block.content is None or isinstance(block.content, str):
         return f"{block.content}\n\n" if block.content else ""
     raise ApiError("invalid_type", f"{path}.content: expected a text.", f"{path}.content")
@@ -247,7 +252,8 @@ def _is_marked(block: InputBlock | ResultPart) -> bool:
 
 
 def _in_order_of_calls(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Sorts the results of parallel calls: clients send them in any order, which may change from request to request."""
+    """Sorts the results of parallel calls, because clients send them in any order, which can change between
+    requests."""
     found: list[PlainMessage] = []
     numbers: dict[str | None, int] = {}
     for is_results, group in groupby(messages, lambda message: message.role == "tool"):

@@ -1,4 +1,4 @@
-"""Anthropic's messages as they travel: requests, answers, errors. Types only, no I/O."""
+"""Anthropic's messages in their JSON form: requests, answers, errors. Types only, no I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InnerPart(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The source of a document; only types text and content are read."""
+    """The source of a document. Only the types text and content are read."""
 
     type: str = ""
     data: str | None = None
@@ -31,7 +31,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class ResultPart(msgspec.Struct, frozen=True):
-    """A part of a tool's result; only text reaches the model."""
+    """A part of a tool's result. Only text reaches the model."""
 
     type: str
     text: str | None = None
@@ -44,14 +44,14 @@ class ResultPart(msgspec.Struct, frozen=True):
 
 
 class ChangedTool(msgspec.Struct, frozen=True):
-    """The tool of a change; only type tool_reference is read."""
+    """The tool of a change. Only the type tool_reference is read."""
 
     type: str = ""
     name: str | None = None
 
 
 class InputBlock(msgspec.Struct, frozen=True):
-    """One block of a turn; which members it has depends on its type."""
+    """One block of a turn. Its type determines its members."""
 
     type: str
     text: str | None = None
@@ -69,15 +69,15 @@ class InputBlock(msgspec.Struct, frozen=True):
     tool: ChangedTool | None = None
     """The tool that is added or removed here."""
     cache_control: Any = None
-    """Not null: other prompts will differ after this block."""
+    """If not null, other prompts will differ after this block."""
 
 
 class InputTurn(msgspec.Struct, frozen=True):
-    """One message of the history. Fields beyond these do not reach the model."""
+    """One message of the history. Other members do not reach the model."""
 
     role: str
     content: str | list[InputBlock] | None = None
-    """None is allowed for a system message, which then says nothing to the model."""
+    """None is allowed for a system message, which then has no text for the model."""
     clear_at: Literal["next_user_message", "never"] | None = None
     """Whether a later message of the user hides the text of this system message."""
 
@@ -90,7 +90,7 @@ class ClientTool(msgspec.Struct, frozen=True):
     input_schema: dict[str, Any] | None = None
     type: str | None = None
     defer_loading: bool | None = None
-    """The definition is shown where the history names the tool."""
+    """If true, the definition is shown where the history names the tool."""
 
 
 class ClientToolChoice(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class ClientToolChoice(msgspec.Struct, frozen=True):
 
 
 class ThinkingWish(msgspec.Struct, frozen=True):
-    """`adaptive` and `between_tools` leave it to the model."""
+    """Whether to reason. With `adaptive` and `between_tools` the template decides."""
 
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: int | None = None
@@ -126,7 +126,7 @@ class OutputConfig(msgspec.Struct, frozen=True):
 )  # fmt: skip
 @refuses(mcp_servers=("MCP servers that llmd would have to call", []))
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The members that make the prompt."""
+    """The members from which the prompt is made."""
 
     model: Model = None
     messages: Annotated[list[InputTurn], note(
@@ -250,4 +250,4 @@ class MessageError(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["error"] = "error"
     error: MessageErrorBody
     request_id: None = None
-    """The request id is only in the head of the answer."""
+    """Always null: the request id is in the HTTP headers of the answer."""

@@ -20,7 +20,7 @@ from ..arguments import object_of, text_of
 from . import wire
 
 _STATUSES = {503: 529}
-"""Anthropic's status for a busy server; its clients wait and try again."""
+"""Anthropic's status for a busy server. Its clients wait and try again."""
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -39,7 +39,7 @@ def error_of(error: ApiError) -> wire.MessageError:
 
 
 def _message_of(error: ApiError) -> str:
-    """Agents recognise the overflow by this text, its numbers too."""
+    """Returns the text of an error. Agents recognize a prompt that is too long by this text and its numbers."""
     if isinstance(error, ContextLengthError):
         return f"prompt is too long: {error.n_tokens} tokens > {error.n_ctx} maximum. {error.message}"
     return error.message
@@ -52,18 +52,18 @@ ENVELOPE = Envelope(wire.MessageError, lambda error: msgspec.json.encode(error_o
 
 
 SIGNATURE = "llmd"
-"""The signature of all reasoning. It proves nothing, but clients drop reasoning without one."""
+"""The signature of all reasoning. It proves nothing, but clients drop reasoning without a signature."""
 BlockKey = tuple[type[Part], int]
 ContentPart = TextPart | ReasoningPart | ToolCallPiece
 
 
 def block_key(part: ContentPart) -> BlockKey:
-    """Returns the key of the part's block. Successive parts with the same key are one block."""
+    """Returns the key of the part's block. Successive parts with the same key form one block."""
     return type(part), part.call if isinstance(part, ToolCallPiece) else 0
 
 
 def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[wire.AnswerBlock]:
-    """Returns the blocks of an answer. `is_cut`: a call may be incomplete."""
+    """Returns the blocks of an answer. `is_cut`: a call can be incomplete."""
     content = (part for part in parts if isinstance(part, ContentPart))
     return [block for _, run in groupby(content, block_key) for block in _block(list(run), is_cut)]
 
@@ -79,7 +79,8 @@ def _block(run: list[Any], is_cut: bool) -> Iterator[wire.AnswerBlock]:
 
 
 def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> wire.AnswerBlock:
-    """Returns the call as the model wrote it, as text, if its arguments are not an object."""
+    """Returns the block of a call. If its arguments are not an object, returns the call as text, as the model
+    wrote it."""
     name = first.name or ""
     try:
         found = msgspec.json.decode(object_of(arguments, is_cut=is_cut) or b"", type=dict[str, Any])
@@ -109,8 +110,9 @@ _PING = _typed_event("ping")
 
 
 class MessageWriter(Writer):
-    """Writes one answer. It begins with the number of reused tokens, which is known only when there are parts.
-    Everything in a delta but its text is encoded once per block."""
+    """Writes one answer. Its first event has the number of reused tokens, which is known only when parts arrive.
+    Everything in a delta except its text is encoded once per block.
+    """
 
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)
 
@@ -120,7 +122,7 @@ class MessageWriter(Writer):
         self._id = "msg_" + secrets.token_hex(12)
         self._model = state.model_id
         self._is_begun = False
-        """The message's first event was written."""
+        """The message's first event has been written."""
         self._open: BlockKey | None = None
         """Key of the open block."""
         self._n_blocks = 0
@@ -146,7 +148,7 @@ class MessageWriter(Writer):
     # --- events ------------------------------------------------------------------------------------------------------
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        if len(parts) == 1:  # nearly always
+        if len(parts) == 1:  # by far the most frequent case
             return self._event(parts[0])
         return b"".join(map(self._event, parts))
 
@@ -209,14 +211,14 @@ class MessageWriter(Writer):
         return _typed_event("message_delta", delta=delta, usage=usage_of(end.usage), session=end.session)
 
     def ending(self) -> bytes:
-        """Returns the last event; nothing after an error."""
+        """Returns the last event, or nothing after an error."""
         return self._ending
 
     def _stopped(self, end: End, has_calls: bool) -> dict[str, Any]:
         """Returns stop_reason and stop_sequence."""
         if has_calls and end.reason != "length" and not end.has_broken_call:
             return {"stop_reason": "tool_use", "stop_sequence": None}
-        if end.reason == "stop" and end.stop is None:  # a token that ends answers, as the model's own end
+        if end.reason == "stop" and end.stop is None:  # a stop token, which ends the turn like the model's own end
             return {"stop_reason": "end_turn", "stop_sequence": None}
         if end.reason == "length" and end.usage.n_generated < self._n_tokens_max:
             return {"stop_reason": "model_context_window_exceeded", "stop_sequence": None}

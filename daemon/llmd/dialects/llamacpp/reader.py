@@ -1,4 +1,6 @@
-"""Turns requests of llama.cpp's API into generation requests. Pure. All raise ApiError naming the field."""
+"""Turns requests of llama.cpp's API into generation requests. Pure. All functions raise an ApiError that names the
+field.
+"""
 
 from __future__ import annotations
 

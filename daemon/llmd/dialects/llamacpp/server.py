@@ -1,4 +1,4 @@
-"""GET /props and /slots: facts for llama.cpp-aware tools."""
+"""GET /props and /slots: facts for tools that know llama.cpp's server."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ async def props(request: web.Request) -> web.Response:
 
 
 async def slots(request: web.Request) -> web.Response:
-    """Lists the slots of the model's memory; a parked session has none. In a text thread, as short work: it reads all
-    sessions."""
+    """Lists the slots of the model's memory. A parked session has none. Runs in a text thread as short work, because it
+    reads all sessions.
+    """
     state, caller = request.app[STATE], request[FACTS].caller
 
     def listed() -> web.Response:

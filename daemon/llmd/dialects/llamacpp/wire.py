@@ -1,4 +1,4 @@
-"""llama.cpp's requests and answers as they travel. Types only, no I/O."""
+"""llama.cpp's requests and answers in their JSON form. Types only, no I/O."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class NativeProbable(msgspec.Struct, frozen=True, gc=False):
     id: int
     token: str
     bytes: list[int]
-    """The bytes of the token: `token` may show only a replacement character."""
+    """The bytes of the token, because `token` can be only a replacement character."""
     logprob: float
 
 
@@ -103,7 +103,7 @@ class NativeChosen(NativeProbable, frozen=True, gc=False):
 
 
 class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A completion: all members, or those whose paths are in `response_fields`."""
+    """A completion with all members, or only those whose paths are in `response_fields`."""
 
     index: int = 0
     content: str = ""
@@ -139,14 +139,14 @@ class NextToken(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot in the model's memory. What other owners do there is hidden."""
+    """A slot in the model's memory. Activity of other owners is hidden."""
 
     id: int
     n_ctx: int
     is_processing: bool
     speculative: bool = False
     session: str | None = None
-    """null: no session, or another owner's."""
+    """null: the slot has no session, or another owner's."""
     tokens: int = 0
     next_token: list[NextToken] = []
 
@@ -157,7 +157,7 @@ class Modalities(msgspec.Struct, frozen=True):
 
 
 class Props(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts for llama.cpp-aware tools."""
+    """Facts for tools that know llama.cpp's server."""
 
     default_generation_settings: dict[str, Any]
     total_slots: int

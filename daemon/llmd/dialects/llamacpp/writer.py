@@ -32,12 +32,12 @@ _TEXT_CLOSES = b',"stop":false,"id_slot":-1}' + framing.CLOSES
 _NO_TOKENS = b',"tokens":[]'
 _encode = msgspec.json.Encoder().encode
 _Details = LogProbabilities | TokenIds
-"""Parts that are written into the event of the text before them."""
+"""Parts that go into the event of the text before them."""
 
 
 class NativeWriter(Writer):
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
-        """`fields`: paths of the members to return in the last object; None: all."""
+        """`fields` are the paths of the members to return in the last object. None: all members."""
         self._model = state.model_id
         self._fields = fields
         self._has_new_line = False
@@ -54,7 +54,7 @@ class NativeWriter(Writer):
         )
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        if len(parts) == 1:  # nearly always
+        if len(parts) == 1:  # by far the most frequent case
             return self._event(parts[0])
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
         details = [part for part in parts if isinstance(part, _Details)]
@@ -70,7 +70,7 @@ class NativeWriter(Writer):
             return framing.event(self._last(part))
         if isinstance(part, Failed):
             return framing.event(OWN.body(part.error))
-        if isinstance(part, PromptTokens):  # they come with the answer's ids; this dialect does not return them
+        if isinstance(part, PromptTokens):  # they accompany the answer's ids, but this dialect does not return them
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
@@ -84,7 +84,7 @@ class NativeWriter(Writer):
         return _TEXT_OPENS + _encode(text) + members + _TEXT_CLOSES
 
     def _last(self, end: End, **members: Any) -> bytes:
-        """Writes the last object. `members`: its members if the answer is not streamed."""
+        """Writes the last object. `members` are its members if the answer is not streamed."""
         completion = NativeCompletion(
             model=self._model,
             tokens_predicted=end.usage.n_generated,
@@ -113,7 +113,7 @@ def _probable(one: TokenProbability) -> NativeProbable:
 
 
 def chosen(completion: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
-    """Returns the members at these paths; a missing one is left out."""
+    """Returns the members at these paths. A missing one is left out."""
     found: dict[str, Any] = {}
     for path in paths:
         value: Any = completion

@@ -1,1 +1,1 @@
-"""Ollama's API, as far as its clients need it from a server with one model."""
+"""Ollama's API, as far as clients of a server with one model need it."""

@@ -35,7 +35,7 @@ def generate(body: wire.OllamaGenerateRequest, request: web.Request) -> Asking |
 
 
 def _loaded(keep_alive: str | float | None) -> wire.LoadReason:
-    """Answers a request without a prompt, which asks to load or unload the model."""
+    """Returns the reason to report for a request without a prompt, which asks Ollama to load or unload the model."""
     is_zero = keep_alive == 0 or (isinstance(keep_alive, str) and keep_alive.rstrip("smh") == "0")
     return "unload" if is_zero else "load"
 

@@ -1,5 +1,6 @@
-"""GET /, /api/version, /api/tags and /api/ps, POST /api/show: facts of the one model in Ollama's form. Endpoints that
-change the set of models are refused."""
+"""GET /, /api/version, /api/tags and /api/ps, POST /api/show: facts about the model in Ollama's form. Endpoints that
+change the set of models are refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from . import wire
 from .writer import stamp
 
 _SPOKEN = "0.13.0"
-"""A version of Ollama: some clients refuse older servers."""
+"""The version of Ollama that llmd reports. Some clients refuse older servers."""
 _NEVER = "9999-12-31T23:59:59Z"
 _SIZE = re.compile(r"[\d.]+[KMBT]")
 CHANGES = (
@@ -32,7 +33,7 @@ CHANGES = (
 
 
 async def greet(_: web.Request) -> web.Response:
-    """Answers clients that check whether a server is there."""
+    """Answers clients that check whether a server is running."""
     return web.Response(text="llmd is running")
 
 
@@ -81,7 +82,7 @@ async def refuse_change(request: web.Request) -> web.Response:
 
 
 def _known(state: State, n_bytes: int) -> dict[str, Any]:
-    """Members of every list of models."""
+    """Returns the members that every list of models has."""
     name, digest = state.model_id, state.engine.info.fingerprint
     return {"name": name, "model": name, "size": n_bytes, "digest": digest, "details": _details(state)}
 
@@ -99,7 +100,7 @@ def _details(state: State) -> wire.ModelDetails:
 
 
 def _quantization(text: str) -> str:
-    """Returns the quantization in Ollama's form: "Q4_K - Medium" is Q4_K_M, "all F32" is F32."""
+    """Converts a name of a quantization: "Q4_K - Medium" to Q4_K_M, "all F32" to F32."""
     name, _, grade = text.removeprefix("all ").partition(" - ")
     return f"{name}_{grade[0]}" if grade else name
 
@@ -110,7 +111,7 @@ def _parameters(state: State) -> str:
 
 
 def _facts(state: State) -> dict[str, Any]:
-    """Returns facts of the model. `context_length` is that of the daemon, because clients fill it."""
+    """Returns facts about the model. `context_length` is the context that llmd serves, because clients fill it."""
     info = state.engine.info
     return {
         "general.architecture": info.arch,

@@ -31,7 +31,9 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 
 def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
-    """Returns the messages without empty answers, as an aborted stream leaves. Raises ApiError naming the message."""
+    """Returns the messages without empty answers, which aborted streams leave. Raises an ApiError that names the
+    message.
+    """
     check_count("messages", len(messages), limits.MESSAGES_MAX, "messages")
     newest = newest_question([message.role for message in messages])
     found = [
@@ -68,7 +70,7 @@ def _call(call: wire.OllamaCall) -> PlainToolCall:
 
 
 def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
-    """Returns the tools of type function. Raises ApiError naming the tool and its member."""
+    """Returns the tools of type function. Raises an ApiError that names the tool and its member."""
     check_count("tools", len(tools or ()), limits.TOOLS_MAX, "tools")
     functions = [(n, tool.function) for n, tool in enumerate(tools or ()) if tool.type in (None, "function")]
     return distinct(tool_of(f"tools[{n}].function", one.name, one.description, one.parameters) for n, one in functions)
@@ -81,7 +83,7 @@ _Request = OllamaChatRequest | OllamaGenerateRequest
 
 
 def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | None:
-    """Returns the generation request; None: no answer is requested. Raises ApiError naming the field."""
+    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the field."""
     if not body.messages:
         return None
     prompt = ChatPrompt(
@@ -95,12 +97,12 @@ def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | No
 
 
 def _is_text(message: OllamaMessage) -> bool:
-    """Whether the answer continues this message: a text of the assistant, without calls."""
+    """Returns whether the answer continues this message, which must be a text of the assistant without calls."""
     return message.role == "assistant" and not message.tool_calls and bool((message.content or "").strip())
 
 
 def generate_of(body: OllamaGenerateRequest, headers: Headers) -> GenerationRequest | None:
-    """Returns the generation request; None: no answer is requested. Raises ApiError naming the field."""
+    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the field."""
     if not body.prompt and not body.suffix:
         return None
     return _generation_request(body, _prompt(body), headers)
@@ -108,7 +110,7 @@ def generate_of(body: OllamaGenerateRequest, headers: Headers) -> GenerationRequ
 
 def _prompt(body: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
     prompt = body.prompt or ""
-    if body.raw or body.suffix:  # without a template the client writes the control words itself
+    if body.raw or body.suffix:  # the client writes the whole prompt, with its control words
         for name in ("system", "think"):
             if getattr(body, name):
                 raise ApiError(
@@ -147,7 +149,7 @@ def _constraint(body: _Request) -> Constraint | None:
 
 def _variables(body: _Request) -> dict[str, Any]:
     think = body.think
-    effort = "high" if think == "max" else think  # the highest level that templates have
+    effort = "high" if think == "max" else think  # the highest effort that templates know
     return thinking_variables(
         effort if isinstance(effort, str) else None, None if think is None else think is not False
     )

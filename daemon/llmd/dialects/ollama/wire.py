@@ -1,4 +1,4 @@
-"""Ollama's requests and answers as they travel. Types only, no I/O. Durations are nanoseconds."""
+"""Ollama's requests and answers in their JSON form. Types only, no I/O. Durations are nanoseconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OllamaCall(msgspec.Struct, frozen=True):
 
 
 class OllamaMessage(msgspec.Struct, frozen=True):
-    """One message of the history. Fields beyond these do not reach the model."""
+    """One message of the history. Other members do not reach the model."""
 
     role: str
     content: str | None = None
@@ -69,7 +69,7 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The members that chat and generate share."""
 
     IGNORES_UNKNOWN: ClassVar = True
-    """Ollama ignores unknown members, too: its clients send options of all its versions."""
+    """Ollama ignores unknown members, too, because its clients send options of all its versions."""
     model: Model = None
     stream: Annotated[
         bool | None, note("false: return one answer. Default: stream a line of JSON for each piece of the answer.")
@@ -134,7 +134,7 @@ class EmbedRequest(_Embedding, frozen=True, kw_only=True):
 
 
 class EmbedPromptRequest(_Embedding, frozen=True, kw_only=True):
-    """The request of older clients."""
+    """The embedding request of older clients."""
 
     prompt: Annotated[str, note("A text. llmd truncates a text that is too long.", UNBOUNDED)]
 
@@ -150,8 +150,9 @@ REQUESTS = {
 
 
 class ShowRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A request for facts of the model. Older clients call `model` `name`. No member changes the answer: llmd serves
-    one model."""
+    """A request for facts about the model. Older clients send `name` instead of `model`. No member changes the answer,
+    because llmd serves one model.
+    """
 
     model: str | None = None
     name: str | None = None
@@ -170,7 +171,7 @@ class ToolCallFunction(msgspec.Struct, frozen=True):
     index: int
     name: str
     arguments: msgspec.Raw
-    """An object, as the model wrote it."""
+    """An object, as JSON that the model wrote."""
 
 
 class ToolCallMade(msgspec.Struct, frozen=True):
@@ -255,7 +256,7 @@ class RunningModel(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     details: ModelDetails
     expires_at: str
-    """A date that is never reached: the model stays loaded."""
+    """A date that is never reached, because the model stays loaded."""
     size_vram: int
     context_length: int
 
@@ -275,7 +276,7 @@ class ShownModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OllamaError(msgspec.Struct, frozen=True):
-    """An error; `code` and `param` are llmd's."""
+    """An error. `code` and `param` are llmd's own members."""
 
     error: str
     code: str

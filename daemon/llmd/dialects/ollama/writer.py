@@ -23,7 +23,7 @@ DoneReason = Literal["stop", "length"]
 _DONE: dict[EndReason, DoneReason] = {"end": "stop", "stop": "stop", "length": "length"}
 _NS_PER_MS = 1_000_000
 _OPEN = b',"done":false}' + framing.LINE_CLOSES
-"""The end of a line that is not the last."""
+"""The end of every line except the last."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -39,19 +39,19 @@ def stamp(seconds: float) -> str:
 
 
 def facts_of(state: State) -> dict[str, Any]:
-    """The model, and the time at which it began to answer."""
+    """Returns the model's name, and the time at which the answer began."""
     return {"model": state.model_id, "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
 class _Calls:
-    """Collects the pieces of tool calls: Ollama's API returns calls complete."""
+    """Collects the pieces of tool calls, because Ollama's API returns calls complete."""
 
     def __init__(self) -> None:
         self._open: ToolCallPiece | None = None
         self._arguments: list[str] = []
 
     def add(self, piece: ToolCallPiece) -> list[wire.ToolCallMade | str]:
-        """Returns the call before, if this piece begins another one."""
+        """Returns the previous call if this piece begins another one."""
         done = self.close(is_cut=True) if self._open is not None and piece.call != self._open.call else []
         if self._open is None:
             self._open = piece
@@ -59,8 +59,9 @@ class _Calls:
         return done
 
     def close(self, *, is_cut: bool = False) -> list[wire.ToolCallMade | str]:
-        """Returns the last call; if its arguments are not an object, their text. Models write line ends between
-        arguments, and here a line end is the end of a message."""
+        """Returns the last call, or the text of its arguments if they are not an object. The JSON is written on one
+        line: models write line ends between arguments, but in this stream a line end is the end of a message.
+        """
         if self._open is None:
             return []
         piece, arguments = self._open, "".join(self._arguments)
@@ -73,7 +74,7 @@ class _Calls:
 
 
 class _OllamaWriter(Writer):
-    """The writer that chat and generate share. Everything in a line but its text is encoded once."""
+    """The writer that chat and generate share. Everything in a line except its text is encoded once."""
 
     framing = framing.LINES
     _text_opens: bytes
@@ -106,7 +107,7 @@ class _OllamaWriter(Writer):
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Puts log probabilities in the line of the text before them."""
+        """Returns lines. Log probabilities go into the line of the text before them."""
         lines: list[bytes] = []
         for part in parts:
             if not isinstance(part, LogProbabilities):

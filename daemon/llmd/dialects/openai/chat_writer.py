@@ -27,17 +27,19 @@ class ChatWriter(AnswerWriter):
     def __init__(
         self, state: State, *, is_legacy: bool = False, customs: frozenset[str] = frozenset(), **others: Any
     ) -> None:
-        """`is_legacy`: calls are returned as function_call, the form before tools existed; `customs`: names of tools
-        that take a text."""
+        """`is_legacy`: calls are returned as function_call, the form before tools existed. `customs` are the names of
+        tools that take a text.
+        """
         super().__init__(state, **others)
         self._is_legacy = is_legacy
         self._customs = customs
         self._inputs: dict[int, dict[int, CustomInput]] = {}
         """Texts of custom calls that are open, by answer and call."""
         self._calling: set[int] = set()
-        """Answers that have called something."""
+        """Indexes of the answers that have a call."""
 
-    # --- not streamed ------------------------------------------------------------------------------------------------
+    # --- a complete answer
+    # -----------------------------------------------------------------------------------------------
 
     def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.ChatChoice:
         text = text_of(parts)
@@ -56,7 +58,7 @@ class ChatWriter(AnswerWriter):
     # --- events ------------------------------------------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """Writes the role of each answer."""
+        """Returns an event with the role for each answer."""
         super().opening()
         role = b'"delta":{"role":"assistant","content":""},"finish_reason":null}]}' + framing.CLOSES
         return b"".join([self._choice(index) + role for index in range(self._n_answers)])
@@ -84,7 +86,7 @@ class ChatWriter(AnswerWriter):
         return self._delta(piece.index, _calls(opens))
 
     def _finish(self, end: End) -> bytes:
-        """Writes what is left of the texts of custom calls, then the last event."""
+        """Writes the rest of the texts of custom calls, then the last event."""
         rests = [(call, reading.finish()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
         events = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
         return b"".join(events) + super()._finish(end)

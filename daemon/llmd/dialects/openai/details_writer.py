@@ -1,5 +1,6 @@
-"""Members of OpenAI's completions in addition to their text, streamed or not: log probabilities, token ids, running
-usage and timings."""
+"""Members of OpenAI's completions in addition to their text, streamed or not: log probabilities, token ids, usage so
+far and timings.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ from .wire.answer import (
 DetailPart = LogProbabilities | TokenIds | PromptTokens | Progress | RunningUsage
 DETAIL_PARTS = (LogProbabilities, TokenIds, PromptTokens, Progress, RunningUsage)
 OPEN = b',"finish_reason":null}]}' + framing.CLOSES
-"""The end of an event that is not the last of its answer."""
+"""The end of every event except the last of its answer."""
 _encode = msgspec.json.encode
 
 
 def usage_of(ends: Sequence[End], n_each: int) -> Usage:
-    """Returns the usage of all answers, `n_each` to each prompt."""
+    """Returns the usage of all answers. Each prompt has `n_each` answers."""
     prompts = {end.index // n_each: end.usage for end in reversed(ends)}.values()
     n_prompt = sum(used.n_prompt for used in prompts)
     n_generated = sum(end.usage.n_generated + end.usage.n_discarded for end in ends)
@@ -55,10 +56,11 @@ class DetailsWriter:
         self._has_running_usage = has_running_usage
         self._logprobs: Callable[[Sequence[LogProbabilities]], Any] = chat_logprobs if is_chat else completion_logprobs
 
-    # --- not streamed ------------------------------------------------------------------------------------------------
+    # --- complete answers
+    # ------------------------------------------------------------------------------------------------
 
     def choice(self, parts: Sequence[Part]) -> dict[str, Any]:
-        """Returns the members of one answer, made from its parts."""
+        """Returns the additional members of one answer, made from its parts."""
         details = [part for part in parts if isinstance(part, DETAIL_PARTS)]
         if not details:
             return {}
@@ -83,8 +85,9 @@ class DetailsWriter:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def events(self, parts: Sequence[Part], write: Callable[[Part], bytes], no_text: Callable[[int], bytes]) -> bytes:
-        """Puts what is reported about a part into its event. `write` makes the events of all other parts, `no_text` one
-        without text."""
+        """Returns events. Details of a part go into the part's event. `write` makes the events of all other parts, and
+        `no_text` an event without text.
+        """
         found: list[bytes] = []
         chunk: _Chunk | None = None
         for part in parts:
@@ -122,12 +125,12 @@ class DetailsWriter:
         return b',"usage":' + _encode(usage) if self._has_running_usage else b""
 
     def ending(self, end: End) -> bytes:
-        """Members of the last event with facts about the request."""
+        """Returns members of the last event with facts about the request."""
         return b',"timings":' + _encode(timings_of(end)) if self._has_timings else b""
 
 
 class _Chunk:
-    """An event, and members that are added to its choice and to itself."""
+    """An event, and the members to add to its choice and to the event itself."""
 
     def __init__(self, index: int, event: bytes) -> None:
         self._index = index
@@ -135,7 +138,7 @@ class _Chunk:
         self._choice = self._members = b""
 
     def is_of(self, part: DetailPart) -> bool:
-        """Whether this part may be reported in the event."""
+        """Returns whether this part can be reported in the event."""
         return (
             part.index == self._index and self._event.endswith(OPEN) and not isinstance(part, PromptTokens | Progress)
         )
@@ -172,7 +175,7 @@ def completion_logprobs(parts: Sequence[LogProbabilities]) -> CompletionLogprobs
 
 
 def _by_text(likely: list[TokenProbability], chosen: TokenProbability) -> dict[str, float]:
-    """Keeps the most likely of several tokens with one text."""
+    """Keeps only the most likely of several tokens with the same text."""
     found: dict[str, float] = {}
     for one in (*likely, chosen):
         found.setdefault(text_of(one), one.log_probability)

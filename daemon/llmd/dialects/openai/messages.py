@@ -20,13 +20,13 @@ _ROLES: dict[str, Role] = {
 _RESULTS = ("tool", "function")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _THOUGHTS = ("thinking", "reasoning")
-"""Types of parts that the assistant alone has."""
+"""Types of parts that only the assistant has."""
 
 
 def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
-    """Returns the messages without empty answers, as an aborted stream leaves.
+    """Returns the messages without empty answers, which aborted streams leave.
 
-    Raises ApiError naming the message that cannot be rendered.
+    Raises an ApiError that names a message that cannot be rendered.
     """
     check_count("messages", len(messages), limits.MESSAGES_MAX, "messages")
     newest = newest_question(["tool" if message.role in _RESULTS else message.role for message in messages])
@@ -49,7 +49,7 @@ def _is_empty(message: wire.Message) -> bool:
 
 
 def message_of(path: str, message: wire.Message, is_newest: bool = True) -> PlainMessage:
-    """`is_newest`: attachments are refused."""
+    """Returns the message. If `is_newest`, attachments are refused."""
     role = role_of(path, message.role, _ROLES)
     if message.audio is not None:
         raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")
@@ -115,7 +115,7 @@ def _called(function: wire.FunctionCall, id: str | None) -> PlainToolCall:
     return PlainToolCall(function.name, arguments, id)
 
 
-# --- calls of the first interface -------------------------------------------------------------------------------------
+# --- calls of the old functions API ----------------------------------------------------------------------------------
 
 
 def _is_legacy(message: wire.Message) -> bool:
@@ -123,12 +123,13 @@ def _is_legacy(message: wire.Message) -> bool:
 
 
 def _with_legacy_ids(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Gives an id to each call and result of the first interface, which has none. Many templates join them by ids. The
-    id comes from the message's number, so that a longer history renders its beginning as before."""
+    """Gives ids to calls of functions, which have none, because many templates match a call and its result by an id.
+    The id is made from the message's number, so that the beginning of a longer history renders as before.
+    """
     found, called = [], ""
     for n, message in enumerate(messages):
         if len(message.tool_calls) == 1 and message.tool_calls[0].id is None:
-            called = f"call{n:05}"  # some take nine letters and digits only
+            called = f"call{n:05}"  # some templates accept only nine letters and digits
             call = msgspec.structs.replace(message.tool_calls[0], id=called)
             message = msgspec.structs.replace(message, tool_calls=(call,))
         elif message.role == "tool" and message.tool_call_id is None and called:

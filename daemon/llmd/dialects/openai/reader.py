@@ -21,13 +21,13 @@ from .wire import request as wire
 from .wire.request import ChatCompletionRequest, CompletionBase, CompletionRequest
 
 COMPLETION_TOKENS_DEFAULT = 16
-"""OpenAI's default for text completions."""
+"""OpenAI's default length of text completions."""
 _CHAT_LENGTHS = ("max_completion_tokens", "max_tokens", "n_predict")
 _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
 
 
 def chat_of(body: ChatCompletionRequest, headers: Headers) -> GenerationRequest:
-    """Raises ApiError naming the field."""
+    """Returns the generation request. Raises an ApiError that names the field."""
     return generation(
         body,
         session_of(body, headers),
@@ -54,7 +54,7 @@ def conversation_of(body: ChatCompletionRequest) -> ChatPrompt:
 
 
 def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) -> bool:
-    """Whether the answer continues the last message. Raises ApiError if there is nothing to continue."""
+    """Returns whether the answer continues the last message. Raises ApiError if that is not possible."""
     param = "continue_final_message"
     if not body.continue_final_message:
         return False
@@ -67,7 +67,7 @@ def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) ->
 
 
 def completion_of(body: CompletionRequest, headers: Headers) -> GenerationRequest:
-    """Raises ApiError naming the field."""
+    """Returns the generation request. Raises an ApiError that names the field."""
     prompts = prompts_of(body)
     return generation(
         body,
@@ -129,17 +129,17 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
         raise ApiError("invalid_value", "prompt: the list is empty.", "prompt")
     kinds = set(map(type, prompt))
     if kinds == {int}:
-        return [prompt]  # type: ignore[list-item]  # all of it, as we have just seen
+        return [prompt]  # type: ignore[list-item]  # all elements are numbers
     if int in kinds:
         raise ApiError("invalid_type", "prompt: a list of token ids cannot have texts or lists, too.", "prompt")
     if len(prompt) > limits.ANSWERS_MAX:
         message = f"prompt: {len(prompt)} prompts; at most {limits.ANSWERS_MAX} are allowed."
         raise ApiError("invalid_value", message, "prompt")
-    return prompt  # type: ignore[return-value]  # likewise
+    return prompt  # type: ignore[return-value]  # all elements are prompts
 
 
 def written_as(body: CompletionBase, request: GenerationRequest) -> dict[str, Any]:
-    """Returns fields of the writers."""
+    """Returns the parameters of the writers."""
     options = body.stream_options or wire.StreamOptions()
     n_prompts = 1 + len(request.more_prompts)
     return {
@@ -160,7 +160,9 @@ def _has_running_usage(body: CompletionBase) -> bool:
 
 
 def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int, int]:
-    """Returns how many answers are returned to each prompt, and how many are generated for that; 0: no more."""
+    """Returns how many answers each prompt gets, and how many are generated to choose from; 0: no more than are
+    returned.
+    """
     n_answers = 1 if body.n is None else check_range("n", body.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if body.best_of is None else check_range("best_of", body.best_of, 1, limits.ANSWERS_MAX)
     if n_tried < n_answers:
@@ -179,7 +181,7 @@ def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int
 
 
 def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes: bool) -> int | None:
-    """Returns how many of the most likely tokens are reported with each token; None: no log probabilities."""
+    """Returns how many of the most likely tokens to report with each token, or None for no log probabilities."""
     if logprobs is True:
         raise ApiError("invalid_type", "logprobs: expected a number of most likely tokens, got true.", "logprobs")
     asks = logprobs is not None and logprobs is not False
@@ -193,7 +195,7 @@ def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes:
 
 
 def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
-    """Returns the member that is set; `n_probs` is llama.cpp's name."""
+    """Returns the number from either name. `n_probs` is llama.cpp's name."""
     likely = likely_of("n_probs", n_probs)
     return max(n_logprobs or 0, likely) if likely else n_logprobs
 
@@ -203,7 +205,7 @@ def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
 
 def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
     yield from _response_format(body.response_format)
-    if body.json_schema:  # {} means no schema
+    if body.json_schema:  # the documentation says that {} has no effect
         yield _schema("json_schema", body.json_schema)
     if body.grammar:
         yield Constraint("grammar", body.grammar, "grammar")
@@ -219,7 +221,7 @@ def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
 
 
 def _texts(prefix: str, grammar: str | None, regex: str | None, choice: list[str] | None) -> Iterator[Constraint]:
-    """Yields the constraints that are not empty; empty ones mean no constraint."""
+    """Yields the constraints that are not empty. An empty text means no constraint."""
     if grammar:
         yield Constraint("grammar", grammar, f"{prefix}grammar")
     if regex:
@@ -244,7 +246,7 @@ def _response_format(response_format: wire.ResponseFormat | None) -> Iterator[Co
 
 
 def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) -> Constraint:
-    """Returns the constraint of a schema, which may be JSON in a text, as in vLLM."""
+    """Returns the constraint of a schema, which can also be JSON in a text, as in vLLM."""
     if not isinstance(schema, str):
         return schema_constraint(param, schema, is_strict)
     try:
@@ -258,7 +260,7 @@ def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) ->
 
 
 def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
-    """Returns the template's variables; of several members that disagree the plainest wins."""
+    """Returns the template's variables. If several members disagree, the most explicit one wins."""
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     effort = body.reasoning_effort if body.reasoning_effort is not None else reasoning.effort
     wishes = body.enable_thinking, SWITCHES.get(thinking.type or ""), reasoning.enabled
@@ -266,7 +268,7 @@ def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
 
 
 def thinking_tokens_max_of(body: wire.ChatCompletionRequest) -> int | None:
-    """Returns the first budget that is set; -1 asks for no limit. Raises ApiError naming the field."""
+    """Returns the first budget that is set; -1 means no limit. Raises an ApiError that names the field."""
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     budgets = (
         ("thinking_budget_tokens", body.thinking_budget_tokens),

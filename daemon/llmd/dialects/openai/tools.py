@@ -1,4 +1,4 @@
-"""Turns the tools or functions of a chat into the tools that the answer may call. Pure."""
+"""Turns the tools or functions of a chat into the tools that the answer can call. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from .wire import request as wire
 
 
 def tools_of(body: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
-    """Returns functions and custom tools: tools of other types are run by the provider, and the model cannot call them.
+    """Returns functions and custom tools. Tools of other types run on the provider's servers, so the model cannot call
+    them.
 
-    Raises ApiError naming the tool and its member.
+    Raises an ApiError that names the tool and its member.
     """
     if body.functions and body.tools:
         raise ApiError(
@@ -47,14 +48,16 @@ def _tool(path: str, function: OfferedFunction) -> Tool:
 
 
 def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
-    """Returns names of tools whose calls are returned as custom ones. Of several with one name the first counts."""
+    """Returns the names of the tools whose calls are reported as custom calls. Of several tools with one name the first
+    counts.
+    """
     named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in body.tools or ()]
     kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
     return frozenset(name for name, kind in kinds.items() if kind == "custom")
 
 
 def is_legacy(body: wire.ChatCompletionRequest) -> bool:
-    """Whether calls have the form of the first interface: one per answer, without an id."""
+    """Returns whether calls have the form of the old functions API: one call per answer, without an id."""
     return bool(body.functions)
 
 

@@ -1,5 +1,6 @@
-"""Writes the parts of answers as OpenAI's completions, complete or as events. Has what chats (chat_writer.py) and text
-completions share, and the writer of text completions."""
+"""Writes the parts of answers as OpenAI's completions, complete or as events. Has the parts that chats (chat_writer.py)
+and text completions share, and the writer of text completions.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ from .details_writer import DETAIL_PARTS, OPEN, DetailsWriter, usage_of
 from .wire import answer as wire
 
 ENVELOPE = OWN
-"""OpenAI's envelope is that of all endpoints without a dialect."""
+"""OpenAI's error envelope, which llmd's own endpoints also use."""
 _DONE = framing.event(b"[DONE]")
 FINISH: dict[EndReason, wire.FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
 encode_text = msgspec.json.Encoder().encode
 
 
 class AnswerWriter(Writer):
-    """The writer that both kinds of completion share. Everything in an event but its text is encoded once, so that a
-    token costs one small join."""
+    """The writer that both kinds of completion share. Everything in an event except its text is encoded once, so that a
+    token costs one small join.
+    """
 
     _id_prefix: str
     _chunk_kind: str
@@ -48,7 +50,9 @@ class AnswerWriter(Writer):
         has_running_usage: bool = False,
         has_timings: bool = False,
     ) -> None:
-        """`include_usage`: a stream ends with the tokens that were used; `has_running_usage`: its events have them."""
+        """`include_usage`: a stream ends with the number of used tokens. `has_running_usage`: its events also have that
+        number.
+        """
         self._facts: dict[str, Any] = {
             "id": self._id_prefix + secrets.token_hex(12),
             "created": int(time.time()),
@@ -92,7 +96,7 @@ class AnswerWriter(Writer):
         return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        if len(parts) == 1:  # nearly always
+        if len(parts) == 1:  # by far the most frequent case
             return self._event(parts[0])
         return self._details.events(parts, self._event, self._without_text)
 

@@ -47,7 +47,7 @@ async def _parsed(request: web.Request) -> ParsedRequest:
 
 
 async def _fitting(request: web.Request, parsed: ParsedRequest) -> GenerationRequest:
-    """Truncates the conversation if it may and has to be."""
+    """Returns the request, with a truncated conversation if that is allowed and necessary."""
     if parsed.response.truncation != "auto":
         return parsed.generation_request
     return await fitting(request.app[STATE].services, parsed.generation_request, sender_of(request))
@@ -69,8 +69,9 @@ def _keep(request: web.Request, parsed: ParsedRequest) -> Keep | None:
     loop = asyncio.get_running_loop()
 
     def keep(id: str, body: bytes) -> None:
-        """Stores the response. A text thread writes some answers, but only the event loop may change the store, and
-        does so before it sends the answer."""
+        """Stores an answer. A text thread can call this, but only the event loop may change the store; the loop does so
+        before it sends the answer.
+        """
         response = StoredResponse(id, owner, parsed.generation_request.key.id, body, parsed.input, parsed.before)
         loop.call_soon_threadsafe(store.keep, response, state.n_owners)
 

@@ -1,4 +1,4 @@
-"""Writers of the items of an answer while the answer is generated: each makes its own events, and at the end its
+"""Writers of the items of an answer while the answer is generated. Each makes its own events, and at the end its
 object. Pure.
 
 An event is a name and the members after its sequence number, as JSON without the braces (writer.py).
@@ -35,7 +35,7 @@ class ItemWriter(ABC):
 
     kind: str
     text_event: bytes
-    """The kind of the events about its text."""
+    """The kind of the events with its text."""
     part_position = b""
 
     def __init__(self, index: int) -> None:
@@ -61,10 +61,10 @@ class ItemWriter(ABC):
 
     @abstractmethod
     def output_item(self, status: wire.ItemStatus) -> wire.OutputItem:
-        """Returns the item as it is now."""
+        """Returns the item in its current state."""
 
     def _text(self) -> bytes:
-        """Returns members of the event that has the whole text."""
+        """Returns members of the event with the whole text."""
         return b'"text":' + _encode(self.text)
 
     def _part_events(self, change: bytes) -> list[Event]:
@@ -113,7 +113,7 @@ class MessageItemWriter(PartItemWriter):
 
 
 class ReasoningItemWriter(PartItemWriter):
-    """Writes reasoning, as a summary if the request asks for one, else as text."""
+    """Writes reasoning, as a summary if the request asks for one, otherwise as text."""
 
     kind = "rs"
 
@@ -141,7 +141,7 @@ class ReasoningItemWriter(PartItemWriter):
 
 
 class CallItemWriter(ItemWriter):
-    """A function call, whose text is its arguments."""
+    """Writes a function call, whose text is its arguments."""
 
     kind, text_event = "fc", b"function_call_arguments"
 
@@ -151,7 +151,7 @@ class CallItemWriter(ItemWriter):
         self._call_id = call_id
 
     def is_complete(self) -> bool:
-        """Whether all arguments have arrived."""
+        """Returns whether all arguments have arrived."""
         return is_object(self.text)
 
     def output_item(self, status: wire.ItemStatus) -> wire.OutputFunctionCall | wire.OutputCustomCall:

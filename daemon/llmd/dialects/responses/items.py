@@ -1,7 +1,7 @@
 """Turns the items of an input into the messages of a conversation. Pure.
 
-Consecutive items of the assistant (reasoning, text, calls) become one message. Items of unknown types are ignored:
-clients send what other servers have made.
+Consecutive items of the assistant (reasoning, text, calls) become one message. Items of unknown types are ignored,
+because clients also send items that other servers have made.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ class InputItem:
     kind: str
     raw: msgspec.Raw
     is_stored: bool = False
-    """The request only refers to it."""
+    """The request only refers to the item."""
     role: str | None = None
     """The role of a message."""
     id: str | None = None
     """The client's own id."""
 
     def read(self, kind: type[T]) -> T:
-        """Reads an item. Raises ApiError naming the member."""
+        """Returns the decoded item. Raises an ApiError that names the member."""
         return decoded(bytes(self.raw), kind, self.path)
 
 
 def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
-    """Returns the items, references replaced by the items that they name. Raises ApiError naming the item."""
+    """Returns the items, with references replaced by the items that they name. Raises an ApiError that names
+    the item."""
     if client_input is None:
         return []
     if isinstance(client_input, str):
@@ -96,12 +97,13 @@ def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.
 
 
 def messages_of(items: Sequence[InputItem]) -> list[PlainMessage]:
-    """Returns the messages without empty answers, as an aborted stream leaves them. Raises ApiError naming the item."""
+    """Returns the messages without empty answers, which aborted streams leave. Raises an ApiError that names
+    the item."""
     return [message for message in _turns(_pieces(items)) if not is_empty(message)]
 
 
 def _turns(pieces: Iterator[PlainMessage]) -> Iterator[PlainMessage]:
-    """Joins pieces into messages; two successive texts of the assistant are two messages."""
+    """Joins pieces into messages. Two successive texts of the assistant are two messages."""
     turn: list[PlainMessage] = []
     for piece in pieces:
         if turn and (piece.role != "assistant" or (piece.content and turn[-1].content)):
@@ -138,7 +140,7 @@ def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
 
 
 def _speaker(item: InputItem) -> str:
-    """Returns the role of the message that the item is, or is part of; "" if it is neither."""
+    """Returns the role of the message that the item is or belongs to; "" if there is none."""
     if item.kind == "message":
         return item.role or ""
     if item.kind.endswith("_call_output"):
@@ -172,7 +174,7 @@ def _text(path: str, content: str | Sequence[InputContent], *, is_result: bool =
 
 
 def _call(item: InputItem) -> PlainToolCall | None:
-    """Returns None for an item that is not a call, or a call that the provider has answered itself."""
+    """Returns the call, or None if the item is not a call, or a call that the provider has already answered."""
     if item.kind == "function_call":
         call = item.read(wire.InputFunctionCall)
         return PlainToolCall(called_as(call.name, call.namespace), _json(call.arguments), call.call_id)
@@ -204,7 +206,9 @@ def _output(item: InputItem) -> PlainMessage:
 
 
 def _wrapped(output: dict[str, Any]) -> str:
-    """Reads an output that is an object: some clients wrap the text; a screenshot is not wrapped."""
+    """Returns the text of an output that is an object: some clients wrap the text, and a screenshot is sent without a
+    list.
+    """
     if output.get("type") in _PICTURES:
         return placeholder("image")
     content = output.get("content")
@@ -215,7 +219,9 @@ def _wrapped(output: dict[str, Any]) -> str:
 
 
 def enclosed(thought: str) -> str:
-    """Encodes reasoning for clients that send back only opaque text. It is no secret: the client has the text, too."""
+    """Encodes reasoning for clients that send back only opaque text. It is not encrypted, because the client has the
+    text, too.
+    """
     return _ENCLOSED + base64.b64encode(thought.encode()).decode()
 
 
@@ -230,7 +236,7 @@ def _thought(item: wire.InputReasoning) -> str | None:
 
 
 def _decoded_reasoning(text: str) -> str:
-    """Returns reasoning that `enclosed` made; that of other servers is ignored."""
+    """Returns reasoning that `enclosed` made. Reasoning of other servers is ignored."""
     if not text.startswith(_ENCLOSED):
         return ""
     try:

@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 class ParsedRequest:
     generation_request: GenerationRequest
     response: Response
-    """The members that the request determines."""
+    """The response with the members that the request determines."""
     offered: Offered
     is_summary: bool
     """Reasoning is reported as a summary."""
@@ -43,13 +43,13 @@ class ParsedRequest:
     before: list[PlainMessage]
     """The conversation without its instructions."""
     input: list[bytes]
-    """The items of this request, to be stored; empty: they are not stored."""
+    """The items of this request, to be stored. Empty: they are not stored."""
     n_stored_bytes: int
     """Bytes of the conversation that were stored before."""
 
 
 def response_of(body: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ParsedRequest:
-    """Raises ApiError naming the field. Any thread."""
+    """Returns the parsed request. Raises an ApiError that names the field. Any thread."""
     previous = _previous(body.previous_response_id, store, owner)
     items = items_of(body.input, lambda id: store.find_item(owner, id))
     offered_tools = offered([("tools", body.tools or []), *tools_among(items)])
@@ -129,7 +129,7 @@ def _n_logprobs(body: ResponseRequest) -> int | None:
     return n if n or _LOGPROBS in (body.include or []) else None
 
 
-# --- members of the request that the response repeats ----------------------------------------------------------------
+# --- members of the response that repeat the request -----------------------------------------------------------------
 
 
 def _response_members(body: ResponseRequest, generation_request: GenerationRequest) -> Response:
@@ -165,8 +165,9 @@ def _raw(value: Any) -> msgspec.Raw:
 
 
 def _stored(items: Sequence[InputItem]) -> list[bytes]:
-    """Returns the items to store, each with its own id, by which clients page through them, and with a message's text
-    as parts. Other members are stored without decoding."""
+    """Returns the items to store, each with its own id, by which clients page through them. The text of a message is
+    stored as parts. Other members are stored without decoding.
+    """
     ids: set[str] = set()
     found: list[bytes] = []
     for item in items:

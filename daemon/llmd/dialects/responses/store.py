@@ -1,8 +1,8 @@
-"""Stored responses, with their input and the conversation up to their answer, which clients can get or continue.
+"""Stored responses, with their input and the conversation up to their answer, for clients to get or continue.
 
-They are in memory, and from one daemon to the next in the database. Count and bytes are limited, in
-total and per owner; the least recently used are removed. A stored response never changes. Only the event loop changes
-the store; a text thread may read it.
+They are in memory, and between two daemons in the database. Count and bytes are limited, in total and per owner. Beyond
+a limit the least recently used response is removed. A stored response never changes. Only the event loop changes the
+store; a text thread can read it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Identified(msgspec.Struct):
 
 
 class _ResponseOutput(msgspec.Struct):
-    """The member of a response that is read here."""
+    """The member of a response that this module reads."""
 
     output: list[msgspec.Raw]
 
@@ -41,33 +41,33 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
     id: str
     owner: int
     session: str
-    """The session that it was made in; "" for none."""
+    """The session in which the response was made; "" for none."""
     body: bytes
     """The body of the answer."""
     input: list[bytes]
-    """The items of the request, in JSON, each with an id."""
+    """The items of the request as JSON, each with an id."""
     before: list[PlainMessage]
-    """The conversation that was answered, without instructions."""
+    """The conversation before the answer, without instructions."""
 
     def conversation(self) -> list[PlainMessage]:
-        """Returns the conversation with the answer, as a client would send it back."""
+        """Returns the conversation with the answer, in the form in which a client would send it back."""
         answer = [msgspec.Raw(item) for item in self.output.values()]
         return [*self.before, *messages_of(items_of(answer, lambda id: None))]
 
     def check(self) -> None:
-        """Raises MsgspecError if the row is not what was stored."""
+        """Raises MsgspecError if the row is not a valid stored response."""
         for item in (*self.output.values(), *self.input):
             id_of(item)
 
     @cached_property
     def output(self) -> dict[str, bytes]:
-        """The items of the answer by their ids."""
+        """Returns the items of the answer by their ids."""
         items = msgspec.json.decode(self.body, type=_ResponseOutput).output
         return {id_of(bytes(raw)): bytes(raw) for raw in items}
 
     @cached_property
     def n_bytes(self) -> int:
-        """Size in bytes, without regard to texts that it shares with earlier responses."""
+        """Returns the size in bytes, including texts that it shares with earlier responses."""
         texts = 2 * len(self.body) + sum(map(len, self.input)) + sum(map(_bytes_of, self.before))
         return texts + limits.RESPONSE_BYTES_OVERHEAD
 
@@ -111,11 +111,12 @@ class ResponseStore:
         return found.output[id] if found is not None else None
 
     def keep(self, response: StoredResponse, n_owners: int) -> None:
-        """Stores the response unless it is larger than its owner's share. `n_owners`: number of owners that share the
-        store."""
+        """Stores the response, unless it exceeds its owner's share. `n_owners` is the number of owners that share the
+        store.
+        """
         n_max, bytes_max = share_of(self._responses_max, n_owners), share_of(self._bytes_max, n_owners)
         if response.n_bytes > bytes_max:
-            return  # storing it would remove all other responses first
+            return  # storing it would remove all others first
         owned = self._owners.setdefault(response.owner, _Owned())
         owned.responses[response.id] = response
         owned.items.update(dict.fromkeys(response.output, response))
@@ -127,7 +128,7 @@ class ResponseStore:
             self._drop_oldest(max(self._owners, key=lambda owner: self._owners[owner].n_bytes))
 
     def all(self) -> list[StoredResponse]:
-        """Returns all responses, for each owner the least recently used first."""
+        """Returns all responses; those of each owner are in order of use, the least recently used first."""
         return [response for owned in self._owners.values() for response in owned.responses.values()]
 
     def use(self, response: StoredResponse) -> None:
@@ -135,7 +136,7 @@ class ResponseStore:
             self._owners[response.owner].responses.move_to_end(response.id)
 
     def drop(self, owner: int, id: str) -> bool:
-        """Returns False if there is no such response."""
+        """Removes a response. Returns False if it does not exist."""
         owned = self._owners.get(owner, _Owned())
         response = owned.responses.pop(id, None)
         if response is None:
@@ -160,7 +161,7 @@ class ResponseStore:
 STORE = web.AppKey("responses", ResponseStore)
 
 
-# --- from one daemon to the next --------------------------------------------------------------------------------------
+# --- from one daemon to the next -------------------------------------------------------------------------------------
 
 
 log = logging.getLogger("llmd.history")
@@ -169,7 +170,7 @@ _decoder = msgspec.msgpack.Decoder(StoredResponse)
 
 
 def follow(store: ResponseStore, database: Database) -> None:
-    """Writes every later change of the store to the database."""
+    """Makes the database write every later change of the store."""
 
     def on_change(owner: int, id: str) -> None:
         database.changed((RESPONSE, owner, id, b""), partial(store.find, owner, id))

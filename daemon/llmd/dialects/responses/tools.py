@@ -1,7 +1,7 @@
 """Turns the tools of a response into functions that the model can call, and their names back into the client's. Pure.
 
-A tool of a namespace is called NAMESPACE__NAME. Most types other than functions and custom tools run on the provider's
-servers.
+The model's name of a tool in a namespace is NAMESPACE__NAME. Most types of tools other than functions and custom tools
+run on the provider's servers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .wire import ChosenTool, CustomTool, NamespaceTool, ToolKind
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")
 _RUN_BY_CLIENTS = ("local_shell", "shell", "apply_patch", "computer", "computer_use_preview")
-"""Types of tools whose calls would be items of their own types, which clients wait for."""
+"""Types of tools whose calls would be items of special types, which clients wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class ToolName:
 class Offered:
     tools: tuple[Tool, ...] = ()
     names: dict[str, ToolName] = field(default_factory=dict)
-    """Names by the names that the model has for the tools."""
+    """The client's names by the model's names."""
 
     def name_of(self, called: str) -> ToolName:
-        """Returns the client's name; that of a tool that was not offered is unchanged."""
+        """Returns the client's name. The name of a tool that was not offered stays unchanged."""
         return self.names.get(called, ToolName(called))
 
 
@@ -53,8 +53,9 @@ def called_as(name: str, namespace: str | None) -> str:
 
 
 def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
-    """Returns the tools of several lists. `lists`: the client's name of each list, and its tools. Raises ApiError
-    naming the tool and its member."""
+    """Returns the tools of several lists. `lists` has the client's name of each list, and its tools. Raises an ApiError
+    that names the tool and its member.
+    """
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
     if not found:
         _refuse_server_tools(lists)
@@ -84,7 +85,7 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _refuse_server_tools(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
-    """Raises ApiError if all tools run on a provider's servers. `lists`: none of their tools is offered to the
+    """Raises ApiError if all tools run on a provider's servers. None of the tools in `lists` is offered to the
     model."""
     for path, tools in lists:
         for n, raw in enumerate(tools):
@@ -99,7 +100,7 @@ def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, T
     return offered_as, ToolName(tool.name, namespace, is_custom=True)
 
 
-# --- which of them ---------------------------------------------------------------------------------------------------
+# --- tool choice -----------------------------------------------------------------------------------------------------
 
 
 def choice_of(choice: str | ChosenTool | None, offered_tools: Offered) -> ToolChoice:

@@ -1,7 +1,4 @@
-"""OpenAI's responses as they travel. Types only, no I/O.
-
-Items and tools of requests are kept as they came: each kind is decoded by itself, unknown ones are ignored.
-"""
+"""Requests. Items and tools stay undecoded at first: each kind is decoded by itself, and unknown kinds are ignored."""
 
 from __future__ import annotations
 
@@ -23,7 +20,8 @@ from ..sampling import OF_RESPONSES, samples
 
 
 class InputKind(msgspec.Struct, frozen=True):
-    """The members that tell the kind of an item. Without a type it is a message, or a reference to an item."""
+    """The members that determine the kind of an item. Without a type the item is a message, or a reference to
+    an item."""
 
     type: str | None = None
     role: str | None = None
@@ -132,7 +130,7 @@ class ReasoningAsked(msgspec.Struct, frozen=True):
     effort: str | None = None
     summary: str | None = None
     generate_summary: str | None = None
-    """An older name of summary."""
+    """The older name of `summary`."""
 
 
 @accepts(

@@ -21,12 +21,12 @@ from .reader import ParsedRequest
 
 G = TypeVar("G", bound=ItemWriter)
 Keep = Callable[[str, bytes], None]
-"""Takes the id and the body of a response that ended well."""
+"""Stores a response that ended well: gets its id and its body."""
 _encode = msgspec.json.Encoder().encode
 
 
 class ResponseWriter(Writer):
-    """Writes one response. Its items follow one another: each closes the one before."""
+    """Writes one response. Its items follow one another: each one closes the one before."""
 
     def __init__(self, state: State, *, parsed: ParsedRequest, keep: Keep | None) -> None:
         self._parsed = parsed
@@ -38,10 +38,10 @@ class ResponseWriter(Writer):
         self._done: list[wire.OutputItem] = []
         self._open: ItemWriter | None = None
         self._call = -1
-        """Number of the open call; -1: none."""
+        """Number of the open call; -1: no call is open."""
         self._body = b""
         self._unassigned: list[LogProbabilities] = []
-        """Log probabilities whose text may arrive with a later token, such as blanks and the beginning of a marker."""
+        """Log probabilities whose text can arrive with a later token, such as blanks and the beginning of a marker."""
 
     def complete(self, parts: Sequence[Part]) -> bytes:
         self.events(parts)
@@ -54,17 +54,18 @@ class ResponseWriter(Writer):
         return self._sent([(b"response.created", begun), (b"response.in_progress", begun)])
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Writes events. Without parts it writes an event that says that the response is in progress, because some
-        clients wait for events and a comment is not an event."""
+        """Returns the events of the parts. Without parts it returns an event that says that the response is in
+        progress, because some clients wait for events and a comment is not an event.
+        """
         if not parts:
             return self._sent([(b"response.in_progress", self._with(self._response))])
         item = self._open
-        if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(item, MessageItemWriter):  # nearly always
+        if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(item, MessageItemWriter):  # most frequent
             return self._sent(item.more(parts[0].text))
         return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in self._with_logprobs(parts)])
 
     def _with_logprobs(self, parts: Sequence[Part]) -> Iterator[tuple[Part, list[ChosenToken]]]:
-        """Yields texts with their log probabilities. Those of other parts are dropped."""
+        """Yields texts with their log probabilities. The log probabilities of other parts are dropped."""
         for n, part in enumerate(parts):
             before, after = parts[n - 1] if n > 0 else None, parts[n + 1] if n + 1 < len(parts) else None
             if isinstance(part, LogProbabilities):
@@ -112,7 +113,9 @@ class ResponseWriter(Writer):
     # --- items -------------------------------------------------------------------------------------------------------
 
     def _at(self, kind: type[G], make: Callable[[int], G], *, is_same: bool = True) -> tuple[list[Event], G]:
-        """Returns the open item if it is of this kind and `is_same`; else opens another one, with its events."""
+        """Returns the open item if it is of this kind and `is_same`; otherwise opens another one and returns its
+        events, too.
+        """
         if isinstance(self._open, kind) and is_same:
             return [], self._open
         item = make(len(self._done) + (self._open is not None))
@@ -160,7 +163,8 @@ class ResponseWriter(Writer):
         return [*events, (name, b'"response":' + self._body)]
 
     def _failed(self, error: ApiError) -> list[Event]:
-        """Writes both events that report an error, because some clients look for one and some for the other."""
+        """Returns both events that report an error, because some clients look for one of them and some for the
+        other."""
         members = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
         events = self._closed("incomplete")
         response = msgspec.structs.replace(
@@ -170,7 +174,7 @@ class ResponseWriter(Writer):
 
 
 def _spelling(text: str, before: list[LogProbabilities], own: list[LogProbabilities]) -> list[LogProbabilities]:
-    """Returns the log probabilities of a text: its own, with those before it if together they spell the text."""
+    """Returns the log probabilities of a text: its own, and those before it if all together spell the text."""
     left = text.encode()
     logprobs = [*before, *own]
     for n in reversed(range(len(logprobs))):

@@ -30,12 +30,12 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class PromptProgress(msgspec.Struct, frozen=True):
-    """The progress of the prefill, in llama.cpp's form, in tokens."""
+    """The progress of prefill in tokens, in llama.cpp's form."""
 
     total: int
     cache: int
     processed: int
-    """The cached ones included."""
+    """Tokens processed so far, including the cached ones."""
     time_ms: float
 
 
@@ -54,7 +54,7 @@ class CalledCustom(msgspec.Struct, frozen=True):
 
 
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call; the member named by its type is present."""
+    """A tool call. The member that has the name of its type is present."""
 
     id: str
     type: Literal["function", "custom"] = "function"
@@ -65,7 +65,7 @@ class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
     content: str | None
-    """null: there are only calls."""
+    """null: the answer has only calls."""
     refusal: None = None
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[CalledTool] | UnsetType = UNSET
@@ -78,12 +78,12 @@ class ChatLogprobs(msgspec.Struct, frozen=True):
 
 
 class CompletionLogprobs(msgspec.Struct, frozen=True):
-    """Lists with one member for each token."""
+    """Lists with one element for each token."""
 
     tokens: list[str]
     token_logprobs: list[float]
     top_logprobs: list[dict[str, float]] | None
-    """Includes the chosen token, which need not be one of the most likely; null: not requested."""
+    """Includes the chosen token, which need not be one of the most likely. null: not requested."""
     text_offset: list[int]
 
 

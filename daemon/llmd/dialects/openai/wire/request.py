@@ -25,7 +25,7 @@ class ContentPart(members.InputContent, frozen=True):
 
     thinking: str | None = None
     cache_control: Any = None
-    """Not null: other prompts will differ after this part."""
+    """If not null, other prompts will differ after this part."""
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message of the history. Fields beyond these do not reach the model."""
+    """One message of the history. Other members do not reach the model."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -61,9 +61,9 @@ class Message(msgspec.Struct, frozen=True):
     reasoning: Any = None
     reasoning_text: Any = None
     thinking: Any = None
-    """Reasoning, under the names that servers give it; a value that is not a text is ignored."""
+    """Reasoning, under the names that different servers use. A value that is not a text is ignored."""
     cache_control: Any = None
-    """The same as in a part."""
+    """The same as cache_control of a part."""
 
 
 class ChatGrammar(msgspec.Struct, frozen=True, tag="grammar"):
@@ -87,7 +87,7 @@ class _Typed(msgspec.Struct, frozen=True):
 
 
 class ChatTool(_Typed, frozen=True):
-    """A tool; one of another type than function or custom is not offered to the model."""
+    """A tool. Types other than function and custom are not offered to the model."""
 
     function: OfferedFunction | None = None
     custom: ChatCustomTool | None = None
@@ -124,11 +124,11 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
     schema: dict[str, Any] | None = None
-    """llama-server's form: with either type, and enforced as if strict."""
+    """llama-server's form of a schema: allowed with either type, and enforced as if strict."""
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Structured output in vLLM's form; one of the members is set."""
+    """Structured output in vLLM's form. Exactly one of the members is set."""
 
     json: Annotated[str | dict[str, Any] | None, note("A JSON schema for the answer.")] = None
     json_object: Annotated[bool | None, note("true: the answer must be a JSON object.")] = None
@@ -138,7 +138,7 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """Reasoning switch; with `adaptive` and `auto` the model decides."""
+    """Whether to reason. With `adaptive` and `auto` the model decides."""
 
     type: Literal["enabled", "disabled", "adaptive", "auto"] | None = None
     budget_tokens: int | None = None
@@ -150,7 +150,7 @@ class Reasoning(msgspec.Struct, frozen=True):
     max_tokens: int | None = None
 
 
-# --- what both kinds of completion share -----------------------------------------------------------------------------
+# --- members of both kinds of completion -----------------------------------------------------------------------------
 
 _SCHEMA = str | dict[str, Any] | None
 
