@@ -149,8 +149,7 @@ struct llm_answer_parser {
     void write();
 };
 
-/* ---- reporting
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- reporting --------------------------------------------------------------------------------------------------- */
 
 void llm_answer_parser::report(const char *kind, const std::string &text, size_t call)
 {
@@ -227,8 +226,7 @@ void llm_answer_parser::end_calls(bool is_last_open)
     n_calls_before = ids.size();
 }
 
-/* ---- parsing
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
 /* The opening is not reported, because the prompt ends with it and the model did not generate it. */
 void llm_answer_parser::begin(const std::string &opening)
@@ -535,8 +533,7 @@ void llm_answer_parser::write()
     written = out.dump_safe();
 }
 
-/* ---- the functions of answer_parser.h
- * ------------------------------------------------------------------------------ */
+/* ---- the functions of answer_parser.h ---------------------------------------------------------------------------- */
 
 namespace {
 

@@ -150,7 +150,7 @@ void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &resu
 
 } // namespace
 
-/* ---- syntax -------------------------------------------------------------------------------------------------------- */
+/* ---- syntax ------------------------------------------------------------------------------------------------------ */
 
 std::string answer_syntax::written() const
 {
@@ -183,7 +183,7 @@ answer_syntax answer_syntax::read(const std::string &given)
     return out;
 }
 
-/* ---- form ---------------------------------------------------------------------------------------------------------- */
+/* ---- form -------------------------------------------------------------------------------------------------------- */
 
 answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), calls_once(syntax.calls_once)
 {

@@ -15,7 +15,7 @@ using tags = common_chat_peg_builder;
 
 const char *const BLANKS = " \t\r\n";
 
-/* ---- values -------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* Parsers of values in JSON's or Python's spelling: templates write True, None and 'x' for the values of earlier
  * calls, and models imitate them. Numbers and words must not be followed by a letter or digit, so `nullable` and
@@ -78,7 +78,7 @@ class values {
     size_t string;
 };
 
-/* ---- arguments ----------------------------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 /* Widens the arguments of a call. There are three kinds: one JSON object, Python's list of arguments, and arguments
  * with marks of their own. */
@@ -234,7 +234,7 @@ class widening {
         texts_before; /* nodes by the text that closes them, shared by thousands of arguments */
 };
 
-/* ---- thinking ------------------------------------------------------------------------------------------------------ */
+/* ---- thinking ---------------------------------------------------------------------------------------------------- */
 
 /* Returns whether the part is a mark that ends reasoning. */
 bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std::string> &ends)
@@ -281,7 +281,7 @@ void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::ve
     graph->at(text)["delimiters"] = ends;
 }
 
-/* ---- marks --------------------------------------------------------------------------------------------------------- */
+/* ---- marks ------------------------------------------------------------------------------------------------------- */
 
 void add_marks(const std::vector<std::string> &literals, std::vector<std::string> *out)
 {

@@ -118,7 +118,7 @@ common_json written(const common_peg_ac_parser &p)
     return {{"type", "ac"}, {"child", p.child}, {"delimiters", p.delimiters}};
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Checks numbers here, so that a wrong one fails when the parser is read, and not in the middle of an answer. */
 common_peg_parser_id id_in(const common_json &from, size_t n_parsers)

@@ -101,7 +101,7 @@ template <typename F> bool is_accepted(const F &render)
     }
 }
 
-/* ---- boundaries ---------------------------------------------------------------------------------------------------- */
+/* ---- boundaries -------------------------------------------------------------------------------------------------- */
 
 /* Returns the number of messages in the head: the leading system messages, which many conversations share. */
 size_t head_messages(const common_json &messages)
@@ -249,7 +249,7 @@ marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
     return out;
 }
 
-/* ---- the wanted part ----------------------------------------------------------------------------------------------- */
+/* ---- the wanted part --------------------------------------------------------------------------------------------- */
 
 void check_tokens(const model *m, const chat_request &request)
 {
@@ -416,7 +416,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
     }
 }
 
-/* ---- the answer ---------------------------------------------------------------------------------------------------- */
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 template <typename T> struct owned {
     std::unique_ptr<T, decltype(&free)> bytes;

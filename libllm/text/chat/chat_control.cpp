@@ -104,7 +104,7 @@ bool find_cuts(const control_words &words, const std::string &text, const std::v
 
 } // namespace
 
-/* ---- words --------------------------------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 control_words::control_words(const model *m)
 {
@@ -169,7 +169,7 @@ int32_t control_words::token_of(std::string_view text) const
     return at != words.end() && at->text == text ? at->token : -1;
 }
 
-/* ---- markers ------------------------------------------------------------------------------------------------------- */
+/* ---- markers ----------------------------------------------------------------------------------------------------- */
 
 control_markers::control_markers(const control_words &words_, std::string_view request) : words(words_)
 {
@@ -253,7 +253,7 @@ void control_markers::unwrap(chat_text *rendered) const
     *rendered = std::move(out);
 }
 
-/* ---- tokens -------------------------------------------------------------------------------------------------------- */
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
 std::string chat_token_text(const model *m, int32_t token)
 {

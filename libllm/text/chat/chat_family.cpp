@@ -28,7 +28,7 @@ bool has_text(const common_json &message, const char *name)
     return message.contains(name) && message.at(name).is_string();
 }
 
-/* ---- the place of reasoning ---------------------------------------------------------------------------------------- */
+/* ---- the place of reasoning -------------------------------------------------------------------------------------- */
 
 void reasoning_as_thinking(common_json &messages, const common_json & /*variables*/)
 {
@@ -88,7 +88,7 @@ void reasoning_everywhere(common_json &messages, const common_json & /*variables
     }
 }
 
-/* ---- languages ----------------------------------------------------------------------------------------------------- */
+/* ---- languages --------------------------------------------------------------------------------------------------- */
 
 /* TranslateGemma's template requires the languages with each text of the user; they are variables of the template. */
 void texts_with_languages(common_json &messages, const common_json &variables)
@@ -106,7 +106,7 @@ void texts_with_languages(common_json &messages, const common_json &variables)
     }
 }
 
-/* ---- the place of results ------------------------------------------------------------------------------------------ */
+/* ---- the place of results ---------------------------------------------------------------------------------------- */
 
 std::map<std::string, size_t> places_of_calls(const common_json &answer)
 {
@@ -208,7 +208,7 @@ void results_in_calls(common_json &messages, const common_json & /*variables*/)
     messages = out;
 }
 
-/* ---- the end of the text ------------------------------------------------------------------------------------------- */
+/* ---- the end of the text ----------------------------------------------------------------------------------------- */
 
 /* Returns whether the text ends with these words, written by the template itself and not by a message. */
 bool ends_with(const chat_text &t, const std::string &words)

@@ -107,7 +107,7 @@ common_json wrapped(const common_json &value, const control_markers &markers)
     return value;
 }
 
-/* ---- an answer whose tokens are known ------------------------------------------------------------------------------ */
+/* ---- an answer whose tokens are known ---------------------------------------------------------------------------- */
 
 std::vector<int32_t> read_tokens(const common_json &after)
 {
@@ -271,7 +271,7 @@ common_json read_kwargs(const common_json &request)
     return request.at(name);
 }
 
-/* ---- wishes about the answer --------------------------------------------------------------------------------------- */
+/* ---- wishes about the answer ------------------------------------------------------------------------------------- */
 
 bool is_known(const common_json &tools, const std::string &name)
 {

@@ -463,7 +463,7 @@ std::string rules::add_bare_texts(const automaton &texts, const std::string &clo
     return automaton_writer(*this, texts, &close).write(0);
 }
 
-/* ---- repetitions --------------------------------------------------------------------------------------------------- */
+/* ---- repetitions ------------------------------------------------------------------------------------------------- */
 
 /* Returns the rule of `n` units; n is a power of ten. GBNF would expand {"minLength": 1000, "maxLength": 50000} to
  * 50,000 elements, because grammars expand repetitions when they are read. Long repetitions are therefore counted in

@@ -152,7 +152,7 @@ void chat_budget::weigh_into(const jinja::value &value, const jinja::value_t *fo
     }
 }
 
-/* ---- the stack ----------------------------------------------------------------------------------------------------- */
+/* ---- the stack --------------------------------------------------------------------------------------------------- */
 
 bool chat_call_with_stack(const std::function<void()> &work)
 {

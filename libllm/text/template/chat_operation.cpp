@@ -79,7 +79,7 @@ void weigh_deep(const value &v)
     }
 }
 
-/* ---- texts --------------------------------------------------------------------------------------------------------- */
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
 
 /* Returns the number of occurrences of `part` in `text`, and pays for the search. */
 uint64_t count(const std::string &text, const std::string &part)
@@ -156,7 +156,7 @@ void of_tojson(const value &input, const values &arguments)
     budget().produce(weight.n_bytes + product(weight.n_nodes, n_margin + n_separator));
 }
 
-/* ---- lists --------------------------------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 void of_join(const value &input, const values &arguments)
 {
