@@ -304,8 +304,7 @@ static bool copy_donor(branch *b, const branch *donor)
     return true;
 }
 
-/* Loads a checkpoint. One that is not whole has only what a truncation cannot bring back (a running state, a window):
- * the sequence, its own or the donor's copy, must already hold the attention of the same first k tokens. */
+/* Loads a checkpoint. One that is not whole needs a sequence, its own or the donor's copy, that holds the attention. */
 static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
 {
     model *m = model_of(b);
@@ -572,7 +571,6 @@ bool branch_park(branch *b)
     return true;
 }
 
-/* Without cells for the parked state nothing changes, so that the caller can free cells and try again. */
 model_result branch_take_slot(branch *b, uint16_t free_slot)
 {
     assert(!branch_has_slot(b));

@@ -228,8 +228,7 @@ size_t model_llama_state_save(model *base, uint16_t seq, model_state_kind kind, 
 model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                                     size_t n_bytes);
 
-/* ---- embed.cpp
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- embed.cpp --------------------------------------------------------------------------------------------------- */
 
 bool model_llama_only_embeds(const char *arch);   /* an encoder: it has no memory of texts */
 void model_llama_embedding_facts(model_llama *m); /* for a model with memory, after its other facts */
@@ -240,8 +239,7 @@ void model_llama_embedder_open(model_llama *m, const model_options &o);
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
                       const int32_t *cancel_flag, float *out, uint32_t *n_done);
 
-/* ---- log.cpp
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- log.cpp ----------------------------------------------------------------------------------------------------- */
 
 void model_llama_backend_open(); /* once per process; any number of calls, any thread */
 void model_llama_log_clear();
@@ -249,14 +247,12 @@ std::string model_llama_log_device_error(); /* the last error of a device's driv
 bool model_llama_log_has_flash();           /* whether a context with flash attention was made since the last clear */
 std::string model_llama_log_cause();        /* llama.cpp's first error since the last clear, for people; may be "" */
 
-/* ---- path.cpp
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- path.cpp ---------------------------------------------------------------------------------------------------- */
 
 /* Why this is no GGUF file, and what to do; "": it is one. */
 std::string model_llama_path_trouble(const std::string &path);
 
-/* ---- architecture.cpp
- * ---------------------------------------------------------------------------------------------- */
+/* ---- architecture.cpp -------------------------------------------------------------------------------------------- */
 
 /* Why models of this architecture are not supported, with layers on a GPU or without; "": they are. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
@@ -265,13 +261,11 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
  * whole streams. */
 bool model_llama_splits_calls(const char *architecture);
 
-/* ---- vocabulary.cpp
- * ------------------------------------------------------------------------------------------------ */
+/* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */
 
 void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with a reason */
 
-/* ---- offload.cpp
- * --------------------------------------------------------------------------------------------------- */
+/* ---- offload.cpp ------------------------------------------------------------------------------------------------- */
 
 std::vector<ggml_backend_dev_t> model_llama_devices();     /* all devices that layers can be put on */
 bool model_llama_is_integrated(ggml_backend_dev_t device); /* its memory is the host's */
@@ -280,8 +274,7 @@ bool model_llama_is_integrated(ggml_backend_dev_t device); /* its memory is the 
 uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_loading &loading,
                                 const llama_context *context);
 
-/* ---- memory.cpp
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- memory.cpp -------------------------------------------------------------------------------------------------- */
 
 struct model_llama_cells {
     uint32_t n_ctx;       /* for llama_context_params: cells of the whole pool */
@@ -366,15 +359,13 @@ bool model_llama_largest_step(llama_context *context, uint32_t n_outputs);
  * step failed. */
 bool model_llama_first_steps(model_llama *m, const model_options &o);
 
-/* ---- threads.cpp
- * --------------------------------------------------------------------------------------------------- */
+/* ---- threads.cpp ------------------------------------------------------------------------------------------------- */
 
 /* Returns the number of threads, at most n_most, with which a step is fastest; step(n) computes one with n threads, or
  * returns false. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step);
 
-/* ---- identity.cpp
- * -------------------------------------------------------------------------------------------------- */
+/* ---- identity.cpp ------------------------------------------------------------------------------------------------ */
 
 /* A hash of 128 bits over the file: all of its metadata, samples of its weights, every part of a split model. False: a
  * part cannot be read. `has_long_rope`: the model encodes positions in another way if the context is longer than that
