@@ -1,5 +1,6 @@
-"""Access rules: API keys, and the Host and Origin headers that tell a program from a hijacked browser. Reads the key
-file, and reads or creates the salt; no other I/O."""
+"""Access rules: API keys, and checks of the Host and Origin headers, which tell a program from a web page that misuses
+a browser. Reads the key file, and reads or creates the salt; no other I/O.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +38,15 @@ class Caller:
 
 
 LOCAL = Caller(owner=0, name="local", is_admin=True)
-"""The unix socket: its permissions are the access control."""
+"""The caller of the unix socket, whose file permissions are the access control."""
 OWN_USER = Caller(LOCAL.owner, LOCAL.name, is_admin=False)
-"""TCP connections, without keys, of the user that the daemon runs as. They have the sessions of the unix socket, but
-not its rights over the sessions of others: a proxy of this user would pass those rights on."""
+"""The caller of TCP connections without keys from the user that the daemon runs as. This caller has the sessions of the
+unix socket, but not its rights over the sessions of others, because a proxy of this user would pass those rights on.
+"""
 ANYBODY = Caller(owner=limits.UINT32_MAX, name="anybody", is_admin=False)
-"""TCP connections, without keys, whose user the kernel does not know."""
+"""The caller of TCP connections without keys whose user the kernel does not know."""
 _ROOT_OWNER = limits.UINT32_MAX - 1
-"""Root's owner number: 0, its user id, is that of LOCAL."""
+"""Root's owner number. Root's user id, 0, is the owner number of LOCAL."""
 _USER_PREFIX = "uid-"
 
 
@@ -73,7 +75,7 @@ class Key:
 
 
 class KeyRing:
-    """The keys that may use the TCP port. Without keys everybody may: see `caller_of`."""
+    """The keys that can use the TCP port. Without keys everybody can use it: see `caller_of`."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys = tuple(keys)
@@ -87,18 +89,18 @@ class KeyRing:
 
     @property
     def n_owners(self) -> int:
-        """Number of owners that have keys. The unix socket's does not count: it administers."""
+        """Number of owners that have keys. The owner of the unix socket does not count, because it administers."""
         return max(1, len({key.caller.owner for key in self._keys}))
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def guessable(self) -> list[str]:
-        """Names of keys so short that a patient stranger could guess them."""
+        """Names of keys that are short enough to be guessed with patience."""
         return [key.caller.name for key in self._keys if key.n_chars < limits.KEY_CHARS_MIN_ADVISED]
 
     def name_of(self, owner: int) -> str | None:
-        """Returns None for a number that no key has any more."""
+        """Returns the owner's name, or None if no key has this number any more."""
         user = f"{_USER_PREFIX}{0 if owner == _ROOT_OWNER else owner}" if self.is_open else None
         return self._names.get(owner) or user
 
@@ -107,7 +109,9 @@ class KeyRing:
         return _owner_of_user(name) if owner is None and self.is_open else owner
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
-        """Returns the caller. Raises ApiError. Compares with every key, so that the time taken reveals nothing."""
+        """Returns the caller of a key. Raises ApiError. Compares the key with every known key, so that the time reveals
+        nothing.
+        """
         scheme, _, token = (authorization or "").partition(" ")
         secret = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
         digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
@@ -137,9 +141,10 @@ Salt = Callable[[], bytes]
 
 
 def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
-    """Returns a stable number above 0, made from the name, so that another key with the same name keeps its sessions,
-    or from the key if it has no name. Listings and files show the number; the salt prevents that keys are guessed from
-    it."""
+    """Returns a stable number above 0. It is made from the name, so that another key with the same name keeps its
+    sessions, or from the key if the key has no name. Listings and files show the number; without the salt, keys could
+    be guessed from it.
+    """
     if name is not None:
         digest = hashlib.sha256(f"name {name}".encode()).digest()
     else:
@@ -162,7 +167,8 @@ def salt_of(state_dir: Path | None) -> bytes:
 
 
 def _new_salt(path: Path) -> bytes:
-    """Creates the salt. If two daemons with one directory do so at once, the number of the first one counts."""
+    """Creates the salt. If two daemons with one directory do so at the same time, both use the number of the
+    first one."""
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         salt = file.read()
@@ -212,12 +218,14 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """An opener, because `open` of a descriptor that it refuses, such as a directory's, would not close it."""
+    """Opens a file for `open`. If `open` got a descriptor and refused it, for example a directory's, it would not close
+    it.
+    """
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _text_of(path: Path) -> str:
-    """Checks and reads the file through one descriptor, so that nobody can replace it in between."""
+    """Checks and reads the file through one descriptor, so that nobody can replace the file in between."""
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             found = os.fstat(file.fileno())
@@ -242,7 +250,9 @@ def _text_of(path: Path) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """Splits a line and drops its comment. A # inside a word is part of it: keys may have one."""
+    """Splits a line into words and drops its comment. A # inside a word belongs to the word, because keys can contain
+    one.
+    """
     words = [word for word in _SPACE.split(line.removesuffix("\r")) if word]
     comment = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
     return words[:comment]
@@ -295,12 +305,15 @@ def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict
 # --- browsers --------------------------------------------------------------------------------------------------------
 
 _HOST_OF_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
-"""Names that Docker and Podman give the host inside a container. Public DNS has no .internal, so no web page has such a
-name."""
+"""Names that Docker and Podman give to the host inside a container. No web page has such a name, because public DNS has
+no .internal.
+"""
 
 
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
-    """Refuses the names of web pages: one whose name was rebound to this machine (DNS rebinding) sends its own name."""
+    """Refuses names of web pages. A page whose name was rebound to this machine (DNS rebinding) sends the page's own
+    name.
+    """
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
         return
@@ -311,7 +324,7 @@ def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
 
 
 def host_name(host: str) -> str:
-    """The name of a Host header, without port and brackets, in lower case."""
+    """Returns the name in a Host header, without port and brackets, in lower case."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]

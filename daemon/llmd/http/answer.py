@@ -35,16 +35,17 @@ T = TypeVar("T")
 
 SESSION_HEADER = "X-LLM-Session-Id"
 _WORDS = re.compile(rf"\S[\s\S]{{0,{4 * limits.LAST_WORDS_CHARS_MAX}}}")
-"""The beginning of a text after its blanks: found without a copy of the text, which may have megabytes."""
+"""Matches the beginning of a text after its blanks, without copying the text, which can have megabytes."""
 _EMBEDDING = "Use POST /v1/embeddings, /embedding or /api/embed."
 
 Asking = tuple[GenerationRequest, Writing]
-"""What a request asks, and the writer of its answer."""
+"""A parsed request, and the function that makes the writer of its answer."""
 EmbeddingAsking = tuple[EmbeddingJob, Callable[[Embedded], Answer]]
 """A request for embeddings, and the function that makes its answer in a text thread."""
 Reader = Callable[[web.Request], Awaitable[Asking | web.Response]]
-"""Reads a request of one dialect: returns what it asks, or the answer itself if nothing is to be generated. Raises
-ApiError."""
+"""Reads a request of one dialect. Returns the parsed request, or the answer itself if nothing is to be generated.
+Raises ApiError.
+"""
 
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
@@ -68,8 +69,9 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
 
 
 def answers(kind: type[T]) -> Callable[[Callable[[T, web.Request], Asking | msgspec.Struct]], Handler]:
-    """Makes a handler from a function that reads a body of this type, in the thread that decodes it. A struct is the
-    answer itself."""
+    """Makes a handler from a function that reads a body of this type, in the thread that decodes the body. If the
+    function returns a struct, that is the answer.
+    """
 
     def decorated(make: Callable[[T, web.Request], Asking | msgspec.Struct]) -> Handler:
         async def read(request: web.Request) -> Asking | web.Response:
@@ -111,8 +113,9 @@ async def render_only(
     has_to_fit: bool = True,
     needs_text: bool = False,
 ) -> Prompt:
-    """Renders a conversation without answering it; changes nothing. The flags are those of `rendered`; awaited within
-    `in_time`."""
+    """Renders a conversation without answering it. Changes nothing. The flags are those of `rendered`. Must be awaited
+    within `in_time`.
+    """
     (key, parent), conversation = await read_as(request, kind, read)
     services, sender = request.app[STATE].services, sender_of(request)
     found = await rendered(
@@ -145,7 +148,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
 
 
 def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt | RawPrompt) -> None:
-    """Notes the program and the last words of the user, by which people recognize a session."""
+    """Records the client program and the user's last words, by which people recognize a session."""
     turns, name, words = request.app[STATE].turns, _program(request.headers.get("User-Agent", "")), _last_words(prompt)
     for generation in answering.generations:
         if generation.admitted is not None:
@@ -153,7 +156,7 @@ def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt 
 
 
 def _program(agent: str) -> str:
-    """ "claude-cli" of "claude-cli/2.1.330 (external, cli)" """
+    """Returns the program's name: "claude-cli" from "claude-cli/2.1.330 (external, cli)"."""
     name = re.match(r"[!-.0-~]+", agent)
     return name[0][: limits.CLIENT_CHARS_MAX] if name else ""
 

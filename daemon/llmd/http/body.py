@@ -1,6 +1,6 @@
-"""Bodies: a request's is read into its type, and a typed answer written.
+"""Reads the body of a request into its type, and writes the body of a typed answer.
 
-Every body goes through libllm first (json_scan.py). A large one is read in a text thread.
+Every body goes through libllm first (json_scan.py). A large body is read in a text thread.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def deadline_of(request: web.Request) -> float | None:
 
 @asynccontextmanager
 async def in_time(request: web.Request) -> AsyncIterator[None]:
-    """Bounds reading, rendering and tokenizing by the deadline and by the daemon's stop. Work that waits for a text
-    thread is taken back then."""
+    """Limits reading, rendering and tokenizing by the deadline and by the daemon's stop. A job that still waits for a
+    text thread at that time is removed from the queue.
+    """
     state, scope = request.app[STATE], asyncio.timeout_at(deadline_of(request))
     if state.is_stopping:
         raise ApiError("shutting_down")
@@ -51,7 +52,7 @@ async def in_time(request: web.Request) -> AsyncIterator[None]:
 
 @contextmanager
 def ends_in_time(request: web.Request, cancel: Callable[[CancelReason], None]) -> Iterator[None]:
-    """Cancels a generation that has begun when its time is up; its end has the reason."""
+    """Cancels a running generation at the deadline. The generation's end carries the reason."""
     deadline = deadline_of(request)
     if deadline is None:
         yield
@@ -88,7 +89,7 @@ async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -
 
 
 def typed(document: bytes, kind: type[T]) -> T:
-    """Decodes a document. One that is shorter than every limit of a member is decoded only once."""
+    """Decodes a document. A document that is shorter than every limit of a member is decoded only once."""
     if len(document) > limits.FIELD_BYTES_MAX:
         check_sizes(kind, decoded(document, dict[str, msgspec.Raw]))
     found = decoded(document, kind)

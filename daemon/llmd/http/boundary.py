@@ -37,7 +37,7 @@ log = logging.getLogger("llmd.http")
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 _CLOSING_CODES = ("invalid_http", "request_timeout")
-"""After these errors the beginning of the next request is unknown."""
+"""Codes of errors after which the beginning of the next request on the connection is unknown."""
 _VERSION_TWICE = "/v1/v1/"
 """The beginning of a path if a client adds /v1 to a base URL that ends with it."""
 _CLIENT_GONE = 499
@@ -45,7 +45,7 @@ _REASONS = {_CLIENT_GONE: "Request Cancelled", 529: "Overloaded"}
 """Reason phrases of statuses that HTTP does not define."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
-"""pid, uid, gid."""
+"""Format of the peer's credentials: pid, uid, gid."""
 _METHODS = "DELETE, GET, HEAD, OPTIONS, POST"
 _EXPOSED = f"X-LLM-Session-Id, Retry-After, X-Should-Retry, {REQUEST_ID_HEADER}, {ANTHROPIC_ID_HEADER}"
 _CORS_HEADERS = {
@@ -109,8 +109,9 @@ def _refusal(error: ApiError, request: web.Request, facts: Facts) -> web.Respons
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
-    """Returns the envelope of the address, of the one above it, or of those that share its first part (/api/), even if
-    the method is wrong."""
+    """Returns the envelope of the path, otherwise that of the path above it, otherwise that of paths with the same
+    first part (/api/), even if the method is wrong.
+    """
     envelopes = request.app[ENVELOPES]
     endpoint = _without_versions(request.path) if facts.endpoint == UNMATCHED else facts.endpoint
     if endpoint not in envelopes:
@@ -136,7 +137,7 @@ def error_response(error: ApiError, envelope: Envelope = OWN) -> web.Response:
 
 
 async def _options(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
-    """Answers OPTIONS with the methods of the address. Needs no key: /openapi.json needs none either."""
+    """Answers OPTIONS with the methods of the path. No key is needed, since /openapi.json needs none either."""
     if not is_local(request):
         _check_browser(state, request, facts)
     if request.raw_path == "*":  # the server as a whole
@@ -231,7 +232,7 @@ def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
 
 
 def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
-    """Refuses before anything is read: only public endpoints can answer without a model."""
+    """Refuses a request before anything of it is read: without a model only public endpoints can answer."""
     if state.loaded_model is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
         raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
 
@@ -279,7 +280,8 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
 
 
 def _generated(generations: Sequence[Generation]) -> dict[str, object]:
-    """Log values of generations with one session and one prompt; the reason and outcome are those of the first."""
+    """Returns log values of generations with one session and one prompt. Reason and outcome are those of the
+    first one."""
     first = generations[0]
     values: dict[str, object] = {
         "session": first.work.key.id or "scratch",

@@ -1,7 +1,7 @@
-"""One connection: aiohttp's, with limits on the head of a request, llmd's own error answers, and support for clients
-that half-close.
+"""One connection: aiohttp's class, with limits on the head of a request, llmd's own error answers, and support for
+clients that close only their sending direction.
 
-It depends on parts of aiohttp that are not documented: the overridden methods of `RequestHandler`, and its queue
+The class depends on undocumented parts of aiohttp: the overridden methods of `RequestHandler`, and its queue
 `_messages` of parsed requests (tests/test_connections.py fails if they change).
 """
 
@@ -31,40 +31,41 @@ if TYPE_CHECKING:
 log = logging.getLogger("llmd.http")
 
 INVALID_HTTP = b"\0\r\n\r\n"
-"""Bytes that are invalid in every state of an HTTP parser: fed to aiohttp's, they make it answer with an error, through
-handle_error."""
-# An interim answer that every client of HTTP/1.1 skips. A peer that has gone answers it with a reset.
+"""Bytes that are invalid in every state of an HTTP parser. Feeding them to aiohttp's parser makes it answer with an
+error, through handle_error.
+"""
+# An interim answer that every HTTP/1.1 client skips. A peer that has closed the connection answers it with a reset.
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_LOOK_S = 0.005
-"""Later than answers that take no time."""
+"""Delay of the first check, so that answers that take no time are not checked."""
 
 
 class Connection(web.RequestHandler):
-    """Made when a client connects; `overdue` is asked every second. Owned by the event loop."""
+    """Created when a client connects. `overdue` is called every second. Owned by the event loop."""
 
     def __init__(self, server: Connections, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
         super().__init__(server, loop=loop, **settings)
         self._server = server
         self._pipe: asyncio.Transport | None = None
-        """aiohttp forgets its own when it begins to close; this one is known until it is closed."""
+        """The transport until it is closed. aiohttp forgets its own reference when it begins to close."""
         self._request: web.BaseRequest | None = None
-        """The request being answered, or whose body is still coming."""
+        """The request that is being answered, or whose body has not arrived completely."""
         self.user: int | None = None
-        """The user of this machine that holds the other end; None: not asked, or unknown to the kernel."""
+        """The user of this machine at the other end. None: not looked up, or unknown to the kernel."""
         self._is_answered = False
         self.idle_since = loop.time()
         self._head_since: float | None = self.idle_since
         self._head_bytes = 0
         self._is_unread = False
-        """The buffer of bytes to send is full, or the connection is closing."""
+        """The send buffer is full, or the connection is closing."""
         self._n_unread = 0
         self._last_read_at = 0.0
-        """Time at which the client was last seen to read."""
+        """Time at which the client was last seen reading."""
         self._refusal: ApiError | None = None
         self._is_half_closed = False
         """The client has closed its direction of the connection."""
         self._client_done: asyncio.Future[None] | None = None
-        """Set while a refused client may still send."""
+        """Set while a refused client can still send."""
         self._probe_due = 0.0
         self.broken_body: ApiError | None = None
 
@@ -82,7 +83,7 @@ class Connection(web.RequestHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a request, or for the rest of a request's head."""
+        """Whether the connection waits for a request, or for the rest of a request's head."""
         if self._messages or self._refusal is not None:
             return False
         return self._request is None or (self._is_answered and self._request.content.is_eof())
@@ -105,8 +106,9 @@ class Connection(web.RequestHandler):
             self._refuse(_head_too_large())
 
     def _more_received(self, data: bytes) -> None:
-        """Takes bytes while a request is answered: its body, or later requests. A message after an unfinished body can
-        only be an error, which aiohttp does not report to the reader of that body."""
+        """Accepts bytes while a request is answered: the rest of its body, or later requests. A message after an
+        unfinished body can only be an error, which aiohttp does not report to the reader of that body.
+        """
         n_messages = len(self._messages)
         super().data_received(data)
         request = self._request
@@ -138,7 +140,7 @@ class Connection(web.RequestHandler):
     # --- refusals ----------------------------------------------------------------------------------------------------
 
     def _refuse(self, error: ApiError) -> None:
-        """Answers a request whose head is not complete, and closes."""
+        """Answers a request with an incomplete head, and closes the connection."""
         self._refusal = error
         super().data_received(INVALID_HTTP)
 
@@ -162,12 +164,11 @@ class Connection(web.RequestHandler):
             raise ConnectionError("the answer has begun")
         response = error_response(error)
         response.force_close()
-        response.headers["Connection"] = "close"  # aiohttp takes the request for one of HTTP/1.0, and would not say so
+        response.headers["Connection"] = "close"  # aiohttp considers this HTTP/1.0 and would not add it
         return response
 
     async def _linger(self) -> None:
-        """Waits for the client before closing: the kernel would drop the refusal if bytes have come that were not
-        read."""
+        """Waits for the client before closing: if unread bytes have arrived, the kernel would drop the refusal."""
         if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:
             return
         try:
@@ -184,8 +185,9 @@ class Connection(web.RequestHandler):
     # --- clients that send no more -----------------------------------------------------------------------------------
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Keeps the connection (True) for a client that still reads. One that has left looks the same until something
-        is sent to it."""
+        """Returns True to keep the connection for a client that still reads. A client that has left looks the same
+        until something is sent to it.
+        """
         self._is_half_closed = True
         if self._client_done is not None and not self._client_done.done():
             self._client_done.set_result(None)
@@ -220,7 +222,7 @@ class Connection(web.RequestHandler):
             self._loop.call_later(interval_s, self._look, min(2 * interval_s, limits.HALF_CLOSED_LOOK_S_MAX))
 
     def _probe(self, request: web.BaseRequest) -> None:
-        """Sends harmless bytes, which a client that has gone answers with a reset. A unix socket needs no probe."""
+        """Sends harmless bytes, which a client that has left answers with a reset. A unix socket needs no probe."""
         assert self._pipe is not None
         if self._server.is_local(self):
             return
@@ -234,11 +236,12 @@ class Connection(web.RequestHandler):
             self._ask_kernel()
 
     def _ask_kernel(self) -> None:
-        """Switches on TCP keep-alive, for clients that may get no bytes before the answer: a client's kernel that has
-        forgotten the connection, a minute after the client has closed it, answers a probe with a reset."""
+        """Enables TCP keep-alive for clients that may get no bytes before the answer. A minute after a client has
+        closed the connection, its kernel has forgotten it and answers a probe with a reset.
+        """
         assert self._pipe is not None
         connection = self._pipe.get_extra_info("socket")
-        with contextlib.suppress(OSError):  # it has gone
+        with contextlib.suppress(OSError):  # the connection is gone
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
                 connection.setsockopt(socket.IPPROTO_TCP, option, max(1, round(limits.PROBE_S)))
@@ -258,7 +261,7 @@ class Connection(web.RequestHandler):
         self._last_read_at, self._n_unread = now, self._bytes_unread()
 
     def unread_s(self, now: float) -> float:
-        """Returns how long the client has read nothing, as far as was checked; 0 while more can be sent."""
+        """Returns for how long the client is known to have read nothing; 0 while more can be sent."""
         if not self._is_unread:
             return 0.0
         n_before = self._n_unread
@@ -268,13 +271,15 @@ class Connection(web.RequestHandler):
         return now - self._last_read_at
 
     def _bytes_unread(self) -> int:
-        """Returns the unread bytes in the buffer and in the kernel, which accepts more only after it has sent much."""
+        """Returns the unread bytes in the buffer and in the kernel. The kernel accepts more only after it has sent a
+        lot.
+        """
         if self._pipe is None:
             return 0
         try:
             in_kernel = fcntl.ioctl(self._pipe.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
         except OSError:
-            return 0  # it has been closed
+            return 0  # the connection is closed
         return self._pipe.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 
     def overdue(self, now: float, unread_s_max: float) -> None:
@@ -301,7 +306,7 @@ class Connection(web.RequestHandler):
 
 
 def unread_s(request: web.BaseRequest, now: float) -> float:
-    """Returns how long the client has read nothing of the bytes that wait for it."""
+    """Returns for how long the client has read none of the bytes that wait for it."""
     connection = request.protocol
     return connection.unread_s(now) if isinstance(connection, Connection) else 0.0
 
@@ -313,7 +318,9 @@ def broken_body(request: web.BaseRequest) -> ApiError | None:
 
 
 def _error_of(message: str) -> ApiError:
-    """The error for a message of aiohttp, which quotes what was sent: only its first line is passed on."""
+    """Returns the error for a message of aiohttp. Only its first line is passed on, because the rest quotes the
+    request.
+    """
     if message.startswith(("Got more than", "Too many headers")):
         return _head_too_large()
     reason = message.partition("\n")[0].rstrip(" :.")

@@ -1,5 +1,6 @@
-"""All connections: their limits, which idle ones are closed and which new ones are rejected at a limit, and a check
-every second for those that take too long. Owned by the event loop."""
+"""All connections: limits, which idle connections are closed and which new ones are rejected at a limit, and a check
+every second for connections that take too long. Owned by the event loop.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Pool:
         self.n_max = n_max
         self.n_open = 0
         self.idle: dict[Connection, None] = {}
-        """The one that has been idle longest comes first."""
+        """The connection that has been idle longest comes first."""
 
     def ensure_capacity(self, now: float) -> bool:
         if self.n_open < self.n_max:
@@ -58,7 +59,7 @@ class Pool:
 
 
 class Connections(web.Server):
-    """Serves what `inner`, aiohttp's server of the application, would serve."""
+    """Serves the application like `inner`, aiohttp's server, with limits on connections."""
 
     def __init__(self, app: web.Application, inner: web.Server, **settings: Any) -> None:
         super().__init__(inner.request_handler, request_factory=self._begin, handler_cancellation=True)
@@ -75,7 +76,7 @@ class Connections(web.Server):
         self._open: dict[Connection, tuple[Pool, str]] = {}
         self._refused: set[RejectedConnection] = set()
         self._n_refused: Counter[str] = Counter()
-        """By code, since the last sweep."""
+        """Refused connections by error code, since the last sweep."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._lag = LoopLag(self._loop, self._state.metrics.loop_was_late)
 
@@ -232,7 +233,7 @@ class RejectedConnection(asyncio.Protocol):
 
 
 class Runner(web.AppRunner):
-    """aiohttp's, with our connections."""
+    """aiohttp's runner, with llmd's connections."""
 
     def __init__(self, app: web.Application, *, shutdown_timeout: float, **settings: Any) -> None:
         super().__init__(app, handle_signals=False, shutdown_timeout=shutdown_timeout)
@@ -254,7 +255,8 @@ def _refusal(code: str) -> bytes:
 
 
 def _peer_of(transport: asyncio.Transport) -> str:
-    """Returns the address without port; for IPv6 the network that one customer has; "" for the unix socket."""
+    """Returns the address without the port. For IPv6 it is the network that one customer has; for the unix
+    socket ""."""
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family == socket.AF_UNIX:
         return ""

@@ -1,4 +1,4 @@
-"""State that the web handlers share: the daemon's, and the facts of one request."""
+"""State that the web handlers share: that of the daemon, and the facts about one request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .envelope import Envelope
 from .metrics import Metrics
 
 REQUEST_ID_HEADER = "X-Request-Id"
-"""The number of a request, in its head and that of its answer; OpenAI's packages show it as `_request_id`."""
+"""The id of a request, in the headers of the request and of its answer. OpenAI's packages show it as `_request_id`."""
 ANTHROPIC_ID_HEADER = "Request-Id"
 ANTHROPIC_VERSION = "Anthropic-Version"
 """A header of all requests of Anthropic's clients."""
@@ -44,12 +44,12 @@ class LoadedModel:
     model_id: str
     database: Database | None = None
     saved_answers: SavedAnswers | None = None
-    """None, like the database, without a state directory."""
+    """None without a state directory, like the database."""
 
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """State of the application, made before its model is loaded. Owned by the event loop."""
+    """State of the application, created before the model is loaded. Owned by the event loop."""
 
     config: Config
     keys: KeyRing
@@ -60,7 +60,7 @@ class State:
     admission: Admission = field(default_factory=lambda: Admission(limits.LIVE_REQUESTS_MAX))
     is_stopping: bool = False
     preparing: set[asyncio.Timeout] = field(default_factory=set)
-    """Of requests that are being read or rendered."""
+    """Deadlines of requests that are being read or rendered."""
     users: set[int] = field(default_factory=set)
     """Owners that have sent a body, if there are no keys."""
 
@@ -94,7 +94,7 @@ class State:
 
     @property
     def loaded(self) -> LoadedModel:
-        """This and the following properties raise ApiError while the model is loading."""
+        """The loaded model. This property and the following ones raise ApiError while the model is loading."""
         if self.loaded_model is None:
             raise ApiError("model_loading")
         return self.loaded_model
@@ -132,7 +132,7 @@ class State:
 
 
 UNMATCHED = "unmatched"
-"""The endpoint of unknown addresses."""
+"""Name of the endpoint for unknown paths."""
 
 
 @dataclass(slots=True)
@@ -144,15 +144,15 @@ class Facts:
     caller: Caller = ANYBODY
     endpoint: str = UNMATCHED
     came_at: float = 0.0
-    """Time of the event loop."""
+    """Arrival as a time of the event loop."""
     n_body_bytes: int = 0
     n_stored_bytes: int = 0
     """Bytes of stored items that the body refers to."""
     answering: Answering | None = None
     key: SessionKey | None = None
-    """The session of the request; None: it asks for no answer, or was refused before the session was read."""
+    """The session of the request. None: the request needs no answer, or was refused before its session was read."""
     error: ApiError | None = None
-    """The error with which it was refused."""
+    """The error with which the request was refused."""
     cors_origin: str | None = None
     client: dict[str, object] = field(default_factory=dict)
     """The client, for the log line."""
@@ -160,20 +160,20 @@ class Facts:
 
     @property
     def is_large(self) -> bool:
-        """Whether its work belongs into a text thread, because it grows with the request."""
+        """Whether the work on the request belongs into a text thread, because it grows with the request."""
         return self.n_bytes > limits.TEXT_SHORT_BYTES
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the request with the stored items that it refers to."""
+        """Bytes of the request, including the stored items that it refers to."""
         return self.n_body_bytes + self.n_stored_bytes
 
 
 STATE = web.AppKey("state", State)
 PUBLIC = web.AppKey("public", frozenset[str])
-"""Endpoints that need no key, without their /v1."""
+"""Endpoints that need no key, without /v1."""
 ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
-"""The envelopes of errors by the same names."""
+"""The envelopes of errors by endpoint, without /v1."""
 OPENAPI = web.AppKey("openapi", bytes)
 FACTS = web.RequestKey("facts", Facts)
 USER = web.RequestKey("user", int)
@@ -181,7 +181,7 @@ USER = web.RequestKey("user", int)
 
 
 def request_id(client_id: str | None) -> str:
-    """Returns the client's own id if it sent a usable one, else a new one."""
+    """Returns the client's own id if it is usable, otherwise a new one."""
     if client_id is not None and _REQUEST_ID.fullmatch(client_id):
         return client_id
     return f"req_{secrets.token_hex(12)}"

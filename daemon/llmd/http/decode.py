@@ -1,11 +1,11 @@
-"""Decodes JSON as a declared type, and names the member that has another one. Pure; any thread.
+"""Decodes JSON as a declared type, and names the member that has another type. Pure; any thread.
 
-msgspec decodes a document in one call. Its errors are English sentences without the value, so nothing here reads them:
-after a failure each member is decoded alone, and only one that fails again is looked into. The depth of the declared
-type bounds the cost, whatever the document holds.
+msgspec decodes a document in one call. Its errors are English sentences without the value, so they are not used here.
+After a failure each member is decoded alone, and only a member that fails again is examined. The depth of the declared
+type limits the cost, whatever the document contains.
 
-An integer may be written as a float (`4.0`): clients in JavaScript, Lua and PHP have one kind of number, and msgspec
-takes no float where an integer is declared.
+An integer can be written as a float (`4.0`), because clients in JavaScript, Lua and PHP have one kind of number.
+msgspec accepts no float where an integer is declared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _NAMES = {
 
 
 def decoded(document: bytes, kind: type[T], path: str = "") -> T:
-    """`path`: the client's name of the document, if it is a part of a body. Raises ApiError naming the member."""
+    """Returns the decoded document. `path` is the client's name of the document, if it is a part of a body. Raises an
+    ApiError that names the member.
+    """
     try:
         return _value(document, kind, path)[0]  # type: ignore[no-any-return]
     except (msgspec.DecodeError, RecursionError) as error:
@@ -51,7 +53,7 @@ def decoded(document: bytes, kind: type[T], path: str = "") -> T:
 
 
 def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
-    """Returns the value, and whether msgspec took the text as it is."""
+    """Returns the value, and whether msgspec accepted the text unchanged."""
     try:
         return decoder_of(kind).decode(text), True
     except msgspec.ValidationError:
@@ -59,8 +61,9 @@ def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
 
 
 def _explored(text: bytes, kind: Any, path: str) -> Any:
-    """Decodes what msgspec refuses. Raises ApiError unless the only reasons are integers written as floats, and unknown
-    members that ask for nothing."""
+    """Decodes a text that msgspec refuses. Raises ApiError unless the only reasons are integers written as floats, and
+    unknown members without effect.
+    """
     text, alternatives = text.strip(), list(flat(kind))
     found = _TYPES.get(text[:1], "number")
     structs = [one for one in alternatives if is_struct(one)]
@@ -132,8 +135,9 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
 
 
 def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
-    """Decodes a list. `inner`: the type of its items; for a tuple that of each. Floats among texts and numbers become
-    integers at once: a body may have thousands of token ids."""
+    """Decodes a list. `inner` is the type of its items, or the types of a tuple's items. Floats among texts and numbers
+    are converted to integers in one pass, because a body can have thousands of token ids.
+    """
     if all(map(_is_plain, inner)):
         try:
             text = msgspec.json.encode(_with_integers(decoder_of(Any).decode(text)))
@@ -155,7 +159,7 @@ def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether the type is numbers, texts, or lists of them."""
+    """Returns whether the type consists of numbers, texts, or lists of them."""
     return all(
         all(map(_is_plain, get_args(one))) if get_origin(one) in (list, tuple) else one in (int, float, str, bool)
         for one in flat(kind)
@@ -169,8 +173,9 @@ def _with_integers(value: Any) -> Any:
 
 
 def _items(items: list[msgspec.Raw], kind: Any, path: str, first: int) -> list[Any]:
-    """Decodes items, numbered from `first`. Halves that msgspec decodes need no check of each item: bodies may have
-    thousands."""
+    """Decodes items, numbered from `first`. If msgspec decodes a half of them, its items need no check one by one:
+    bodies can have thousands.
+    """
     if len(items) == 1:
         return [_value(bytes(items[0]), kind, f"{path}[{first}]")[0]]
     try:
@@ -193,7 +198,7 @@ def _number(text: bytes, alternatives: list[Any], path: str) -> Any:
 
 def _wrong_type(text: bytes, alternatives: list[Any], path: str) -> ApiError:
     names = set(map(_name, alternatives))
-    if _TYPES.get(text[:1]) in names:  # the only other bound of a declared type
+    if _TYPES.get(text[:1]) in names:  # declared types have no other limit
         return _error(path, "it must not be empty")
     expected = " | ".join(name for name in dict.fromkeys(_NAMES.values()) if name in names)
     return _error(path, f"expected `{expected}`, got {quoted(msgspec.Raw(text))}")
@@ -243,7 +248,7 @@ def is_struct(kind: Any) -> bool:
 
 
 def ignoring(kind: Any) -> Iterator[str]:
-    """Names of the structs in a request that ignore unknown members."""
+    """Yields the names of the structs in a request that ignore unknown members."""
     if getattr(kind, "IGNORES_UNKNOWN", False):
         yield kind.__name__
         for field in msgspec.structs.fields(kind):

@@ -1,4 +1,4 @@
-"""The envelope of errors. Each dialect has its own (Endpoint.envelope); this is that of everything else."""
+"""The envelope of errors. Each dialect has its own (Endpoint.envelope); this is the envelope of all other endpoints."""
 
 from __future__ import annotations
 

@@ -17,12 +17,14 @@ class Framing:
         return {
             "Content-Type": self.media,
             "Cache-Control": "no-cache",
-            "X-Accel-Buffering": "no",  # a proxy in front must not collect the events
+            "X-Accel-Buffering": "no",  # tells a proxy not to buffer the events
         }
 
 
 LINES = Framing("application/x-ndjson", keep_alive=b" ")
-"""JSON allows a blank in front of the next value; an empty line would be one too many."""
+"""Lines of JSON. A blank keeps the stream alive, since JSON allows one before a value; clients may not expect an empty
+line.
+"""
 LINE_CLOSES = b"\n"
 EVENTS = Framing("text/event-stream", keep_alive=b": keep-alive\n\n")
 """Server-sent events; a comment keeps the stream alive."""
@@ -32,10 +34,10 @@ CLOSES = b"\n\n"
 
 
 def event(data: bytes) -> bytes:
-    """Frames `data`, which is one line. Writers of many similar events encode the bytes around their text once."""
+    """Frames `data`, which must be one line. Writers of many similar events encode the bytes around the text once."""
     return OPENS + data + CLOSES
 
 
 def named_event(name: bytes, data: bytes) -> bytes:
-    """Frames an event with a name, for dialects that have several kinds."""
+    """Frames an event with a name, for dialects with several kinds of events."""
     return NAME_OPENS + name + b"\n" + event(data)

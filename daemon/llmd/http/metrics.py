@@ -1,7 +1,7 @@
 """Metrics in Prometheus' text format: the engine's counters, current values, and counts and times of the event loop.
-Owned by the event loop; rendering takes about a millisecond.
+Owned by the event loop. Rendering takes about a millisecond.
 
-Units are base units (seconds, bytes). A name that ends in _total is a counter, and only those are.
+Units are base units (seconds, bytes). Names that end in _total are counters; other names are not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX = "llmd_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MICRO = 1e-6
 
-# Prometheus keeps series and does not need their creation times, which would double their number.
+# Prometheus stores series and does not need their creation times, which would double the number of series.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Family = CounterMetricFamily | GaugeMetricFamily
@@ -33,7 +33,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The objects that current values are read from."""
+    """The objects from which current values are read."""
 
     metrics: Metrics
     engine: Engine
@@ -43,7 +43,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A histogram if it has buckets, a counter if its name ends in _total, else a gauge."""
+    """A metric: a histogram if it has buckets, a counter if its name ends in _total, otherwise a gauge."""
 
     name: str
     help: str
@@ -116,7 +116,7 @@ Observe = Callable[[float], None]
 
 class Metrics:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock  # not the loop's: that one counts milliseconds
+        self._clock = clock  # not the loop's clock, which counts milliseconds
         self._registry = prometheus_client.CollectorRegistry(auto_describe=False)
         self._counters = {
             metric: prometheus_client.Counter(PREFIX + metric.name, metric.help, metric.labels, registry=self._registry)
@@ -142,7 +142,7 @@ class Metrics:
         self._histograms[LOOP_WORK].observe(worked_s)
 
     def watch(self, came_s: float) -> Watch:
-        """Returns the watch of one generation, whose request came at that time of the clock."""
+        """Returns the watch of one generation. `came_s` is the time of the clock at which its request arrived."""
         return Watch(self._clock, came_s, self._histograms[FIRST].observe, self._histograms[BETWEEN].observe)
 
     def generation_ended(self, endpoint: str, generation: Generation, seconds: float) -> None:
@@ -192,7 +192,7 @@ class Watch:
 
 
 class _Exposition(Collector):
-    """The registry, and the values that are read on request."""
+    """The registry, together with the values that are read on request."""
 
     def __init__(self, registry: Collector, now: Iterable[Family]) -> None:
         self._registry = registry

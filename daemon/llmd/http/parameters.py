@@ -1,8 +1,8 @@
-"""The parameters of a request: the type of its body declares each of them once. From that follow the checks here,
-/openapi.json, and the tables of docs/http.md.
+"""The parameters of a request. The type of the request's body declares each parameter once. The checks here,
+/openapi.json, and the tables of docs/http.md are made from these declarations.
 
 supported   a member of the type, with a `note`: it changes the answer as documented
-accepted    clients send it, and it cannot change the text of the answer: nothing happens
+accepted    clients send it, and it cannot change the text of the answer: it has no effect
 refused     it would change the answer, and is not supported: 400 `unsupported_parameter`, unless the value is neutral
 """
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 Treatment = Literal["supported", "accepted", "refused"]
 UNBOUNDED = 1 << 62
-"""`bytes_max` of the prompt, which the context bounds."""
+"""`bytes_max` of the prompt, which the context limits instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Parameter:
     hint: str = ""
     """What to do instead, if the parameter is refused."""
     neutral: tuple[Any, ...] = ()
-    """Values of a refused parameter, besides null, that ask for nothing."""
+    """Values of a refused parameter, besides null, that have no effect and are therefore allowed."""
     bytes_max: int = limits.FIELD_BYTES_MAX
     """Maximum bytes of JSON of a supported parameter."""
 
@@ -47,8 +47,9 @@ class Parameter:
 
 
 def note(text: str, bytes_max: int = limits.FIELD_BYTES_MAX, **bounds: float) -> msgspec.Meta:
-    """Describes a supported parameter. `bounds`, in JSON schema's words, are shown in /openapi.json, and checked by the
-    readers, whose refusals say more."""
+    """Describes a supported parameter. `bounds` are keywords of JSON schema. /openapi.json shows them, but readers
+    check them, because their errors say more.
+    """
     parameter = Parameter("", "supported", text, bytes_max=bytes_max)
     return msgspec.Meta(description=text, extra_json_schema=bounds, extra={"parameter": parameter})
 
@@ -60,14 +61,15 @@ def accepts(*names: str, **notes: str) -> Callable[[type[T]], type[T]]:
 
 
 def refuses(**refused: tuple[Any, ...]) -> Callable[[type[T]], type[T]]:
-    """Declares members of a request's type that are refused: what each asks for, with what to do instead after a
-    semicolon; then its neutral values."""
+    """Declares members of a request's type that are refused. Each has a text of what the member asks for and, after a
+    semicolon, what to do instead; then its neutral values.
+    """
     parted = ((name, text.partition("; "), neutral) for name, (text, *neutral) in refused.items())
     return _kept([Parameter(name, "refused", what, hint, tuple(neutral)) for name, (what, _, hint), neutral in parted])
 
 
 def _kept(members: list[Parameter]) -> Callable[[type[T]], type[T]]:
-    """Declares members that are kept as raw JSON: an ignored value is not decoded."""
+    """Declares members that stay raw JSON, because an ignored value is not decoded."""
     return has((one.name, Annotated[msgspec.Raw | UnsetType, _described(one)], UNSET) for one in members)
 
 
@@ -116,7 +118,7 @@ def _declared(kind: Any) -> dict[str, Parameter]:
 
 
 def check_sizes(kind: Any, members: Mapping[str, msgspec.Raw]) -> None:
-    """Refuses the first member that is larger than it may be."""
+    """Refuses the first member that exceeds its size limit."""
     parameters = parameters_of(kind)
     for name, raw in members.items():
         known = parameters.get(name)
@@ -141,12 +143,12 @@ def _refused(kind: Any) -> tuple[Parameter, ...]:
 
 
 def _is_neutral(parameter: Parameter, raw: msgspec.Raw) -> bool:
-    """Every neutral value is short: a long value needs no decoding."""
+    """Returns whether the value is neutral. Neutral values are short, so a long value is not decoded."""
     return len(raw) <= limits.NEUTRAL_BYTES_MAX and parameter.is_neutral(msgspec.json.decode(raw))
 
 
 def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
-    """Refuses a member that the type does not have, unless it is null, which asks for nothing."""
+    """Refuses a member that the type does not have, unless its value is null, which has no effect."""
     param = param[: limits.USER_FIELD_SHOWN_CHARS_MAX]
     if getattr(kind, "IGNORES_UNKNOWN", False):
         _log_once(kind.__name__, param)
@@ -156,5 +158,5 @@ def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
 
 @lru_cache(limits.IGNORED_NAMES_LOGGED_MAX)
 def _log_once(kind: str, param: str) -> None:
-    """Logs each name once; again if many other names have come since. The cache remembers the names."""
+    """Logs each ignored name once, or again after many other names. The cache remembers the names."""
     log.info("parameter ignored", extra=fields(request=kind, param=param))

@@ -1,8 +1,8 @@
-"""Finds the user of this machine that holds the other end of a TCP connection: the kernel knows it (sock_diag(7)).
+"""Asks the kernel which user of this machine has the other end of a TCP connection (sock_diag(7)).
 
-One netlink message asks for the one socket whose addresses are ours, turned round. The kernel answers while it takes
-the message (40 us), however many sockets there are. A kernel without its module tcp_diag has only /proc/net/tcp and
-/proc/net/tcp6, which list all sockets: 3 ms to read, and 3 us more for each. Owned by the event loop.
+One netlink message asks for the socket that has our two addresses in reverse. The kernel answers within the call (40
+us), however many sockets there are. A kernel without its module tcp_diag has only /proc/net/tcp and /proc/net/tcp6,
+which list all sockets: reading them takes 3 ms, and 3 us more for each socket. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ _NO_COOKIE = b"\xff" * 8
 _ADDRESS_BYTES = 16
 _ANSWER_BYTES_MAX = 4096
 _LOOPBACK_INTERFACE = 1
-"""With it the kernel finds a socket that is bound to this interface, or to none. Linux always gives it this number."""
+"""With this interface the kernel finds a socket that is bound to it or to no interface. Linux always gives it this
+number.
+"""
 _CONNECTED = frozenset((1, 4, 5, 8, 9, 11))
-"""States (tcp_states.h) of a connected socket that some program still holds: ESTABLISHED, FIN_WAIT1, FIN_WAIT2,
-CLOSE_WAIT, LAST_ACK, CLOSING. In other states the kernel names root as the user, or the socket is another program's
-that listens on the client's port."""
+"""States (tcp_states.h) of a connected socket that a program still holds: ESTABLISHED, FIN_WAIT1, FIN_WAIT2,
+CLOSE_WAIT, LAST_ACK, CLOSING. In other states the kernel reports root as the user, or the socket belongs to another
+program that listens on the client's port.
+"""
 _OVERFLOW_UID = 65534
-"""The user id of all users that this process's user namespace does not have."""
+"""The user id that stands for all users outside this process's user namespace."""
 _CHECK_S_MAX = 0.5
 _MAPPED = bytes(10) + b"\xff\xff"
-"""Before an IPv4 address that is written as an IPv6 one."""
+"""Prefix of an IPv4 address that is written as an IPv6 address."""
 _READ_BYTES = 1 << 20
 _TABLE_BYTES_MAX = 4 << 20
 """Bytes that are read of one table: 28,000 sockets, 0.1 s of the event loop. A longer table is not searched.
@@ -57,8 +60,9 @@ _LOOPBACK_6 = bytes(15) + b"\x01"
 
 
 class UnknownUserError(Exception):
-    """The client may be a program of this machine, but the kernel's tables do not show its user. As `anybody` it would
-    share its sessions, and other users could bring that about by opening many sockets."""
+    """The client can be a program of this machine, but the kernel's tables do not show its user. The connection is
+    refused: as `anybody` the client would share its sessions, and other users could cause that by opening many sockets.
+    """
 
 
 class TableTooLongError(UnknownUserError):
@@ -66,13 +70,15 @@ class TableTooLongError(UnknownUserError):
 
 
 class PeerUsers:
-    """Opens what it asks the kernel with at the start: a client that exhausts the descriptors cannot hide its user."""
+    """Finds users. Opens its sources at the start, so that a client that uses up all file descriptors cannot hide its
+    user.
+    """
 
     def __init__(self) -> None:
         self._sources: list[_Netlink | _Tables] = []
-        """All that could be opened, until one has named a user; then only this one."""
+        """All sources that could be opened, until one of them has reported a user; then only that one."""
         self._is_trusted = False
-        """Whether the source can report users. If not, a missing user is no reason to refuse the connection."""
+        """Whether the source is known to report users. If not, a missing user is no reason to refuse a connection."""
         troubles = []
         for kind in (_Netlink, _Tables):
             try:
@@ -96,8 +102,9 @@ class PeerUsers:
         self._sources = []
 
     def user_of(self, connection: socket.socket) -> int | None:
-        """The user id, or None if the kernel does not know it: the client is on another machine, or in another network
-        namespace. Raises UnknownUserError."""
+        """Returns the user id, or None if the kernel does not know it, because the client is on another machine or in
+        another network namespace. Raises UnknownUserError.
+        """
         for source in list(self._sources):
             try:
                 user = _find(source, connection)
@@ -113,8 +120,9 @@ class PeerUsers:
         return None
 
     def _trust(self, trusted: _Netlink | _Tables) -> None:
-        """Asks only this source from now on. The check at the start may have failed for another reason, such as a
-        loopback interface that was down."""
+        """Uses only this source from now on. The check at the start can have failed for another reason, such as a
+        loopback interface that was down.
+        """
         self._is_trusted = True
         for source in self._sources:
             if source is not trusted:
@@ -123,18 +131,21 @@ class PeerUsers:
 
 
 def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
-    """While the connection lives no other socket can have its client's address and port. So it is looked at once more
-    after the answer: a client that resets its connection could leave its port to another user."""
+    """Returns the user. While the connection lives, no other socket can have its client's address and port. The
+    connection is therefore checked again after the answer: a client that resets its connection could leave its port to
+    another user.
+    """
     peer = connection.getpeername()
     user = source.user_of(connection.family, peer, connection.getsockname())
     return user if connection.getpeername() == peer else None
 
 
 def _names_our_user(source: _Netlink | _Tables) -> bool:
-    """Whether the kernel names the user of a connection between two sockets of ours. Without its module tcp_diag it
-    gives the same answer for every connection as for one that does not exist. The overflow user, `nobody`, is never
-    named, whatever the kernel knows. A table that is too long is no failure: otherwise a user with many sockets at the
-    start could make all users one owner."""
+    """Returns whether the kernel reports the user of a connection between two of our own sockets. Without its module
+    tcp_diag, the kernel gives the same answer for every connection as for a missing one. The overflow user, `nobody`,
+    is never reported. A table that is too long does not count as a failure: otherwise a user who opens many sockets at
+    the start could make all users one owner.
+    """
     if os.geteuid() == _OVERFLOW_UID:
         return True
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -197,7 +208,9 @@ def _address(family: int, name: _Name) -> bytes:
 
 
 def _user_in(answer: bytes) -> int | None:
-    """Returns None for a socket without an inode: its program has closed it, and older kernels then name root."""
+    """Returns the user, or None for a socket without an inode: its program has closed it, and older kernels then report
+    root.
+    """
     _, state, *_, user, inode = _ANSWER.unpack_from(answer, _HEAD.size)
     return _user_of_held(state, user, inode)
 
@@ -223,9 +236,10 @@ class _Tables:
             file.close()
 
     def user_of(self, family: int, client: _Name, own: _Name) -> int | None:
-        """Returns None if several users have such a socket: link-local addresses occur on several interfaces, which the
-        tables do not tell apart. Raises UnknownUserError if a table is too long, or if the socket of a program of this
-        machine is in none."""
+        """Returns the user, or None if several users have such a socket: link-local addresses occur on several
+        interfaces, which the tables do not distinguish. Raises UnknownUserError if a table is too long, or if no table
+        has the socket of a program of this machine.
+        """
         addresses = [_mapped(name) for name in (client, own)]
         for _ in range(_READINGS):
             if lines := self._lines_of(addresses, client, own):
@@ -257,24 +271,26 @@ class _Tables:
 
 
 def _is_own_machine(client: bytes, own: bytes) -> bool:
-    """Whether the client's address is one that only programs of this machine have."""
+    """Returns whether only programs of this machine can have the client's address."""
     return client == own or all(one.startswith(_LOOPBACK_4) or one == _LOOPBACK_6 for one in (client, own))
 
 
 def _user_in_line(rest: bytes) -> int | None:
-    """`rest`: of a line, from the state on."""
+    """Returns the user in a line of the table. `rest` is the line from the state on."""
     state, _, _, _, user, _, inode, *_ = rest.split()
     return _user_of_held(int(state, 16), int(user), int(inode))
 
 
 def _mapped(name: _Name) -> bytes:
-    """An IPv4 address as an IPv6 one: the other end of its connection may be an IPv6 socket."""
+    """Returns an IPv4 address as an IPv6 address, because the other end of its connection can be an IPv6 socket."""
     address = str(name[0]).partition("%")[0]
     return socket.inet_pton(socket.AF_INET6, address if ":" in address else f"::ffff:{address}")
 
 
 def _in_table(addresses: list[bytes], client: _Name, own: _Name) -> bytes:
-    """Both names of the client's socket as its table has them: each four bytes as one number of this machine."""
+    """Returns both names of the client's socket in the table's form, where every four bytes are one number in host
+    order.
+    """
     ends = []
     for address, (_, port, *_) in zip(addresses, (client, own), strict=True):
         numbers = memoryview(address).cast("I")

@@ -1,4 +1,4 @@
-"""Receives a request's body: what it may not be is refused first, then it is read within bounds of size and time."""
+"""Receives a request's body. Unsupported bodies are refused first; others are read within limits of size and time."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class Bodies:
             del self._of_owner[owner]
 
     def take(self, owner: int, n_bytes: int, n_own_bytes: int, n_owners: int) -> None:
-        """Counts more bytes of a body that has `n_own_bytes`. Raises ApiError; an owner's only body has no limit
-        here."""
+        """Counts more bytes of a body that already has `n_own_bytes`. Raises ApiError. An owner's only body has no
+        limit here.
+        """
         most, others = limits.BODIES_BYTES_IN_FLIGHT_MAX, self._of_owner[owner] - n_own_bytes
         if self.n_bytes + n_bytes > most:
             raise ApiError("overloaded", f"The server is receiving bodies of {most} bytes, the limit. Try again later.")
@@ -71,7 +72,7 @@ BODIES = web.AppKey("bodies", Bodies)
 
 
 async def received(request: web.Request, limit: int) -> bytes:
-    """The body, of at most `limit` bytes. Raises ApiError."""
+    """Returns the body, of at most `limit` bytes. Raises ApiError."""
     _check_encodings(request)
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
@@ -86,7 +87,8 @@ async def received(request: web.Request, limit: int) -> bytes:
 
 
 def _check_encodings(request: web.Request) -> None:
-    """A small compressed body can be a large one: none is ever unpacked."""
+    """Refuses compressed bodies. They are never decompressed, because a small compressed body can expand to a
+    huge one."""
     for name, plain in (("Content-Encoding", "identity"), ("Transfer-Encoding", "chunked")):
         for encoding in request.headers.getall(name, ()):
             if encoding.strip().lower() != plain:
@@ -137,7 +139,7 @@ def _too_slow(n_bytes: int, seconds: float) -> ApiError:
 
 
 async def leave_expectation(_: web.Request) -> None:
-    """aiohttp would ask for the body before anybody knows whether it is wanted."""
+    """Does nothing: aiohttp's default would request the body before llmd has decided whether it accepts the request."""
 
 
 async def _ask_for_it(request: web.Request) -> None:

@@ -1,4 +1,5 @@
-"""Writes the parts of one request as a stream, which watches.py watch, with the writer of a dialect."""
+"""Writes the parts of one request as a stream, with the writer of a dialect. The timers of watches.py watch the
+stream."""
 
 from __future__ import annotations
 
@@ -24,35 +25,37 @@ log = logging.getLogger("llmd.http")
 
 
 class Writer(ABC):
-    """Writes the answers to one request: `complete`, or `opening`, then `events` as parts come, then `ending`."""
+    """Writes the answers to one request: either `complete`, or `opening`, then `events` as parts arrive, then
+    `ending`."""
 
     framing = EVENTS
     """Framing of the stream."""
 
     @abstractmethod
     def complete(self, parts: Sequence[Part]) -> bytes:
-        """Writes all answers as JSON; none of the parts is Failed."""
+        """Writes all answers as JSON. None of the parts is Failed."""
 
     def opening(self) -> bytes:
-        """Written before there are any parts."""
+        """Returns the bytes to write before the first part."""
         return b""
 
     @abstractmethod
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Writes the events of these parts. Without parts, an event that shows that work goes on; b"": use the
-        framing's."""
+        """Writes the events of these parts. Without parts, returns an event that shows progress, or b"" to use that of
+        the framing.
+        """
 
     def ending(self) -> bytes:
-        """Written after all parts."""
+        """Returns the bytes to write after all parts."""
         return b""
 
 
 Writing = Callable[[State], Writer]
-"""Returns the writer; called when the first byte is due."""
+"""Returns the writer. Called when the first byte is about to be written."""
 
 
 class Stream:
-    """Owned by the event loop; `run` is its whole life."""
+    """One stream. `run` is its whole life. Owned by the event loop."""
 
     def __init__(self, request: web.Request, answering: Answering, writer: Writer, headers: dict[str, str]) -> None:
         self._request = request
@@ -95,7 +98,7 @@ class Stream:
             parts = await answering.parts()
             if answering.is_over:
                 break
-            # Parts need not make bytes: Ollama's dialect sends a tool call when it is complete.
+            # Parts do not always produce bytes: Ollama's dialect sends a tool call when it is complete.
             is_nudged, answering.is_nudged = answering.is_nudged, False
             data = writer.events(parts) if parts or is_nudged else b""
             if data or is_nudged:
@@ -119,7 +122,7 @@ class Stream:
         try:
             await self._write(self._writer.events([Failed(0, error)]))
             await self._response.write_eof()
-        except Exception:  # the writer may be what fails
+        except Exception:  # the writer itself can be the cause
             self._abort()
 
     def _drop(self) -> None:

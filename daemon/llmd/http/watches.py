@@ -1,10 +1,10 @@
-"""Timers of the event loop, which owns them: two that look at one stream, and one that measures the loop itself.
-Each of the first two looks four times within an interval, until it is stopped.
+"""Timers, owned by the event loop: two watch one stream each, and one measures the loop itself. The first two check
+four times per interval, until they are stopped.
 
-KeepAlive: a stream that was silent for --keepalive-interval is sent something, because proxies and clients give up
-silent streams. SlowReader: a stream whose client reads nothing for --slow-reader-timeout is cut off. Before that its
-generation is paused (engine/generation.py), and a connection with any other answer has a bound of its own
-(connection.py). LoopLag: how late the event loop is.
+KeepAlive sends something in a stream that was silent for --keepalive-interval, because proxies and clients give up
+silent streams. SlowReader cuts off a stream whose client reads nothing for --slow-reader-timeout. Before that, the
+stream's generation is paused (engine/generation.py). Connections with other answers have a limit of their own
+(connection.py). LoopLag measures the delays of the event loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Watch:
         idle_s: Callable[[float], float],
         strike: Callable[[], None],
     ) -> None:
-        """`idle_s`: seconds for which nothing has happened, at a time of the loop."""
+        """`idle_s` returns for how many seconds nothing has happened, at a time of the loop."""
         self._loop = loop
         self._interval_s = interval_s
         self._idle_s = idle_s
@@ -56,7 +56,7 @@ class KeepAlive(_Watch):
         self._silent_since = loop.time()
 
     def _silent_s(self, now: float) -> float:
-        """Returns how long the stream was silent. Silence begins again after the watch has sent something."""
+        """Returns for how long the stream has been silent. Silence begins again after the timer has sent something."""
         stream, silent_s = self._stream, now - self._silent_since
         if stream.is_writing or stream.n_writes != self._n_writes_seen:
             self._n_writes_seen, silent_s = stream.n_writes, 0.0
@@ -73,7 +73,7 @@ class SlowReader(_Watch):
         timeout_s: float,
         drop: Callable[[], None],
     ) -> None:
-        """`unread_s`: seconds for which the client has read nothing, at a time of the loop."""
+        """`unread_s` returns for how many seconds the client has read nothing, at a time of the loop."""
 
         def drop_once() -> None:
             self.stop()
@@ -86,9 +86,10 @@ class SlowReader(_Watch):
 
 
 class LoopLag:
-    """Reports for each tick by how many seconds it was late, and how many of them the event loop worked; the rest it
-    waited, for a processor or in a blocking call. A tick costs a few microseconds. Stopped while no client is
-    connected, so that an idle daemon sleeps."""
+    """Reports for each tick how many seconds it was late, and for how many of those the event loop worked. The rest of
+    the time the loop waited, for a processor or in a blocking call. A tick costs a few microseconds. The timer is
+    stopped while no client is connected, so that an idle daemon sleeps.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observe: Callable[[float, float], None]) -> None:
         self._loop = loop

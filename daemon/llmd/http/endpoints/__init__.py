@@ -1,1 +1,1 @@
-"""The endpoints of our own API, one file per family; the table of all is routes.py."""
+"""The endpoints of llmd's own API, one file per family. routes.py has the table of all endpoints."""

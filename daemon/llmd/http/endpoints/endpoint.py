@@ -21,7 +21,7 @@ VERSION_PREFIX = "/v1"
 class Endpoint:
     method: str
     path: str
-    """The documented path; the other spelling, with or without /v1, is served too."""
+    """The documented path. The other spelling, with or without /v1, is served too."""
     handler: Handler
     summary: str
     answer: type[Any] | None
@@ -31,9 +31,9 @@ class Endpoint:
     generates: bool = False
     """The endpoint generates an answer in a session, streamed or not."""
     framing: Framing = framing.EVENTS
-    """Framing of that stream."""
+    """Framing of the endpoint's stream."""
     envelope: Envelope = OWN
-    """Envelope of its errors."""
+    """Envelope of the endpoint's errors."""
     id_spans_slashes: bool = False
     """{id} is the rest of the path, including slashes."""
     failures: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Endpoint:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The spellings in the router's form, and with a slash at the end."""
+        """Returns the path's spellings in the router's form, with and without a slash at the end."""
         if self.id_spans_slashes:
             return tuple(path.replace("{id}", "{id:.+}") for path in self.spellings)
         paths = (path.replace("{id}", "{id:[^/]+}") for path in self.spellings)  # aiohttp's own {id} has no braces

@@ -1,5 +1,6 @@
-"""The errors that an endpoint may answer, by the kind of its work. /openapi.json lists them, and tests check every
-answer."""
+"""The errors that an endpoint can return, by the kind of its work. /openapi.json lists them, and tests check every
+answer.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ EVERYWHERE = (
     "expectation_failed", "forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error",
 )  # fmt: skip
 KEYED = ("invalid_api_key", "model_loading")
-"""Errors of endpoints that need a key, if there are any, and the model."""
+"""Errors of endpoints that need the model, and a key if there are keys."""
 BODY = (
     "invalid_json", "invalid_type", "invalid_value", "missing_parameter", "unsupported_parameter", "request_too_large",
     "unsupported_encoding", "overloaded", "no_memory", "deadline_exceeded", "shutting_down",

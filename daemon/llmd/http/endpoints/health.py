@@ -37,7 +37,7 @@ def readiness(state: State) -> Readiness:
 
 
 def _loading(state: State) -> Readiness:
-    """Answers while the model loads. The model's own name is in the file that is being read."""
+    """Returns the readiness while the model loads. The model's own name is not known yet, because it is in the file."""
     return Readiness(
         status="stopping" if state.is_stopping else "loading",
         model=state.config.model_id or os.path.basename(state.config.model),

@@ -38,12 +38,14 @@ async def list_models(request: web.Request) -> web.Response:
 
 
 async def show_model(request: web.Request) -> web.Response:
-    """Shows the model under any name: requests may use any."""
+    """Shows the model under any name, because requests can use any name."""
     return respond(_model_for(request))
 
 
 def _model_for(request: web.Request) -> Model:
-    """Adds members for Anthropic's clients, which send a header of their own, to OpenAI's."""
+    """Returns the model in OpenAI's form, with additional members for Anthropic's clients, which send a header of their
+    own.
+    """
     model = model_of(request.app[STATE])
     if ANTHROPIC_VERSION not in request.headers:
         return model

@@ -97,7 +97,9 @@ def _success(row: Endpoint) -> dict[str, Any]:
 
 
 def _failures(row: Endpoint) -> dict[str, Any]:
-    """Readiness is the one answer that is not an error envelope when it is not 200."""
+    """Returns the error answers of an endpoint. Only /ready has another form than an error envelope if its status is
+    not 200.
+    """
     failures = {
         str(row.envelope.status(status)): {
             "description": "A code of: " + ", ".join(codes),

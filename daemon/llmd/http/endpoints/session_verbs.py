@@ -44,7 +44,8 @@ async def fork_session(request: web.Request) -> web.Response:
 
 
 def fork_point(at: int | str | None, by_user: UserMessages) -> int:
-    """Returns the number of tokens that the fork begins with, or ALL_TOKENS. Raises ApiError naming the field."""
+    """Returns the number of tokens with which the fork begins, or ALL_TOKENS. Raises an ApiError that names the
+    field."""
     if at is None:
         return ALL_TOKENS
     if isinstance(at, int) and 0 <= at <= AT_MAX:
@@ -187,7 +188,7 @@ async def delete_saved(request: web.Request) -> web.Response:
     owner = _resolve_owner(request)
 
     async def delete_both() -> Reply:
-        """Removes the answers last: if the session cannot be removed, it keeps them."""
+        """Removes the session first and its answers last: if the session cannot be removed, it keeps its answers."""
         reply = await state.engine.ask(Unsave, owner, label)
         if reply.status == Status.OK:
             await saved_answers.write(owner, label, None)
@@ -199,8 +200,9 @@ async def delete_saved(request: web.Request) -> web.Response:
 
 
 async def _completed(work: Coroutine[Any, Any, Reply]) -> Reply:
-    """Runs the work to its end even if its client goes: a session and its answers are saved, loaded and removed
-    together. An error that no client is left to get is logged."""
+    """Completes the work even if its client disconnects, so that a session and its answers are saved, loaded and
+    removed together. If the client has left, an error is logged.
+    """
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)

@@ -27,7 +27,8 @@ _SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
 
 
 async def list_sessions(request: web.Request) -> web.Response:
-    """Lists the sessions in a text thread, as short work: each session takes some 30 us, and there may be thousands."""
+    """Lists the sessions in a text thread, as short work: each session takes about 30 us, and there can be
+    thousands."""
     state, caller = request.app[STATE], request[FACTS].caller
 
     def listed() -> web.Response:
@@ -60,7 +61,7 @@ async def delete_session(request: web.Request) -> web.Response:
 
 
 def _existed(reply: Reply) -> bool:
-    """Returns False for a session that does not exist: it is empty and gone already."""
+    """Returns whether the session existed. A session that does not exist counts as reset or closed."""
     if reply.status == Status.NOT_FOUND:
         return False
     check("", reply)
@@ -68,7 +69,8 @@ def _existed(reply: Reply) -> bool:
 
 
 def resolve_target(request: web.Request) -> tuple[int, str]:
-    """Returns owner and name of an open session, or of one that may exist only on disk: the engine knows."""
+    """Returns owner and name of an open session, or of a session that can exist only on disk; the engine
+    decides that."""
     try:
         found = find(request)
     except ApiError as error:
@@ -88,7 +90,7 @@ def may_see(caller: Caller, owner: int) -> bool:
 
 
 def find(request: web.Request) -> Session:
-    """Returns the session of the path, if the caller may see it."""
+    """Returns the session in the path, if the caller is allowed to see it."""
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
     session_key.valid_id("id", name)
     owner = owner_in_query(request)
@@ -119,7 +121,7 @@ def find_any(request: web.Request) -> Session:
 
 
 def current_session(state: State, owner: int, name: str) -> Session:
-    """Returns the session as it is now, after a command."""
+    """Returns the session in its state after a command."""
     found = sessions_of(state, state.engine.session_table.sessions_named(name, owner))
     if not found:
         raise not_found(name)
@@ -147,8 +149,9 @@ def not_found(name: str) -> ApiError:
 
 
 def uint32_of(text: str) -> int | None:
-    """Returns a client's number, if the engine can take it. Checks the length first, because int() refuses thousands of
-    digits."""
+    """Returns a client's number, if the engine can accept it. Checks the length first, because int() refuses thousands
+    of digits.
+    """
     if not text.isascii() or not text.isdigit() or len(text) > len(str(limits.UINT32_MAX)):
         return None
     number = int(text)
@@ -164,8 +167,7 @@ def check(name: str, reply: Reply) -> None:
 
 
 def failure(reply: Reply, param: str | None = None) -> ApiError:
-    """Returns the error of a failed command. Names the cause on the disk, because clients cannot read the server's
-    log."""
+    """Returns the error of a failed command, with the disk's error, because clients cannot read the server's log."""
     error = ApiError(code_of_status(STATUS_WORDS[reply.status]), None, param)
     if reply.os_error == 0:
         return error
@@ -187,8 +189,9 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
 
 
 def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Session:
-    """Makes the report. `views`: the session's branches, the one used last first; none: there is no such session, and
-    it holds nothing."""
+    """Returns the report of a session. `views` are its branches, most recently used first. Without branches the session
+    is reported as empty.
+    """
     branches = [_branch(state, id, view) for view in views]
     latest = branches[0] if branches else None
     state_word = latest.state if latest is not None else "empty"

@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize. The context does not limit their text: they have limits of their own."""
+"""/tokenize and /detokenize. Their texts have limits of their own, independent of the context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..context import FACTS, STATE
 from .wire import DetokenizedText, DetokenizeRequest, TokenizeRequest, TokenPiece, Tokens
 
 _TOKENS_AT_ONCE = 8192
-"""Encoded in one call, which holds the interpreter lock."""
+"""Tokens that are encoded in one call, which holds the interpreter lock."""
 
 
 async def tokenize(request: web.Request) -> web.Response:

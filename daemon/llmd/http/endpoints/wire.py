@@ -18,10 +18,10 @@ class LastStart(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the branches that a session holds side by side, as the session table shows it."""
+    """One of the branches of a session, as the session table shows it."""
 
     slot: int
-    """Number of its entry in the session table."""
+    """Number of the branch's entry in the session table."""
     state: str
     tokens: int
     """Resident tokens."""
@@ -38,8 +38,9 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(Timeline, frozen=True, kw_only=True):
-    """A session: the totals of its branches, and each of them. `slot` and `last` are those of the branch used last;
-    `state` is that of a running branch, else of the one used last."""
+    """A session: the totals of its branches, and each branch. `slot` and `last` are those of the most recently used
+    branch. `state` is that of a running branch, otherwise that of the most recently used one.
+    """
 
     id: str
     owner: int
@@ -51,21 +52,21 @@ class Session(Timeline, frozen=True, kw_only=True):
     """The beginning of the last user message of a chat since the daemon started."""
     pinned: bool
     context_tokens: int
-    """Limit of one branch."""
+    """Maximum tokens of one branch."""
     timelines: list[Timeline]
-    """The one used last first."""
+    """The branches, most recently used first."""
     object: Literal["session"] = "session"
 
 
 class Places(msgspec.Struct, frozen=True):
     named: int
     named_used: int
-    """Branches of named sessions in the model's memory, those of other owners included."""
+    """Branches of named sessions in the model's memory, including those of other owners."""
     scratch: int
     parked: int
     parked_max: int
     dormant: int
-    """Sessions on disk without an entry; a later start of llmd may load them."""
+    """Sessions on disk without an entry. A later start of llmd can load them."""
     policy: str
 
 
@@ -81,7 +82,9 @@ class Storage(msgspec.Struct, frozen=True):
     disk_bytes_max: int
     """0: llmd has no state directory."""
     disk_refuses: bool
-    """The disk refused a state a short time ago: llmd writes no states, and drops those without memory."""
+    """True if the disk has recently refused a state. llmd then writes no states, and drops those that do not fit into
+    memory.
+    """
     checkpoints: int
     checkpoint_bytes: int
     checkpoint_bytes_max: int
@@ -102,9 +105,11 @@ class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_id: str
     """The new session."""
     at: int | str | None = None
-    """A count of tokens, `last_user`, or `turn:N`: before the last message of the user, or the N-th. Default: all."""
+    """Where to fork: a number of tokens, `last_user` (before the user's last message) or `turn:N` (before the N-th).
+    Default: all.
+    """
     replace: bool = False
-    """Close a session that has the id already; false: the error session_exists."""
+    """true: close an existing session with the id. false: the error session_exists."""
 
 
 class PinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,7 +131,7 @@ class SessionDeleted(msgspec.Struct, frozen=True):
 
 
 class SessionReset(Session, frozen=True, kw_only=True):
-    """The session as it is now; one that did not exist is empty, with slot -1."""
+    """The session in its state now. If it did not exist, it is empty, with slot -1."""
 
     session_id: str
     existed: bool
@@ -145,7 +150,7 @@ class SaveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class LoadRequest(SaveRequest, frozen=True, forbid_unknown_fields=True):
     replace: bool = False
-    """Replace a session that has this id."""
+    """true: replace an existing session with this id."""
 
 
 class SessionSaved(msgspec.Struct, frozen=True):
@@ -161,7 +166,7 @@ class Saved(msgspec.Struct, frozen=True):
     owner_name: str | None
     tokens: int
     state_bytes: int
-    """0: the tokens are prefilled again after loading."""
+    """0: only tokens are saved, and they are prefilled again after loading."""
     saved_ms: int
     object: Literal["saved_session"] = "saved_session"
 
@@ -187,14 +192,15 @@ class SavedDeleted(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The point at which the prompt differs from the session: texts, and the tokens of each side, which may differ
-    although the texts are equal."""
+    """The point at which the prompt differs from the session, as texts and as tokens of each side. The tokens can
+    differ although the texts are equal.
+    """
 
     at: int
     before: str
     """Text before that point."""
     resident: str | None
-    """Text of the session after that point; null: not known for certain."""
+    """Text of the session after that point. null: not certain."""
     prompt: str
     resident_tokens: list[int] | None
     prompt_tokens: list[int]
@@ -203,7 +209,7 @@ class Divergence(msgspec.Struct, frozen=True):
 class ExplainedTurn(msgspec.Struct, frozen=True):
     at_ms: int
     slot: int | None
-    """Number of its branch's entry in the session table; null: the request was refused."""
+    """Number of the branch's entry in the session table. null: the request was refused."""
     reason: str | None
     """null: the request ended before it started."""
     reason_text: str | None
@@ -228,7 +234,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class ModelMeta(msgspec.Struct, frozen=True):
-    """Facts of EngineInfo, for tools that read them in llama.cpp's names."""
+    """Facts about the model, with llama.cpp's names, for tools that know those."""
 
     n_ctx: int
     n_ctx_train: int
@@ -236,7 +242,7 @@ class ModelMeta(msgspec.Struct, frozen=True):
     n_params: int
     size: int
     host_bytes: int
-    """Bytes of `size` that the CPU computes with although there is a GPU."""
+    """Bytes of `size` that stay with the CPU although there is a GPU."""
     memory: str
     architecture: str
     description: str
@@ -245,7 +251,7 @@ class ModelMeta(msgspec.Struct, frozen=True):
     """Threads of a step: as configured, or as measured when the model was opened."""
     fingerprint: str
     sampling: dict[str, Any]
-    """Defaults of a request: the model's own recommendations, else llmd's."""
+    """Defaults of a request: the model's own recommendations, otherwise llmd's."""
     n_embedding: int
     """Dimensions of an embedding; 0: the model does not support embeddings."""
     n_embedding_tokens: int
