@@ -1,7 +1,7 @@
 """Writes the C source of the extension module `_libllm` from the public headers of libllm.
 
-The headers are the only declaration there is: cffi reads them after the C preprocessor, the compiler then checks every
-size and type against the same files. Run by the native build:
+The headers are the only declarations: cffi reads them after the C preprocessor, and the compiler then checks every size
+and type against the same files. The native build runs:
 
     python _native_build.py --compiler gcc --include include --output _libllm.c
 """

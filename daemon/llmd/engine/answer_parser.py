@@ -22,9 +22,9 @@ class Diff(msgspec.Struct, frozen=True, gc=False):
     call: int = 0
     """The number of the call in the answer, from 0."""
     name: str = ""
-    """With the first piece of a call."""
+    """The function's name, in the first piece of a call."""
     id: str = ""
-    """With the first piece of a call."""
+    """The call's id, in the first piece of a call."""
 
 
 _diffs = msgspec.json.Decoder(list[Diff])
@@ -48,7 +48,7 @@ class AnswerParser:
         return int(lib.llm_answer_parser_rescan_bytes(self._parser))
 
     def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
-        """Parses more text. `is_final`: it is the last; `is_cut`: the answer was cut off after it."""
+        """Parses more text. `is_final`: no more text follows. `is_cut`: the answer was cut off here."""
         data = text.encode("utf-8", "replace")
         status = lib.llm_answer_parser_feed(self._parser, data, len(data), is_final, is_cut, self._out, self._n_out)
         if status != Status.OK:

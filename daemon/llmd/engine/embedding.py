@@ -12,7 +12,7 @@ from ..core.errors import ApiError, code_of_status
 from .native import STATUS_WORDS, Status, ffi, lib
 
 _TEXTS_AT_ONCE = 64
-"""Offered to libllm, which takes as many as fit a batch."""
+"""Texts that are offered to libllm in one call. libllm embeds as many as fit a batch."""
 _FLOAT_BYTES = 4
 
 
@@ -27,12 +27,13 @@ class Embedder:
         self._thread = ThreadPoolExecutor(1, "llmd-embed")
         self._turn = asyncio.Lock()
         self._cancel_flag = ffi.new("int32_t *")
-        """Not 0: the last batch is cancelled."""
+        """Nonzero cancels the last batch."""
         self._is_closed = False
 
     async def embed(self, texts: Sequence[bytes]) -> list[bytes]:
-        """Returns a vector for each text, float32 of length 1. `texts`: int32 token ids, at most as many as the model
-        takes."""
+        """Returns a vector for each text: float32, of length 1. Each text is int32 token ids, at most as many as the
+        model accepts.
+        """
         found: list[bytes] = []
         while len(found) < len(texts):
             async with self._turn:

@@ -1,8 +1,8 @@
-"""The event loop's side of libllm: commands in, events out, and the calls that may take long in threads.
+"""The event loop's side of libllm: sends commands, receives events, and runs calls that can take long in threads.
 
-Threads. One thread owns the engine (open, start, stop, close), because libllm asks for that and because these calls
-block. Commands are pushed and events are drained on the event loop, and only there. Rendering and tokenizing are
-allowed from any thread and run in a few of their own; cffi releases the interpreter lock meanwhile.
+Threads. One thread owns the engine (open, start, stop, close), because libllm requires that and because these calls
+block. Commands are pushed and events are drained only on the event loop. Rendering and tokenizing are allowed from any
+thread and run in a few threads of their own; cffi releases the interpreter lock meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COMPLAINT_BYTES = 1024
 
 
 class Listener(Protocol):
-    """Receives the events of one generation, on the event loop. `on_finished` is the last and comes exactly once."""
+    """Receives the events of one generation, on the event loop. `on_finished` is called last, and exactly once."""
 
     def on_admitted(self, event: Admitted) -> None: ...
     def on_started(self, event: Started) -> None: ...
@@ -49,7 +49,7 @@ class Listener(Protocol):
 
 
 class Watcher(Protocol):
-    """Receives changes of sessions in their order, even if the client no longer waits."""
+    """Receives changes of sessions in their order, even if the client that caused them no longer waits."""
 
     def on_done(self, command: Question) -> None: ...
     def on_forgotten(self, owner: int, session: str) -> None: ...
@@ -104,7 +104,7 @@ class Engine:
         return engine
 
     async def stop(self) -> None:
-        """Ends serving; every live generation gets its last event. Sessions are written to the state directory."""
+        """Stops serving. Every live generation gets its last event, and sessions are written to the state directory."""
         await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_stop, self._engine)
         while self._drain():
             pass
@@ -125,11 +125,11 @@ class Engine:
         self._owner_thread.shutdown(wait=True)
 
     def set_owners(self, n_owners: int) -> None:
-        """Sets the number of owners among which libllm shares."""
+        """Sets the number of owners that share the engine."""
         lib.llm_engine_set_owners(self._engine, n_owners)
 
     def heartbeat(self) -> tuple[int, bool]:
-        """Completed loops of the decode thread, and whether it is inside a model step."""
+        """Returns the number of completed loops of the decode thread, and whether the thread is inside a model step."""
         busy = ffi.new("uint32_t *")
         count = lib.llm_engine_heartbeat(self._engine, busy)
         return int(count), bool(busy[0])
@@ -158,8 +158,9 @@ class Engine:
         return list(self._listeners.values())
 
     def generate(self, listener: Listener, command: Generate, after: int = 0) -> int:
-        """Starts a generation and returns its request number. `after`: the request whose prompt it shares and waits
-        for; 0: none. Raises ApiError when it cannot even be queued."""
+        """Starts a generation and returns its request number. `after` is a request with the same prompt, whose prefill
+        this one waits for; 0: none. Raises ApiError if the command cannot be queued.
+        """
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError(
                 "overloaded", f"The server has {len(self._listeners)} live requests, the limit. Try again later."
@@ -171,7 +172,9 @@ class Engine:
         return request
 
     def cancel(self, request: int) -> None:
-        """Asks the generation to end; its `on_finished` reports the end. Never lost, even when the ring is full."""
+        """Asks the engine to end the generation; `on_finished` reports the end. The command is never lost, even if the
+        ring is full.
+        """
         self._push_surely(wire.Cancel(request))
 
     def pause(self, request: int, paused: bool) -> None:
@@ -224,7 +227,7 @@ class Engine:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> bool:
-        """Takes one batch of events; the descriptor stays readable while there are more."""
+        """Receives one batch of events. The descriptor stays readable while more events wait."""
         n = lib.llm_events_drain(self._engine, self._out, len(self._buffer))
         if n <= 0:
             return False
@@ -260,7 +263,9 @@ class Engine:
             self._listeners[event.request].on_consumed(event)
 
     def _answer(self, reply: Reply) -> None:
-        """Passes on the reply. If the client has gone, the reply is dropped, but the command has been carried out."""
+        """Passes on the reply to a command. If the client has left, the reply is dropped, although the command was
+        carried out.
+        """
         command, future = self._awaiting_reply.pop(reply.request)
         if not future.done():
             future.set_result(reply)
@@ -270,7 +275,9 @@ class Engine:
     # --- text --------------------------------------------------------------------------------------------------------
 
     async def render_chat(self, owner: int, n_bytes: int, request: Callable[[], bytes]) -> Prompt:
-        """`request` makes what llm_chat_render takes, in the thread. Raises ApiError when the template refuses."""
+        """Renders a chat. `request` makes the JSON for llm_chat_render, in the thread. Raises ApiError if the template
+        refuses it.
+        """
         return await self.in_thread(owner, n_bytes, lambda: render_chat(self._engine, request()))
 
     async def tokenize(self, owner: int, text: str, *, add_special: bool, parse_special: bool = False) -> bytes:
@@ -290,7 +297,7 @@ class Engine:
         return await self.in_thread(owner, len(tokens), lambda: self.piece(tokens))
 
     def piece(self, tokens: bytes) -> str:
-        """Returns the text of a few tokens, control tokens shown. For many, use `detokenize`."""
+        """Returns the text of a few tokens, including control tokens. For many tokens, use `detokenize`."""
         return detokenize(self._engine, tokens)
 
     def spell(self, tokens: bytes, *, special: bool = False) -> bytes:
@@ -298,8 +305,9 @@ class Engine:
         return spell(self._engine, tokens, special=special)
 
     async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
-        """Runs a call that would block the loop in a text thread; `n_bytes`: bytes that it reads. Raises ApiError if
-        too much waits there. The call may use `piece` and `spell`."""
+        """Runs a call that would block the loop in a text thread. `n_bytes` is the number of bytes that the call reads.
+        Raises ApiError if too many jobs wait. The call can use `piece` and `spell`.
+        """
         return await self._text_threads.run(owner, n_bytes, call)
 
     async def parsers(self, owner: int, syntax: bytes, n: int) -> list[AnswerParser]:
@@ -307,5 +315,7 @@ class Engine:
         return await self.in_thread(owner, len(syntax), lambda: [AnswerParser(self._engine, syntax) for _ in range(n)])
 
     async def parsed(self, owner: int, n_chars: int, call: Callable[[], T]) -> T:
-        """The same as `in_thread` for the parser of an answer, which has one call at a time: it is never refused."""
+        """Does the same as `in_thread` for the parser of an answer. An answer has one call at a time, so the call is
+        never refused.
+        """
         return await self._text_threads.run(owner, n_chars, call, is_bounded=True)

@@ -4,9 +4,9 @@
       └───────────────────────── finished(refused) ─────────────────────▲
 
 Owned by the event loop. The engine delivers events through the `on_` methods, which wake the notifier. Exactly one task
-waits for it, and takes what has arrived. Text that piles up is joined, so that a slow client gets fewer writes, not
-later ones. If too much text of a stream piles up, the engine pauses the stream until the text is taken. A generation
-that ends early has one word as its reason; the engine's last event remains its only end.
+waits for the notifier, and takes what has arrived. Text that accumulates is joined, so that a slow client gets fewer
+writes instead of later ones. If too much text of a stream accumulates, the engine pauses the stream until the text is
+taken. If a generation is ended early, one word says why; the engine's last event still is its only end.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class CancelReason(enum.StrEnum):
 
 
 class Notifier:
-    """Wakes the one task that waits for events of several generations. The task checks `has_events` before it waits: a
-    wake-up while it does not wait is lost."""
+    """Wakes the one task that waits for events of several generations. The task checks `has_events` before it waits,
+    because a wake-up at any other time is lost.
+    """
 
     __slots__ = ("_create_future", "_waiter", "has_events")
 
@@ -47,7 +48,7 @@ class Notifier:
         self._create_future = loop.create_future  # get_running_loop() costs a system call each time
         self._waiter: asyncio.Future[None] | None = None
         self.has_events = False
-        """Events have arrived; the task resets this when it takes them."""
+        """Events have arrived. The task resets this when it takes them."""
 
     def notify(self) -> None:
         self.has_events = True
@@ -68,7 +69,7 @@ class Notifier:
 
 
 class TokenEnds:
-    """Characters of an answer up to the end of each of its tokens, in order."""
+    """The number of characters of an answer up to the end of each of its tokens, in order."""
 
     __slots__ = ("_ends", "_n_chars")
 
@@ -83,8 +84,9 @@ class TokenEnds:
         self._n_chars += len(text)
 
     def count(self, begin: int, end: int) -> int:
-        """Returns the number of tokens that wrote these characters. Tokens that end within a character, or show
-        nothing, count with the characters after them."""
+        """Returns the number of tokens that wrote these characters. A token without text, or one that ends within a
+        character, counts with the characters after it.
+        """
         ends = self._ends
         first = bisect_left(ends, begin)
         if 0 < begin and first < len(ends) and ends[first] == begin:
@@ -97,13 +99,13 @@ class Work:
     """One answer to be generated: the engine's command and its context."""
 
     command: Generate
-    """The engine gives it its request number."""
+    """The command. The engine fills in the request number."""
     key: SessionKey
     prompt: Prompt
     prompt_param: str
-    """The client's field that had the prompt."""
+    """The client's name of the field with the prompt."""
     n_stops_returned: int = 0
-    """Number of first members of `stop` that are part of the answer that they end."""
+    """Number of leading stop strings that are part of the answer that they end."""
 
     @property
     def owner(self) -> int:
@@ -131,9 +133,10 @@ class Generation:
         token_ends: TokenEnds | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
-        """Queues the work. Raises ApiError if the engine cannot take it. `keeps_text`: `answer_text` returns the whole
-        text at the end. `after`: a generation with the same prompt, after whose prefill this one begins. `token_ends`:
-        collects the ends of tokens; the work must request them."""
+        """Queues the work. Raises ApiError if the engine cannot accept it. `keeps_text`: `answer_text` returns the
+        whole text at the end. `after`: a generation with the same prompt, after whose prefill this one begins.
+        `token_ends` collects the ends of tokens, which the work must request.
+        """
         self.work = work
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
@@ -218,13 +221,13 @@ class Generation:
         return text
 
     def cancel(self, reason: CancelReason) -> None:
-        """Ends the request early; the first reason counts. Nothing happens after the end."""
+        """Ends the request early. Only the first reason counts. Does nothing after the end."""
         if self.finished is None and self.cancel_reason is None:
             self.cancel_reason = reason
             self._engine.cancel(self._request)
 
     def release(self) -> None:
-        """Stops delivery: an unfinished generation is cancelled and its text dropped."""
+        """Stops delivery: cancels an unfinished generation and drops its text."""
         self._delivering = False
         self._pending.clear()
         self.cancel(CancelReason.CLIENT_GONE)
@@ -239,7 +242,7 @@ class Generation:
 
     @property
     def outcome_word(self) -> str:
-        """The outcome, or the reason for which it was cancelled, or "running"."""
+        """The outcome, or the reason of a cancellation, or "running"."""
         if self.cancel_reason is not None and (self.finished is None or self.finished.outcome == Outcome.CANCELLED):
             return self.cancel_reason
         return OUTCOME_WORDS[self.finished.outcome] if self.finished is not None else "running"
@@ -250,7 +253,7 @@ class Generation:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it was ended by something other than the model or a stop."""
+        """Whether neither the model nor a stop string ended the answer."""
         return self.finished is not None and self.finished.outcome not in (Outcome.END, Outcome.STOP)
 
     def end_reason(self) -> EndReason:
@@ -277,7 +280,9 @@ class Generation:
         return self._engine.context_limits.error(self.work.prompt.n_tokens, self.work.prompt_param)
 
     def _capacity_error(self) -> ApiError:
-        """Names the sessions of this owner that hold entries, and counts those of others."""
+        """Returns the error for a lack of entries. It names this owner's sessions that have entries, and counts those
+        of others.
+        """
         holders = self._engine.session_table.names()
         own = [name for owner, name in holders if owner == self.work.owner]
         info, n_others = self._engine.info, len(holders) - len(own)

@@ -1,8 +1,8 @@
 """Checks and cleans JSON of clients in libllm before Python decodes it.
 
-msgspec holds the interpreter lock during a whole decode, so that a body with many values would stop the event loop even
-from a thread. libllm reads the body without that lock and refuses bodies that would take long to decode. Pure; any
-thread.
+msgspec holds the interpreter lock during a whole decode, so a body with many values would block the event loop even if
+a thread decoded it. libllm reads the body without that lock, and refuses bodies that would take long to decode. Pure;
+any thread.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..core.errors import ApiError
 from .native import JSON_TEXTS, JSON_WORDS, Status, ffi, lib
 
 _TOO_MUCH = ("values", "containers", "keys", "floats", "text_bytes")
-"""Limits of the whole body; the others bound what is read as JSON at all."""
+"""Limits of the whole body. Exceeding another limit counts as invalid JSON."""
 
 
 class JsonScan:
-    """Reads JSON within limits: their words to their values."""
+    """Checks JSON against limits, which are given by their words."""
 
     def __init__(self, allowed: Mapping[str, int]) -> None:
         self.allowed = allowed
@@ -31,7 +31,9 @@ class JsonScan:
         self._limits = ffi.new("llm_json_limits *", fields)
 
     def clean(self, data: bytes | bytearray) -> bytes:
-        """Returns the same JSON, cheap to decode. Raises ApiError saying what is wrong, and where."""
+        """Returns the same JSON in a form that is cheap to decode. Raises an ApiError that says what is wrong, and
+        where.
+        """
         document = ffi.new("llm_json *")
         status = lib.llm_json_scan(ffi.from_buffer(data), len(data), self._limits, document)
         if status == Status.OK:
@@ -53,7 +55,7 @@ class JsonScan:
 
 @cache
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Decodes clean JSON as this type."""
+    """Returns a decoder of clean JSON as this type."""
     return msgspec.json.Decoder(kind, float_hook=_float)
 
 

@@ -1,5 +1,6 @@
-"""Makes the engine's options from the configuration and opens the engine. Opening begins before the event loop exists:
-the model is read while the rest of the daemon is imported."""
+"""Makes the engine's options from the configuration and opens the engine. Opening begins before the event loop exists,
+so that the model is read while the rest of the daemon is imported.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _CRASH_NOTICE = (
 
 
 class EngineLoader:
-    """An engine that is being opened, in the thread that owns it from then on."""
+    """An engine that is being opened, and the thread that opens it and owns it afterwards."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
@@ -34,8 +35,9 @@ class EngineLoader:
         self.thread = ThreadPoolExecutor(1, "llmd-engine")
 
     def begin(self) -> None:
-        """Begins to open the engine, once. Only the end of the process stops it. Raises EngineError before anything has
-        begun."""
+        """Begins to open the engine; further calls do nothing. Opening can only be stopped by ending the process.
+        Raises EngineError before it begins.
+        """
         if self._pointer is not None:
             return
         if disagreements := differences():
@@ -61,9 +63,10 @@ class EngineLoader:
 
 
 class DaemonEngineLoader(EngineLoader):
-    """Loads the engine of a daemon. Writes the name of its session table to the lock file next to the socket, with the
-    names of tables that killed daemons left, until a daemon of the same model has taken them over. Reads the chat
-    template."""
+    """Loads the engine of a daemon, and reads the chat template. Writes the name of the session table to the lock file
+    next to the socket, together with the names of tables that killed daemons left, until a daemon of the same model has
+    taken those over.
+    """
 
     def __init__(self, config: Config) -> None:
         options = engine_options(config)

@@ -1,7 +1,7 @@
-"""The one door to libllm: loads the extension module and gives the C vocabulary Python names.
+"""The only module that uses libllm directly: loads the extension module and gives the C vocabulary Python names.
 
-Whether a failed assertion of llama.cpp starts a debugger is read from the environment, so this module must be the first
-to load libllm.
+libllm reads from the environment whether a failed assertion of llama.cpp starts a debugger, so this module must be the
+first to load libllm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_VARIANT = "native"
 
 
 class NativeLibraryMissing(ImportError):
-    """libllm has not been built, or not for this machine."""
+    """libllm has not been built, or was built for another machine."""
 
 
 def _load() -> Any:
@@ -175,7 +175,7 @@ def backend_version() -> str:
 
 
 def gpu_trouble() -> str:
-    """Returns why a library that was built for a GPU leaves all work to the CPU; "" if it does not."""
+    """Returns why a library that was built for a GPU computes everything on the CPU; "" if it does not."""
     return text_of(lib.llm_gpu_trouble())
 
 
@@ -189,7 +189,7 @@ def processor() -> str:
 _PROCESSOR_BYTES = 1024
 
 
-# --- the shared segment ----------------------------------------------------------------------------------------------
+# --- the session table -----------------------------------------------------------------------------------------------
 
 
 def loading_per_mille() -> int:
@@ -198,7 +198,7 @@ def loading_per_mille() -> int:
 
 
 class SegmentError(Exception):
-    """A shared segment could not be opened; `word` is the status word."""
+    """A session table could not be opened; `word` is the status word."""
 
     def __init__(self, name: str, status: int) -> None:
         self.word = STATUS_WORDS[status]
@@ -227,7 +227,7 @@ COUNTERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class SessionTableView:
-    """Fixed facts of a segment; see llm_session_table_view in llm_session_table.h."""
+    """Fixed facts about a session table; see llm_session_table_view in llm_session_table.h."""
 
     n_entries: int
     n_ctx: int
@@ -240,7 +240,7 @@ class SessionTableView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A consistent copy of one session's record: llm_branch_view in llm_session_table.h, which describes the fields."""
+    """A consistent copy of one branch's record; llm_branch_view in llm_session_table.h describes the fields."""
 
     entry: int
     owner: int
@@ -265,15 +265,16 @@ class SessionView:
 
 
 class SessionTable:
-    """Reads a shared segment: an engine's own, or another process's by name. Any thread; takes no lock."""
+    """Reads a session table: an engine's own, or another process's by name. Any thread; takes no lock."""
 
     def __init__(self, pointer: Any) -> None:
         self._pointer = pointer
 
     @classmethod
     def open(cls, name: str, owner: int = -1) -> SessionTable:
-        """Opens the session table of another process. `owner`: the user that it must belong to; -1: this process's
-        user."""
+        """Opens the session table of another process. `owner` is the user that must own it; -1: the user of this
+        process.
+        """
         out = ffi.new("llm_session_table **")
         status = lib.llm_session_table_open(name.encode(), owner, out)
         if status != Status.OK:
@@ -303,11 +304,13 @@ class SessionTable:
         return copied(view, SessionView)
 
     def sessions(self) -> Iterator[SessionView]:
-        """Copies the record of every branch to Python, some 10 us each: for listings, in a text thread."""
+        """Yields a copy of the record of every branch. Each takes about 10 us, so listings do this in a text thread."""
         return (copied(view, SessionView) for view in self._records())
 
     def sessions_named(self, name: str, owner: int | None = None) -> list[SessionView]:
-        """Returns the branches of the sessions of this name; "": those without a session. Copies no others."""
+        """Returns the branches of the sessions of this name; "" means branches without a session. Copies no other
+        records.
+        """
         sought = name.encode()
         return [
             copied(view, SessionView)
@@ -331,7 +334,7 @@ class SessionTable:
                 yield view
 
     def tokens(self, entry: int) -> array[int] | None:
-        """Returns the resident tokens of a branch; None if the entry holds none."""
+        """Returns the resident tokens of a branch, or None if the entry has no branch."""
         capacity = 4096
         while True:
             out = array("i", bytes(4 * capacity))

@@ -36,7 +36,7 @@ class EngineError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """See llm_engine_options in llm.h: the same fields."""
+    """Options of an engine, with the fields of llm_engine_options (llm.h)."""
 
     model: str
     table_name: str | None = None
@@ -85,7 +85,7 @@ class EngineInfo:
     n_params: int
     model_bytes: int
     host_bytes: int
-    """Bytes of weights that the CPU computes with although there is a GPU."""
+    """Bytes of weights that stay with the CPU although there is a GPU."""
     state_bytes: int
     token_bytes_max: int
     """Longest text of one token."""
@@ -117,13 +117,13 @@ class EngineInfo:
 
     @property
     def kv_bytes_short(self) -> int:
-        """The size of the KV cache, if that is why a session holds less than the model was trained for; else 0."""
+        """The size of the KV cache if it makes the context shorter than the model's training context, otherwise 0."""
         is_short = self.n_ctx < self.n_ctx_train and self.n_cells < self.n_ctx + _CELLS_STEP
         return self.state_bytes if is_short else 0
 
 
 _CELLS_STEP = 256
-"""Step in which libllm shortens a context."""
+"""Number of tokens by which libllm shortens a context at a time."""
 
 
 def open_engine(options: EngineOptions) -> Any:
@@ -156,8 +156,9 @@ def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
 
 
 def _field_of(message: str, status: int) -> str:
-    """Returns the field that a complaint of libllm is about: it begins with the name of a numeric field, or with fixed
-    words about the state directory."""
+    """Returns the field that an error message of libllm is about. The message begins with the name of a numeric field,
+    or with fixed words about the state directory.
+    """
     first = message.split(maxsplit=1)[0].rstrip(":")
     if first in _NUMBERS:
         return first
@@ -167,8 +168,9 @@ def _field_of(message: str, status: int) -> str:
 
 
 def _check_template(pointer: Any, template: str | None) -> None:
-    """Checks the chat template. Without one every chat request is refused: an error if the operator set a template,
-    else a property of the model."""
+    """Checks the chat template. Without a valid one every chat request is refused. That is an error if the operator set
+    a template, and a warning otherwise.
+    """
     if info_of(pointer).has_chat_template or (template is None and info_of(pointer).only_embeds):
         return
     if template is None:
@@ -180,7 +182,7 @@ def _check_template(pointer: Any, template: str | None) -> None:
 
 
 def _template_trouble(pointer: Any) -> str:
-    """Returns the reason why the model has no template, in one line, as rendering reports it."""
+    """Returns in one line why the model has no chat template, as rendering reports it."""
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
     lib.llm_chat_render(pointer, _TRIAL_CHAT, len(_TRIAL_CHAT), prompt, error, _ERROR_BYTES)
@@ -203,7 +205,8 @@ def info_of(pointer: Any) -> EngineInfo:
 
 @dataclass(frozen=True, slots=True)
 class FimTokens:
-    """Mark tokens of a fill-in-the-middle prompt: llm_fim in llm.h, in its order. -1: the model has no such mark."""
+    """Control tokens of a fill-in-the-middle prompt, in the order of llm_fim (llm.h). -1: the model has no such
+    token."""
 
     prefix: int
     suffix: int
@@ -224,7 +227,7 @@ class SavedSession:
 
 
 def fim_of(pointer: Any) -> FimTokens | None:
-    """Returns the tokens for filling in; None if the model does not have them."""
+    """Returns the control tokens for filling in, or None if the model does not have them."""
     tokens = FimTokens(*(int(lib.llm_fim_token(pointer, mark)) for mark in range(lib.LLM_FIM_N)))
     return tokens if min(tokens.prefix, tokens.suffix, tokens.middle) >= 0 else None
 
@@ -237,7 +240,7 @@ def saved_of(pointer: Any) -> list[SavedSession]:
 
 
 def _sampling_defaults(raw: Any) -> SamplingDefaults:
-    """Returns the model's recommendation; fields without one have the table's default."""
+    """Returns the model's recommendations. Fields without one have the table's default."""
     stated: dict[str, Any] = {}
     for field in fields(SamplingDefaults):
         value = getattr(raw, field.name)

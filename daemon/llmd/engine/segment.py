@@ -1,8 +1,8 @@
 """The name of the session table's shared memory, in the lock file next to the unix socket.
 
-Each daemon makes a new random name, so that no other user can create something of that name first. The lock file is in
-a directory of the daemon's user. Its lines are names: the one in use, then those that killed daemons left. Such a name
-stays until a later daemon of its model has taken over the table; the newest name is valid only from then on.
+Each daemon makes a new random name, so that no other user can create shared memory of that name first. The lock file is
+in a directory of the daemon's user. Its lines are names: first the one in use, then those that killed daemons left.
+Such a name stays until a later daemon of its model has taken over the table; only then does the newest name exist.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def new_name(socket_path: str | os.PathLike[str]) -> str:
-    """Returns a new name for a daemon at this socket. The first half is the same for all daemons at the socket, for
-    people."""
+    """Returns a new name for a daemon at this socket. For people, the first half is the same for all daemons at the
+    socket.
+    """
     absolute = os.path.abspath(os.fspath(socket_path))
     return f"{PREFIX}{hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]}-{secrets.token_hex(8)}"
 
 
 def names(socket_path: str | os.PathLike[str]) -> list[str]:
-    """Returns the names in the lock file, the newest first; none if there is no file, or it is not `owner`'s. Raises
-    PermissionError."""
+    """Returns the names in the lock file, the newest first, or none if the file does not exist or does not belong to
+    `owner`. Raises PermissionError.
+    """
     try:
         descriptor = os.open(_lock_of(socket_path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except PermissionError:
@@ -46,13 +48,14 @@ def names(socket_path: str | os.PathLike[str]) -> list[str]:
 
 
 def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
-    """Returns the segment of the daemon at this socket, or of the one that was killed there last. Raises
-    PermissionError."""
+    """Returns the name of the table of the daemon at this socket, or of the last one that was killed there. Raises
+    PermissionError.
+    """
     return next((name for name in names(socket_path) if exists(name)), None)
 
 
 def write(socket_path: str | os.PathLike[str], *in_use: str) -> None:
-    """Writes the names. Raises OSError, after which neither llmctl nor the next daemon finds the table."""
+    """Writes the names. Raises OSError; then neither llmctl nor the next daemon finds the table."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(_lock_of(socket_path), flags, 0o600)
     try:
@@ -68,7 +71,7 @@ def exists(name: str) -> bool:
 
 
 def owner(socket_path: str | os.PathLike[str]) -> int:
-    """Returns the user that the segment must belong to: this one; root reads those of the socket's owner."""
+    """Returns the user that must own the table: the user of this process or, for root, the owner of the socket."""
     if os.geteuid() != 0:
         return os.geteuid()
     for path in (socket_path, _lock_of(socket_path)):

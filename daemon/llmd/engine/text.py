@@ -1,4 +1,4 @@
-"""Text to tokens and back through the model's own tables. Any thread; these calls may take long."""
+"""Converts text to tokens and back with the model's vocabulary. Any thread; these calls can take long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("llmd.engine")
 _ERROR_BYTES = 1024
 _INT64_MIN = -(1 << 63)
 _RENDERED = ("messages", "chat_template_kwargs", "tools", "tool_choice", "constraint")
-"""Fields of a request that the renderer's reasons may begin with."""
+"""Fields of a request with which an error of the renderer can begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Prompt:
     tokens: bytes
     """int32 little-endian"""
     text: bytes = b""
-    """The text of the template, for people."""
+    """The text that the template rendered, for people."""
     boundaries: bytes = b""
     """int32 little-endian: token counts at which histories are likely to diverge"""
     n_history: int = 0
     """Tokens before the generation prompt; 0: not known."""
     n_head: int = 0
-    """Tokens of the system messages in front, which many conversations share; 0: none, or not known."""
+    """Tokens of the leading system messages, which many conversations share; 0: none, or not known."""
     syntax: bytes = b""
     """The syntax for the parser of the answer; b"": the answer is plain text."""
     constraint: bytes = b""
@@ -39,7 +39,7 @@ class Prompt:
     preserved: bytes = b""
     """int32 little-endian: control tokens whose text is a part of the answer's text."""
     stops: tuple[str, ...] = ()
-    """Texts that end answers of this template, besides its end tokens."""
+    """Texts that end this template's answers, besides the model's end tokens."""
     is_after: bool = False
     """The prompt begins with the tokens of a past answer as they were generated."""
 
@@ -49,7 +49,7 @@ class Prompt:
 
 
 class Pieces(dict[int, bytes]):
-    """Cache of the text of tokens, with control tokens shown; at most the size of the vocabulary."""
+    """A cache of the texts of tokens, including control tokens. It can grow to the size of the vocabulary."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -60,8 +60,9 @@ class Pieces(dict[int, bytes]):
 
 
 def render_chat(engine: Any, request: bytes) -> Prompt:
-    """Calls llm_chat_render: the prompt is the whole conversation, or what follows the answer that the request
-    continues."""
+    """Calls llm_chat_render. The prompt is the whole conversation, or the part after the answer that the request
+    continues.
+    """
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_chat_render(engine, request, len(request), prompt, error, _ERROR_BYTES)
@@ -93,8 +94,9 @@ def _prompt_of(prompt: Any) -> Prompt:
 
 
 def _render_error(status: int, reason: str) -> ApiError:
-    """Returns the error of a rendering. A request that libllm cannot read is the client's mistake: messages and
-    variables are passed on unchanged."""
+    """Returns the error of a rendering. A request that libllm cannot read is the client's mistake, because messages and
+    variables are passed on unchanged.
+    """
     param = next((name for name in _RENDERED if reason.startswith(name)), "messages")
     if status != Status.INVALID:
         return ApiError(code_of_status(STATUS_WORDS[status]), f"{STATUS_TEXTS[status]} {reason}".strip(), param)
@@ -114,7 +116,7 @@ def tokenize(engine: Any, data: bytes, add_special: bool, parse_special: bool) -
 
 
 def detokenize(engine: Any, tokens: bytes) -> str:
-    """Returns the text of tokens, with control tokens shown."""
+    """Returns the text of tokens, including control tokens."""
     return spell(engine, tokens, special=True).decode("utf-8", "replace")
 
 
@@ -133,7 +135,9 @@ def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
 
 
 def make_constraint(engine: Any, constraint: Constraint) -> bytes:
-    """Compiles a constraint for GENERATE. Raises ApiError naming the client's field, and what cannot be enforced."""
+    """Compiles a constraint for GENERATE. Raises an ApiError that names the client's field, and what cannot be
+    enforced.
+    """
     request = json.encode({"kind": constraint.kind, "text": constraint.text, "strict": constraint.is_strict})
     document = ffi.new("llm_document *")
     error = ffi.new("char[]", _ERROR_BYTES)

@@ -1,8 +1,8 @@
-"""Threads for work on text that would block the event loop. The queue is bounded and fair, and short work never waits
+"""Threads for work on text that would block the event loop. The queue is limited and fair, and short work never waits
 for long work.
 
-A job is short or long by the bytes that it reads. The threads that take any job prefer long ones; one thread takes
-short ones only. Owners take turns, and none can hold more of the queue than its share. Owned by the event loop.
+A job is short or long by the number of bytes that it reads. Some threads take any job, but long ones first; one thread
+takes only short jobs. Owners take turns, and none can fill more of the queue than its share. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Job:
 
 
 class _Queue:
-    """Jobs that wait. Owners take turns; the jobs of one owner keep their order."""
+    """Jobs that wait. Owners take turns; the jobs of one owner stay in order."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, deque[_Job]] = OrderedDict()
@@ -83,9 +83,10 @@ class TextThreads:
         """Number of jobs and their bytes by owner, waiting and running."""
 
     async def run(self, owner: int, n_bytes: int, call: Callable[[], T], *, is_bounded: bool = False) -> T:
-        """Returns or raises what the call does; raises ApiError if too much waits. If cancelled, a waiting job is
-        removed. `is_bounded`: the caller has one job at a time, for an answer that is counted elsewhere, and is
-        never refused."""
+        """Returns or raises the result of the call. Raises ApiError if too many jobs wait. If the caller is cancelled,
+        a waiting job is removed. `is_bounded`: the caller has one job at a time, for an answer that is counted
+        elsewhere, so the job is never refused.
+        """
         if self._is_closed:
             raise ApiError("shutting_down")
         if not is_bounded:
@@ -119,11 +120,13 @@ class TextThreads:
     def n_jobs(self) -> int:
         return sum(n_jobs for n_jobs, _ in self._held.values())
 
-    # --- what one may hold -------------------------------------------------------------------------------------------
+    # --- shares of owners
+    # ------------------------------------------------------------------------------------------------
 
     def _check_share(self, owner: int, n_bytes: int) -> None:
-        """Raises ApiError if the queue is full, in total or for this owner. A single job is accepted in any size: the
-        body has its own limit."""
+        """Raises ApiError if the queue is full, in total or for this owner. A single job can have any size, because the
+        body has its own limit.
+        """
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
         n_owners = len(self._held) + (owner not in self._held) + 1  # one more, so that a further owner finds room
@@ -175,7 +178,7 @@ class TextThreads:
         else:
             self._n_free += 1
         self._start()
-        if job.answer.done():  # its request no longer waits
+        if job.answer.done():  # the job's request no longer waits
             return
         error = future.exception()
         if error is not None:

@@ -1,7 +1,7 @@
 """Messages between the event loop and the decode thread: MessagePack, specified in include/llm_wire.h.
 
-Types only, no I/O. Commands are maps, events arrays; every name on the wire is in a table of llm_wire.h. Sampling is
-made from that table, the rest is compared with it (`differences`) before an engine is opened.
+Types only, no I/O. Commands are maps, events are arrays. Tables in llm_wire.h have every name on the wire. Sampling is
+made from its table; the other types are compared with the tables (`differences`) before an engine is opened.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ ALL_TOKENS = 0xFFFFFFFF
 if TYPE_CHECKING:
 
     class Sampling(msgspec.Struct, frozen=True):
-        """Parameters of LLM_SAMPLING_TABLE by name. A missing parameter has its default, which switches its sampler
-        off; `seed` None: the engine draws one."""
+        """Parameters of LLM_SAMPLING_TABLE by name. A missing parameter has its default, which turns its sampler off.
+        With `seed` None, the engine chooses a random seed.
+        """
 
         def __init__(self, **parameters: float | None) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
@@ -43,13 +44,13 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     """Prefills ``prompt`` into ``session``, reusing state that the tokens prove, and decodes until the answer ends."""
 
     request: int
-    """The engine gives it."""
+    """The request number, which the engine assigns."""
     owner: int
     prompt: bytes | memoryview
     """int32 little-endian token ids."""
     session: str = ""
     max_tokens: int = 0
-    """0: as many as the context holds."""
+    """Maximum tokens of the answer; 0: as many as the context holds."""
     sampling: Sampling = Sampling()
     logit_bias: bytes = b""
     """Pairs of (int32 token, float32 bias), little-endian."""
@@ -60,22 +61,22 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     parent: str = ""
     """The session from which this one is forked if it does not exist yet."""
     n_head: int = 0
-    """Tokens at its beginning that belong to no conversation in particular."""
+    """Tokens at the beginning of the prompt that many conversations share."""
     n_logprobs: int = -1
     """Number of most likely tokens to report with each generated token and its log probability; -1: no log
     probabilities."""
     after: int = 0
     """A live generation whose prompt this one shares and waits for; 0: none."""
     stop_tokens: bytes = b""
-    """int32 little-endian ids that end the answer as the model's own end does."""
+    """int32 little-endian ids of tokens that end the answer like the model's own end tokens."""
     min_tokens: int = 0
     """Minimum tokens before the model's end or a stop string can end the answer."""
     n_answer_stops: int = 0
-    """Number of first members of `stop` that are not searched for in reasoning."""
+    """Number of leading stop strings that are not searched for in reasoning."""
     constraint: bytes = b""
     """The compiled constraint."""
     dry_sequence_breakers: list[str] | None = None
-    """Texts that end a repetition for DRY; None: as usual."""
+    """Texts that end a repetition for DRY; None: the default ones."""
 
 
 class _Command(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", gc=False):
@@ -103,9 +104,9 @@ class Pause(_Command, frozen=True, tag=5, gc=False):
 class Fork(_OfSession, frozen=True, tag=6, gc=False):
     new_session: str
     at: int = ALL_TOKENS
-    """Tokens of the session that the fork begins with, or ALL_TOKENS."""
+    """Tokens of the session with which the fork begins, or ALL_TOKENS."""
     replace: bool = False
-    """Close a session that has the new name already."""
+    """Whether to close an existing session with the new name."""
 
 
 class Park(_OfSession, frozen=True, tag=7, gc=False): ...
@@ -158,11 +159,11 @@ class Text(msgspec.Struct, array_like=True, frozen=True, tag=3, gc=False):
     text: str
     n_tokens: int
     tokens: bytes = b""
-    """int32: tokens whose text is complete with this event. This and the next three are present if requested."""
+    """int32: tokens whose text is complete with this event. This member and the next three are present if requested."""
     ends: bytes = b""
-    """uint32: characters of ``text`` up to the end of each."""
+    """uint32: number of characters of ``text`` up to the end of each token."""
     logprobs: bytes = b""
-    """float32: of each."""
+    """float32: log probability of each token."""
     likeliest: bytes = b""
     """n_logprobs pairs of int32 token and float32 log probability for each token."""
 
@@ -211,8 +212,9 @@ Event = Admitted | Started | Text | Finished | Reply | Forgotten | Consumed
 
 
 def differences() -> list[str]:
-    """Returns the differences between these types and the tables of libllm; any difference means that the two were
-    built from different sources."""
+    """Returns the differences between these types and the tables of libllm. Any difference means that they were built
+    from different sources.
+    """
     found = []
     commands = {one.__name__.upper(): one for one in get_args(Command)}
     events = {one.__name__.upper(): one for one in get_args(Event)}

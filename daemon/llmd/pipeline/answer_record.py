@@ -22,12 +22,16 @@ from .services import Services
 
 
 def message_of(text: str) -> PlainMessage:
-    """Returns the message of an answer that needs no parsing, as the client gets it and sends it back."""
+    """Returns the message of an answer that needs no parsing, in the form in which the client gets it and sends it
+    back.
+    """
     return PlainMessage("assistant", text)
 
 
 def resident_answer(services: Services, prepared: Prepared, generation: Generation) -> Answer | None:
-    """Returns the answer with its tokens, after those of the past. Called when the generation's last event arrives."""
+    """Returns the answer with its tokens, which follow those of the past. Called when the generation's last event
+    arrives.
+    """
     text = generation.answer_text()
     if not text:
         return None
@@ -60,13 +64,15 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
 
 
 def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
-    """Yields the resident tokens after the prompt that the client can have seen, unless they were replaced.
+    """Yields the resident tokens after the prompt that the client can have seen, unless other tokens have replaced
+    them.
 
-    Without a session, these may also be tokens of other requests with the same prompt, which at best begin like these.
+    Without a session, these can also be tokens of other requests with the same prompt; `answer_of` then finds that they
+    do not spell this answer.
 
-    The decode thread may already run the next request in this session. That is safe: `SessionTable.tokens` returns one
-    consistent copy, and `answer_of` keeps only tokens that spell the text that was delivered. TEXT events could carry
-    the tokens, but not those of a stop string that is a part of the answer.
+    The decode thread can already be running the next request in this session. That is safe: `SessionTable.tokens`
+    returns one consistent copy, and `answer_of` keeps only tokens that spell the text that was delivered. TEXT events
+    could carry the tokens, but not those of a stop string that is part of the answer.
     """
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None
@@ -78,7 +84,7 @@ def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
 
 
 def _entries(table: SessionTable, generation: Generation) -> list[int]:
-    """Returns the entries that may hold the generation's branch; without a session only the owner is known."""
+    """Returns the entries that can hold the generation's branch. Without a session only the owner is known."""
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
         return [admitted.entry]

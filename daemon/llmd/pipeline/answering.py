@@ -1,6 +1,7 @@
-"""Answers one request: its generations as one sequence of parts.
+"""Answers one request: makes one sequence of parts from its generations.
 
-Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `all_parts`; finally it calls `release`.
+Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `all_parts`; at the end it calls
+`release`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Observer:
     """Callbacks that count and measure one generation."""
 
     text: Callable[[], None]
-    """Called when text has come."""
+    """Called when text has arrived."""
     ended: Callable[[Generation], None]
 
 
@@ -43,7 +44,7 @@ class Ready:
     request: GenerationRequest
     prompts: tuple[tuple[Prepared, Work], ...]
     parsers: Sequence[Parser]
-    """One for each answer; none: answers are text."""
+    """One parser for each answer. Empty: answers are plain text."""
 
 
 async def make_ready(services: Services, request: GenerationRequest, sender: Sender) -> Ready:
@@ -64,23 +65,25 @@ async def make_ready(services: Services, request: GenerationRequest, sender: Sen
 
 class Answering:
     def __init__(self, services: Services, ready: Ready, observe: Callable[[], Observer]) -> None:
-        """Queues the work. Raises ApiError when the engine cannot take it."""
+        """Queues the work. Raises ApiError if the engine cannot accept it."""
         self._services = services
         self._observe = observe
         self._request = request = ready.request
         self._notifier = Notifier(services.engine.loop)
         self.is_nudged = False
-        """The stream must send something; it resets this when it has."""
+        """The stream must send something. It resets this when it has done so."""
         in_thread = partial(services.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
-        """One for each answer; none: answers are text."""
+        """One for each answer. Empty: answers are plain text."""
         self._ends = [TokenEnds() for _ in ready.parsers]
         """The ends of tokens in each parsed answer."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
-        """Functions by index of the answer. Each keeps the answer with a message, before its end is reported."""
+        """Functions by index of the answer. Each keeps the answer with its message, before the answer's end is
+        reported.
+        """
         self._stops = ready.request.stop
         self.generations: list[Generation] = []
-        """Generations, one for each answer; the index is that of the answer's parts."""
+        """One generation for each answer, by the index of the answer's parts."""
         self._token_details: list[TokenDetails] = []
         """Token details of each answer, if requested."""
         self._is_plain = not (ready.parsers or needs_token_details(request) or request.prefill_only)
@@ -88,10 +91,12 @@ class Answering:
         self._open: list[tuple[int, Generation]] = []
         """Generations that may have more parts."""
         self.is_over = False
-        """All parts were taken. The first answer that fails ends the request: it has one error."""
+        """All parts were taken. The first answer that fails ends the whole request, because a request has only one
+        error.
+        """
         self.error: ApiError | None = None
         self.session_left_reason: Literal["queue_full"] | None = None
-        """Why the request is answered without the session that a hint named; None: it is not."""
+        """Why the request is answered without the session that a hint named. None: it is answered in its session."""
         self._begin()
 
     def _begin(self) -> None:
@@ -110,7 +115,7 @@ class Answering:
         self._open = list(enumerate(self.generations))
 
     def _begin_without_session(self) -> None:
-        """Starts again without the session, before any part has come."""
+        """Starts again without the session. Called before any part has arrived."""
         self.release()
         self.generations, self._token_details = [], []
         self._request = msgspec.structs.replace(self._request, key=SCRATCH, parent="")
@@ -160,7 +165,7 @@ class Answering:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     async def admission(self) -> None:
-        """Returns when all generations have entries in the session table. Raises ApiError if one never gets an
+        """Returns when all generations have entries in the session table. Raises ApiError if one cannot get an
         entry."""
         try:
             await self._admitted()
@@ -180,13 +185,13 @@ class Answering:
         return self._request.key
 
     async def parts(self) -> list[Part]:
-        """Waits for parts, and returns those that have come since the last call; empty after a nudge."""
+        """Waits for parts, and returns those that have arrived since the last call, or an empty list after a nudge."""
         notifier = self._notifier
         while True:
             if not notifier.has_events:
                 await notifier.wait()
             has_events, notifier.has_events = notifier.has_events, False
-            if len(self._open) == 1 and self._is_plain:  # nearly always: a token costs one look
+            if len(self._open) == 1 and self._is_plain:  # the most frequent case, so it has a short path
                 index, generation = self._open[0]
                 if generation.finished is None:
                     text = generation.take_text()
@@ -214,8 +219,9 @@ class Answering:
         return _silent(found) if self._request.prefill_only else found
 
     async def all_parts(self) -> list[Part]:
-        """Returns all parts after the end. Raises ApiError as soon as one generation fails: the client then gets no
-        answer at all."""
+        """Returns all parts after the end. Raises ApiError as soon as one generation fails, because the client then
+        gets no answer at all.
+        """
         notifier, found = self._notifier, list[Part]()
         while True:
             notifier.has_events = False
@@ -251,8 +257,9 @@ class Answering:
         return End(index, reason, usage, report, self._stop_of(generation), has_broken_call)
 
     def _stop_of(self, generation: Generation) -> str | None:
-        """Returns the client's stop string that ended the answer; stop strings of the template count as the model's
-        end."""
+        """Returns the client's stop string that ended the answer. Stop strings of the template count as the model's own
+        end.
+        """
         finished = generation.finished
         found = self._stops[finished.stop_index :][:1] if finished is not None and finished.stop_index >= 0 else []
         return found[0] if found else None
@@ -260,7 +267,7 @@ class Answering:
     # --- delivery ----------------------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """Makes `parts` return at once, with or without any, and asks the stream to send something in either case."""
+        """Makes `parts` return at once, with or without parts, and asks the stream to send something in either case."""
         self.is_nudged = True
         self._notifier.wake()
 

@@ -35,11 +35,11 @@ class Embedded:
 class EmbeddingJob:
     texts: Sequence[Text]
     param: str
-    """The client's name of the member."""
+    """The client's name of the member with the texts."""
     is_list: bool = True
-    """The client sent a list: errors name its member."""
+    """Whether the client sent a list; errors then name the element."""
     n_dimensions: int | None = None
-    """Number of dimensions to return: the first numbers, scaled to length 1; None: all."""
+    """Number of dimensions to return: the first ones, scaled to length 1. None: all."""
     truncates: bool = False
     """Whether a text that is too long is truncated."""
 
@@ -72,7 +72,7 @@ def _check(engine: Engine, job: EmbeddingJob) -> None:
 
 
 def _tokens(engine: Engine, job: EmbeddingJob, n: int) -> bytes:
-    """Returns the tokens of one text, with those that begin and end a text of this model."""
+    """Returns the tokens of one text, including those with which this model begins and ends a text."""
     text, param = job.texts[n], f"{job.param}[{n}]" if job.is_list else job.param
     most = engine.info.n_embedding_tokens
     n_bytes_max = most * engine.info.token_bytes_max
@@ -107,6 +107,7 @@ def _shorter(n: int | None, vector: bytes) -> bytes:
 
 
 def as_json(vector: bytes) -> msgspec.Raw:
-    """Returns a vector as JSON. Called in a text thread, one vector at a time, since encoding holds the interpreter
-    lock."""
+    """Returns a vector as JSON. Called in a text thread for one vector at a time, because encoding holds the
+    interpreter lock.
+    """
     return msgspec.Raw(msgspec.json.encode(array("f", vector).tolist()))

@@ -1,7 +1,7 @@
 """Orders the histories of clients in the way that templates expect. Pure.
 
-Changes that every template accepts are always made (`in_order`). Changes for templates that refuse a history are made
-only for those (`plain`), because other templates write it better unchanged.
+`in_order` makes changes that every template accepts. `plain` makes changes for templates that refuse a history; it is
+used only for those, because other templates render the unchanged history better.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ _BETWEEN = "\n\n"
 
 
 def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
-    """Drops empty answers, as aborted streams leave them, joins the system messages in front, and sorts the results of
-    an answer's calls in the order of the calls: clients that run them in parallel send them as they come."""
+    """Drops empty answers, which aborted streams leave, joins the leading system messages, and sorts the results of an
+    answer's calls in the order of the calls: clients that run calls in parallel send the results as they finish.
+    """
     kept = [message for message in messages if not _is_empty_answer(message)]
     n_front = n_of_system(kept)
     ordered = [_joined(kept[:n_front]), *kept[n_front:]] if n_front > 1 else kept
@@ -51,9 +52,10 @@ def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list
 
 
 def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[int]]:
-    """Returns the conversation as turns of user and assistant, for templates that refuse it otherwise, and for each
-    message the index of its turn. System messages in the middle, and results without calls, become user messages;
-    successive messages of the user, or of the assistant, are joined."""
+    """Returns the conversation as turns of user and assistant, for templates that refuse it otherwise, and the index of
+    the turn of each message. System messages in the middle, and results without calls, become user messages. Successive
+    messages of the user, or of the assistant, are joined.
+    """
     runs: list[list[PlainMessage]] = []
     turn_indexes = []
     open_calls = 0

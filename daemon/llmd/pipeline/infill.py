@@ -1,4 +1,4 @@
-"""Prompts whose middle the model fills in: the text before, the text after, and texts nearby."""
+"""Prompts for filling in the middle: the text before the gap, the text after it, and texts from nearby files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..engine.text import Prompt
 from .services import Sender, Services
 
 _NEARBY_SHARE = 2
-"""Inverse of the share of the remaining context that texts nearby may use; the rest is for the answer."""
+"""Inverse of the share of the remaining context that nearby texts can use. The rest is for the answer."""
 _REPOSITORY, _FILE = "repository", "file"
 """Placeholders for names that clients do not send."""
 
@@ -24,7 +24,9 @@ def fills_in(raw: RawPrompt) -> bool:
 
 
 async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt:
-    """Control words in the texts are plain text: the marks are the only control tokens. Raises ApiError."""
+    """Returns the prompt. Control words in the texts stay plain text; the marks are the only control tokens. Raises
+    ApiError.
+    """
     engine, fim, content = services.engine, services.engine.fim, raw.content
     param = raw.suffix_param
     if fim is None:
@@ -46,7 +48,7 @@ async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt
 
 
 def _fitting(nearby: Iterable[NearbyText], n_bytes: int) -> list[NearbyText]:
-    """Returns the last texts, as many as can fit."""
+    """Returns as many of the last texts as can fit."""
     found: list[NearbyText] = []
     for one in reversed(tuple(nearby)):
         n_bytes -= utf8_bytes(one.text)
@@ -70,7 +72,7 @@ def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, content: str, nearby
 
 
 def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: int) -> bytes:
-    """Returns the texts nearby in the model's own form, without the first ones if not all fit."""
+    """Returns the nearby texts in the model's own form. If not all fit, the first ones are left out."""
     opening = _marked_name(engine, fim.repository, _REPOSITORY)
     closing = _marked_name(engine, fim.file, _FILE)
     left = n_bytes - len(opening) - len(closing)
@@ -85,7 +87,7 @@ def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: 
 
 
 def _marked_name(engine: Engine, mark: int, name: str) -> bytes:
-    """Returns the marked name; nothing if the model has no such mark, because it would take the name for text."""
+    """Returns the name with its mark, or nothing if the model has no such mark: it would read the name as text."""
     return b"" if mark < 0 else _mark(mark) + engine.tokens(f"{name}\n")
 
 

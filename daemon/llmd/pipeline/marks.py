@@ -1,5 +1,6 @@
-"""Marks of the client in a prompt, after which it expects other prompts to differ. llmd takes checkpoints there if the
-model's memory cannot be truncated everywhere. Pure."""
+"""Marks (cache_control) that a client sets in a prompt, after which it expects other prompts to differ. llmd takes
+checkpoints there if the model's memory cannot be truncated everywhere. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from .history import n_of_system
 
 
 def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list[PlainMessage]]:
-    """Returns the conversation up to each of its last marks, the first mark first. `after`: only marks after this
-    message. Leaves out the ends of the system messages and of the conversation, where checkpoints are taken anyway."""
+    """Returns the conversation up to each of its last marks, in order. `after`: only marks after this message count.
+    The ends of the system messages and of the conversation are left out, because checkpoints are taken there anyway.
+    """
     kept = {n_of_system(messages) - 1, len(messages) - 1}
     positions = [
         (index, mark)
@@ -34,7 +36,7 @@ def _head(messages: Sequence[PlainMessage], index: int, mark: int) -> list[Plain
 
 
 def with_marks(boundaries: bytes, marks: Iterable[int]) -> bytes:
-    """Returns boundaries and marks, ascending; marks close to another one are left out."""
+    """Returns boundaries and marks in ascending order. Marks close to another one are left out."""
     found = memoryview(boundaries).cast("i").tolist()
     for mark in _apart(marks, [0, *found]):
         found.append(mark)

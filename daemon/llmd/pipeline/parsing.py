@@ -1,9 +1,9 @@
 """Turns the text of one answer into parts: text, reasoning, tool calls.
 
-An answer whose prompt has no syntax is text, and costs nothing here. Other answers are parsed as they arrive: small
-pieces on the event loop, larger ones in a text thread, counting what the parser reads again. An answer has one piece in
-a thread at a time, so that its parts stay in order and its queue is limited by the generation's own limit. If the
-parser fails, the rest of the answer is text. Owned by the event loop.
+An answer whose prompt has no syntax is plain text, and costs nothing here. Other answers are parsed as they arrive:
+small pieces on the event loop, larger ones in a text thread. The size of a piece includes the characters that the
+parser parses again. An answer has one piece in a thread at a time, so that its parts stay in order and its queue is
+limited by the generation's own limit. If the parser fails, the rest of the answer is text. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger("llmd.pipeline")
 
 
 class Parser(Protocol):
-    """An AnswerParser. One call at a time, in any thread."""
+    """The interface of AnswerParser. One call at a time, in any thread."""
 
     @property
     def n_reread(self) -> int: ...
@@ -40,25 +40,26 @@ InThread = Callable[[int, Callable[[], list[Diff]]], Awaitable[list[Diff]]]
 
 class Parsing:
     def __init__(self, index: int, parser: Parser | None, in_thread: InThread) -> None:
-        """`parser` None: the answer is text."""
+        """With `parser` None, the answer is plain text."""
         self._index = index
         self._parser = parser
         self._in_thread = in_thread
         self._withheld: list[str] = []
-        """Text that the parser has taken since it last returned something."""
+        """Text that the parser has received since it last returned something."""
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []
         self._read: list[str] = []
         """The complete answer, to count its tokens."""
         self._thoughts: list[list[str]] = []
-        """Reasoning, each run of it in pieces; other parts came between the runs."""
+        """Passages of reasoning, each as a list of pieces. Other parts came between the passages."""
         self._thinks = False
         self._blanks: list[str] = []
-        """Blanks at the end of reasoning, until more of it comes."""
+        """Blanks at the end of reasoning, held back until more reasoning follows."""
 
     async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Part]:
-        """Returns the parts that the text completes. `is_cut`: it is the last text of an answer that was cut off.
-        Awaited before the next call."""
+        """Returns the parts that the text completes. `is_cut`: the text is the last of an answer that was cut off. Each
+        call is awaited before the next one.
+        """
         if not (text or is_final):
             return []
         self._read.append(text)
@@ -70,7 +71,7 @@ class Parsing:
         return PlainMessage("assistant", "".join(self._texts), calls, reasoning=self.reasoning or None)
 
     def has_unfinished_call(self) -> bool:
-        """Whether the answer was cut within a call, or the model broke the form of one."""
+        """Returns whether the answer was cut off within a call, or a call is malformed."""
         return not all(is_object("".join(call.arguments)) for call in self._calls.values())
 
     @property
@@ -100,7 +101,7 @@ class Parsing:
         return diffs
 
     def _fall_back_to_text(self, error: Exception, text: str) -> list[Diff]:
-        """Gives up parsing: the rest of the answer, from what was not returned yet, is text."""
+        """Stops parsing: the part of the answer that was not returned yet, and the rest, become text."""
         if not isinstance(error, ApiError):  # an ApiError says that the server is stopping
             log.error("cannot parse an answer; its rest is returned as text", exc_info=error)
         self._parser, unreturned = None, "".join([*self._withheld, text])
@@ -158,12 +159,13 @@ class _Call:
 
 
 def count_thoughts(answer: str, thoughts: Sequence[Sequence[str]], ends: TokenEnds) -> int:
-    """Returns the number of reasoning tokens, by searching the reasoning in the answer's text. `thoughts`: runs of
-    reasoning, each in the pieces in which it arrived."""
+    """Returns the number of reasoning tokens, by searching the reasoning in the answer's text. `thoughts` are passages
+    of reasoning, each in the pieces in which it arrived.
+    """
     n_tokens = at = 0
     for pieces in thoughts:
         whole = "".join(pieces)
-        # a run is missing as a whole only if the parser has left out characters between its pieces
+        # a passage is not found as a whole only if the parser has left out characters between its pieces
         for text in [whole] if answer.find(whole, at) >= 0 else pieces:
             begin = answer.find(text, at)
             if begin >= 0:

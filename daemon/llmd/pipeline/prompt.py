@@ -1,5 +1,6 @@
-"""Makes the tokenized prompt of a request: a conversation rendered by the template, after the session's own answers as
-they were generated, or a raw prompt."""
+"""Makes the tokenized prompt of a request: a conversation rendered by the template, in which the session's own answers
+keep the tokens with which they were generated, or a raw prompt.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Prepared:
     """Bytes of the prompt's tokens that belong to the past."""
     facts: PromptFacts = PromptFacts()
     n_by_user: int = 0
-    """User messages in the prompt."""
+    """Number of user messages in the prompt."""
     echo: str = ""
     """The prompt's text, if the answer begins with it."""
 
@@ -52,8 +53,9 @@ class Prepared:
 async def prepared(
     services: Services, request: GenerationRequest, sender: Sender, *, is_dry_run: bool = False, has_to_fit: bool = True
 ) -> Prepared:
-    """`is_dry_run`: the prompt is not answered, and nothing changes. `has_to_fit`: False if a conversation may be
-    larger than the context in a dry run."""
+    """Returns the prompt of a request. `is_dry_run`: the prompt is not answered, and nothing changes. `has_to_fit`:
+    False allows a conversation that is larger than the context, in a dry run.
+    """
     if isinstance(request.prompt, RawPrompt):
         prompt = await _raw(services, request.prompt, request.constraint, sender)
         return Prepared(prompt, echo=await _echo(services, request.prompt, prompt, sender) if request.echoes else "")
@@ -79,7 +81,9 @@ async def rendered(
     has_to_fit: bool = True,
     needs_text: bool = False,
 ) -> Prepared:
-    """`is_dry_run` and `has_to_fit`: as `prepared` has them; `needs_text`: its text is read."""
+    """Returns the prompt of a conversation. `is_dry_run` and `has_to_fit` have the meaning of `prepared`. `needs_text`:
+    the caller needs the prompt's text.
+    """
     engine, owner, answers = services.engine, sender.owner, services.answers
     size = sender.n_bytes if has_to_fit else 0
 
@@ -107,7 +111,9 @@ async def rendered(
 
 
 def _with_client_param(error: ApiError, form: Form) -> ApiError:
-    """Names the client's field: the renderer does not know which one set the constraint."""
+    """Returns the error with the client's name of the field, because the renderer does not know which field set the
+    constraint.
+    """
     if error.param != "constraint" or form.constraint is None:
         return error
     param = form.constraint.param
@@ -115,10 +121,11 @@ def _with_client_param(error: ApiError, form: Form) -> ApiError:
 
 
 def _digests(services: Services, chat: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
-    """Returns the digests of the conversation. Raises ApiError if its text cannot fit; `n_bytes`: those of the request,
-    0: it need not fit."""
+    """Returns the digests of the conversation. Raises ApiError if its text cannot fit. `n_bytes` is the size of the
+    request; 0: the conversation does not have to fit.
+    """
     context_limits = services.engine.context_limits
-    if n_bytes > context_limits.n_bytes:  # or they cannot be too long
+    if n_bytes > context_limits.n_bytes:  # smaller requests cannot be too long
         context_limits.check_bytes(text_bytes_of(messages), chat.param)
     return digests_of(messages, chat.tools)
 
@@ -129,7 +136,7 @@ Known = Callable[[int], Past | None]
 
 @dataclass(frozen=True, slots=True)
 class _Rendering:
-    """Attempts at one conversation."""
+    """Attempts to render one conversation."""
 
     services: Services
     chat: ChatPrompt
@@ -139,7 +146,7 @@ class _Rendering:
     needs_text: bool
 
     async def with_fallback(self, messages: list[PlainMessage], known: Known) -> Prepared:
-        """Renders the messages as the client sent them or, if the template refuses that, as plainer turns."""
+        """Renders the messages as the client sent them or, if the template refuses those, as plain turns."""
         turns, turn_indexes = plain(messages)
         past = known(len(messages))
         if turns == messages:
@@ -173,8 +180,9 @@ class _Rendering:
         return dataclasses.replace(found, prompt=prompt)
 
     async def _n_tokens_up_to(self, head: list[PlainMessage], past: Past | None, tokens: bytes) -> int:
-        """Returns how many tokens this head and the whole prompt share; 0: the template cannot render the head
-        alone."""
+        """Returns the number of tokens that this head and the whole prompt have in common; 0: the template cannot
+        render the head alone.
+        """
         chat = msgspec.structs.replace(self.chat, has_opening=False, continues=False)
         try:
             prompt = await dataclasses.replace(self, chat=chat)._rendered(head, past)
@@ -186,7 +194,7 @@ class _Rendering:
         return n_common(tokens, before + prompt.tokens)
 
     async def _after_past(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
-        """Renders the messages after the past if possible, else the whole conversation."""
+        """Renders only the messages after the past if possible, otherwise the whole conversation."""
         variables = variables_digest(self.chat.variables)
         if past is not None and past.facts.variables != variables:
             whole = await self._rendered(messages, None)
@@ -215,15 +223,16 @@ class _Rendering:
 
 
 def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:
-    """Returns the past in terms of joined messages. A past whose last message was joined with another cannot be
-    continued; a shorter one may be."""
+    """Returns the past with indexes of joined messages. If its last message was joined with another one, it cannot be
+    continued, and a shorter past is tried.
+    """
     while past is not None and turn_indexes.count(turn_indexes[past.message]) > 1:
         past = known(past.message)
     return dataclasses.replace(past, message=turn_indexes[past.message]) if past is not None else None
 
 
 def _has_same_head(prompt: Prompt, past: Past) -> bool:
-    """Whether other template variables leave the system messages unchanged."""
+    """Returns whether the system messages are the same with other template variables."""
     n_bytes = _TOKEN_BYTES * prompt.n_head
     return 0 < n_bytes and prompt.n_head == past.facts.n_head and prompt.tokens[:n_bytes] == past.tokens[:n_bytes]
 

@@ -15,7 +15,7 @@ from ..core.generation_request import ChatPrompt, Constraint, PlainMessage, Plai
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form that the answer must have; None: any."""
+    """The form that the answer must have. None: any form."""
 
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
@@ -29,8 +29,9 @@ ANY_FORM = Form()
 def render_request(
     chat: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
 ) -> bytes:
-    """Returns the JSON that `llm_chat_render` takes. `messages`: the conversation's, or joined ones; `past`: the past
-    that the prompt continues."""
+    """Returns the JSON for `llm_chat_render`. `messages` are those of the conversation, or joined ones; `past` is the
+    past that the prompt continues.
+    """
     choice, constraint = chat.tool_choice, form.constraint
     return msgspec.json.encode(
         _present(
@@ -51,7 +52,7 @@ def render_request(
 
 
 def _present(**members: Any) -> dict[str, Any]:
-    """Leaves out the members that are None."""
+    """Returns the members that are not None."""
     return {name: value for name, value in members.items() if value is not None}
 
 
@@ -76,7 +77,7 @@ def _rendered_constraint(constraint: Constraint) -> dict[str, Any]:
 
 
 def text_bytes_of(messages: Sequence[PlainMessage]) -> int:
-    """Returns the bytes of all texts that a template may write."""
+    """Returns the number of bytes of all texts that a template can write."""
     return sum(map(_bytes_of, messages))
 
 

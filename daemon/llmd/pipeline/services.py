@@ -18,14 +18,14 @@ class Services:
     answers: AnswerMemory
     turns: TurnLog
     history: HistoryMode
-    """The mode of sessions for which the client chose none."""
+    """The mode of sessions for which the client has not chosen one."""
     scratch_reuse: bool
     """Whether requests without a session may reuse the tokens of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The owner and the size of a request: work that grows with the size belongs into a text thread."""
+    """The owner and the size of a request. The size decides whether its work belongs into a text thread."""
 
     owner: int
     n_bytes: int

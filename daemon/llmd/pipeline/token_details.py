@@ -1,7 +1,7 @@
 """Token details of an answer, if requested. Owned by the event loop.
 
-Before the text: the prompt's tokens, its text, and the progress of the prefill. After each piece of text: ids and log
-probabilities of its tokens, and the running usage. Log probabilities are those of the generated tokens in order,
+Before the text: the prompt's tokens, its text, and the progress of prefill. After each piece of text: ids and log
+probabilities of its tokens, and the tokens used so far. Log probabilities are those of the generated tokens in order,
 whether or not their text is part of the answer.
 """
 
@@ -33,7 +33,7 @@ _LIKELY = struct.Struct("<if")
 
 
 def needs_token_details(request: GenerationRequest) -> bool:
-    """Whether the request asks for token details. Others cost nothing."""
+    """Returns whether the request needs token details. Other requests pay nothing for them."""
     return (
         request.n_logprobs is not None
         or request.n_tried > 0
@@ -48,7 +48,7 @@ class TokenDetails:
     def __init__(
         self, request: GenerationRequest, index: int, generation: DetailedGeneration, pieces: Pieces, echo: str
     ) -> None:
-        """`echo`: the prompt's text, if the answer is to begin with it."""
+        """`echo` is the prompt's text, if the answer must begin with it."""
         self._request = request
         self._index = index
         self._generation = generation
@@ -63,11 +63,11 @@ class TokenDetails:
             self._opening.append(TextPart(index, echo))
 
     def take_events(self) -> list[Text]:
-        """Returns the events of the text that was taken last. Called before anything is awaited."""
+        """Returns the events of the text that was taken last. Must be called before anything is awaited."""
         return self._generation.take_events()
 
     def with_details(self, parts: list[Part], events: list[Text]) -> list[Part]:
-        """Returns the parts of a text with their details. `events`: events that came with the text."""
+        """Returns the parts of a text with their details. `events` are the events that came with the text."""
         request = self._request
         found, self._opening = self._opening, []
         if request.returns_progress:
@@ -86,7 +86,7 @@ class TokenDetails:
 
     @property
     def likelihood(self) -> float:
-        """The mean log probability of its tokens."""
+        """The mean log probability of the answer's tokens."""
         return self._log_probability / self._n_chosen if self._n_chosen else 0.0
 
     def _add_log_probabilities(self, events: list[Text]) -> None:
@@ -98,7 +98,7 @@ class TokenDetails:
     # --- before the text ---------------------------------------------------------------------------------------------
 
     def _progress(self) -> list[Part]:
-        """Reports the progress at the start of the prefill, and after each change."""
+        """Reports the progress at the start of prefill, and after each change."""
         generation, found = self._generation, list[Part]()
         started, consumed = generation.started, generation.consumed
         if started is not None and self._n_processed < 0:

@@ -1,7 +1,7 @@
 """Truncates conversations that do not fit the context, if the request allows it.
 
-Truncation removes everything before a message of the user, except system messages. Only some of these messages are
-truncation points: each is about a quarter of the context after the one before, independent of the end of the
+Truncation removes everything before a message of the user, except system messages. Only some messages of the user are
+truncation points: each is about a quarter of the context after the previous one, independent of the end of the
 conversation. So the truncated conversation begins at the same message for as long as it fits, and its tokens stay
 resident.
 """
@@ -20,11 +20,11 @@ from .services import Sender, Services
 
 _BYTES_PER_TOKEN = 4
 _STEPS = 4
-"""Number of possible cuts per context."""
+"""Number of truncation points per context."""
 
 
 def truncation_points(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
-    """Returns indexes of the messages before which the conversation may be cut, the first one first. Pure."""
+    """Returns the indexes of the messages before which the conversation can be truncated, in order. Pure."""
     step = max(n_ctx * _BYTES_PER_TOKEN // _STEPS, 1)
     found, n_bytes, n_steps = [0], 0, 0
     for index, message in enumerate(messages):
@@ -41,7 +41,7 @@ def truncated(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage
 
 
 async def prepared_truncated(services: Services, request: GenerationRequest, sender: Sender) -> Prepared:
-    """Prepares the whole conversation if it fits, at no extra cost; else truncates it with `fitting`."""
+    """Prepares the whole conversation if it fits, at no extra cost. Otherwise truncates it with `fitting`."""
     try:
         found = await prepared(services, request, sender)
         if found.prompt.n_tokens < services.engine.info.n_ctx:
@@ -53,12 +53,13 @@ async def prepared_truncated(services: Services, request: GenerationRequest, sen
 
 
 async def fitting(services: Services, request: GenerationRequest, sender: Sender) -> GenerationRequest:
-    """Keeps as much of the conversation as leaves room for the answer, or the least possible if nothing does."""
+    """Returns the request with as much of the conversation as leaves room for the answer, or with the least
+    possible."""
     prompt = request.prompt
     assert isinstance(prompt, ChatPrompt)
     points = truncation_points(prompt.messages, services.engine.info.n_ctx)
     low, high = 0, len(points) - 1
-    while low < high:  # the first that fits
+    while low < high:  # bisects for the first point that fits
         middle = (low + high) // 2
         if await _fits(services, _with(request, prompt, points[middle]), sender):
             high = middle

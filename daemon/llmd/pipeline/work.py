@@ -22,13 +22,14 @@ from .services import Services
 _DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
 _SEEDS = 1 << SEED_BITS
 _RANDOM = _SEEDS - 1
-"""All ones asks the engine for a random seed; -1 is that value, as elsewhere."""
+"""The seed that means a random seed: all bits set, which is also -1, as in other servers."""
 T = TypeVar("T")
 
 
 def check(services: Services, request: GenerationRequest) -> None:
-    """Refuses parameters that only the vocabulary can judge, before the prompt is rendered, which is expensive. Raises
-    ApiError."""
+    """Refuses parameters that only the vocabulary can judge. This happens before the prompt is rendered, which is
+    expensive. Raises ApiError.
+    """
     check_logit_bias(request.logit_bias, services.engine.info.n_vocab)
     check_stop_tokens(request.stop_tokens, services.engine.info.n_vocab)
 
@@ -61,7 +62,7 @@ def work_of(services: Services, request: GenerationRequest, owner: int, prompt: 
 
 
 def in_scratch(work: Work, **changes: Any) -> Work:
-    """Returns the work without a session. `changes`: fields of the command."""
+    """Returns the work without a session. `changes` are fields of the command."""
     return replace(work, key=SCRATCH, command=structs.replace(work.command, session="", parent="", **changes))
 
 
@@ -76,7 +77,9 @@ def answers_each(request: GenerationRequest) -> int:
 
 
 def _length(request: GenerationRequest, n_ctx: int) -> int:
-    """Returns the longest answer. Log probabilities of answers that are not streamed are held until the end."""
+    """Returns the maximum length of the answer. Log probabilities limit it if the answer is not streamed, since they
+    are held until the end.
+    """
     if request.prefill_only:
         return 1
     if request.n_logprobs is None or request.is_stream:
@@ -101,7 +104,7 @@ def sampling_of(parameters: RequestedSampling, defaults: SamplingDefaults, n_ctx
 
 
 def seed_of(seed: int | None, index: int) -> int | None:
-    """Returns the seed of one of several answers: with one seed all would be the same."""
+    """Returns the seed of one of several answers. With the same seed all answers would be equal."""
     if seed is None or seed % _SEEDS == _RANDOM:
         return None
     return (seed + index) % _RANDOM if index else seed % _SEEDS
@@ -117,7 +120,7 @@ def _flags(services: Services, request: GenerationRequest, prompt: Prompt) -> Ge
         flags |= GenerateFlag.IGNORE_END
     if request.is_cold or (request.key.is_scratch and not services.scratch_reuse):
         flags |= GenerateFlag.COLD
-    if request.returns_tokens or prompt.syntax:  # the tokens of its reasoning are counted
+    if request.returns_tokens or prompt.syntax:  # the reasoning tokens are counted
         flags |= GenerateFlag.RETURN_TOKENS
     if request.returns_progress:
         flags |= GenerateFlag.RETURN_CONSUMED
