@@ -32,7 +32,7 @@ EXIT_USAGE = 2
 
 
 class StartError(Exception):
-    """The daemon cannot start; the message is for people."""
+    """The daemon cannot start. The message is for people."""
 
     def __init__(self, message: str, status: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -63,8 +63,9 @@ def _report_failure(error: BaseException) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Opens the standard streams that the caller has closed: their numbers would go to the model or a socket, and log
-    lines would be written there."""
+    """Opens the standard streams that the caller has closed. Otherwise the model or a socket would get their numbers,
+    and log lines would be written there.
+    """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -98,8 +99,9 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
 
 
 def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> None:
-    """Loads and serves until the engine is closed. Any earlier end, with an error or without, ends the process here:
-    the interpreter would wait for the thread that loads the model."""
+    """Loads and serves until the engine is closed. If this ends earlier, with or without an error, the process ends
+    here, because the interpreter would wait for the thread that loads the model.
+    """
     from .engine.opening import EngineError
 
     try:
@@ -138,8 +140,9 @@ _OTHER_DIRECTORY = "choose another directory, or none to keep sessions in memory
 
 
 async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> bool:
-    """Listens, loads the model, serves until a signal, stops in order. Returns False if the signal came while it
-    loaded."""
+    """Listens, loads the model, serves until a signal, and stops in order. Returns False if the signal came while the
+    model loaded.
+    """
     from aiohttp import web
 
     from .app import OPENING, create_app, runner_of, stop_serving
@@ -167,7 +170,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Returns whether the file can be opened. Whether it is a model is known only after it is read."""
+    """Returns whether the file can be opened. Whether the file is a model is known only after it is read."""
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError:
@@ -185,8 +188,9 @@ async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
 
 
 def _prepared(config: Config) -> tuple[EngineLoader, KeyRing]:
-    """Returns the loader of the model and the keys, after checking the files that the configuration names. The native
-    library is imported only here, so that --help works without it."""
+    """Returns the loader of the model and the keys, after checking the files in the configuration. The native library
+    is imported only here, so that --help works without it.
+    """
     try:
         from .engine.loader import DaemonEngineLoader
 
@@ -213,7 +217,9 @@ _OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "ch
 
 
 def _blamed(config: Config, field: str, message: str) -> StartError:
-    """Returns the message with the option that it is about, and the option's value unless the message has it."""
+    """Returns the error with the option that it is about, and with the option's value unless the message already
+    contains it.
+    """
     if field not in _OPTIONS:
         return StartError(message)
     name = _OPTIONS[field]
@@ -226,10 +232,11 @@ def _blamed(config: Config, field: str, message: str) -> StartError:
 
 
 class _Signals:
-    """Handles signals. SIGTERM and SIGINT: the first stops in order, the second exits at once. SIGHUP: if llmd was
-    started from a terminal, the end of that terminal stops it in order; without a terminal the key file is read
-    again. If nohup has set SIGHUP to be ignored, it stays ignored. SIGQUIT kills as usual, even when the loop is
-    stuck, and first writes what each thread was doing."""
+    """Handles signals. The first SIGTERM or SIGINT stops the daemon in order, the second one exits at once. SIGHUP: if
+    llmd was started from a terminal, the signal means that the terminal was closed, and llmd stops in order; otherwise
+    the key file is read again. If SIGHUP is ignored (nohup), it stays ignored. SIGQUIT kills the process as usual, even
+    if the loop is stuck, and first prints the stack of every thread.
+    """
 
     def __init__(self, state: State, listeners: Listeners) -> None:
         self.stop = asyncio.Event()
@@ -262,7 +269,9 @@ class _Signals:
 
 
 def _has_terminal() -> bool:
-    """Whether there is a controlling terminal. Asked at the start: the terminal is gone when its SIGHUP comes."""
+    """Returns whether there is a controlling terminal. Called at the start, because the terminal is gone when its
+    SIGHUP arrives.
+    """
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -306,8 +315,9 @@ def _announce(state: State, listeners: Listeners) -> None:
 
 
 def _warn_of_short_context(state: State) -> None:
-    """Warns of a context that is shorter than the model's without an option: agents fill the context. The shorter
-    default of a GPU is documented."""
+    """Warns if the context is shorter than the model's although no option says so, because agents fill the context. The
+    shorter default on a GPU is documented instead.
+    """
     info = state.engine.info
     needs_warning = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
     if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and needs_warning:
@@ -319,7 +329,7 @@ def _warn_of_short_context(state: State) -> None:
 
 
 def _warn_of_host_weights(state: State) -> None:
-    """Warns of weights in host memory if --gpu-layers is not set."""
+    """Warns if weights are in host memory although --gpu-layers is not set."""
     info = state.engine.info
     if info.host_bytes and state.config.gpu_layers < 0:
         log.warning(

@@ -42,12 +42,13 @@ from .turns.log import TurnLog
 log = logging.getLogger("llmd")
 
 OPENING = web.AppKey("opening", asyncio.Task[None])
-"""Ends when the model is loaded, or with the EngineError that says why it is not."""
+"""Completes when the model is loaded, or with the EngineError that says why it is not."""
 
 
 def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
-    """Returns the application. Starting it begins to load the model, unless that has begun already; until the model is
-    loaded, only probes are answered."""
+    """Returns the application. Starting it begins to load the model, unless that has already begun. Until the model is
+    loaded, only public endpoints are answered.
+    """
     app = web.Application(middlewares=[boundary])
     loader = loader or DaemonEngineLoader(config)
     warn_of_guessable(keys)
@@ -80,9 +81,9 @@ def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None
 
 
 async def open_model(state: State, loader: EngineLoader, responses: ResponseStore) -> None:
-    """Loads the model. If this is cancelled, the loading thread goes on: only the end of the process stops it. A
-    cancellation while the state directory is read waits: what was taken from the directory must be written back by
-    the stop."""
+    """Loads the model. If this is cancelled, the loading thread continues, because only the end of the process stops
+    it. A cancellation while the state directory is being read waits, because the stop must write back what was read.
+    """
     engine = await Engine.open(loader)
     taking = asyncio.create_task(take_kept(state, engine, responses))
     try:
@@ -92,7 +93,7 @@ async def open_model(state: State, loader: EngineLoader, responses: ResponseStor
 
 
 async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> None:
-    """Completes the state with what the previous daemon left in the state directory."""
+    """Adds to the state what the previous daemon left in the state directory."""
     answers, directory, fingerprint = AnswerMemory(), state.config.state_dir, engine.info.fingerprint
     database: Database | None = None
     try:
@@ -161,8 +162,9 @@ def warn_of_guessable(keys: KeyRing) -> None:
 
 
 def reload_keys(state: State) -> None:
-    """Reads the key file again. A key that is no longer in it is refused from the next request on. A file that cannot
-    be used changes nothing."""
+    """Reads the key file again. Keys that are no longer in it are refused from the next request on. A file that cannot
+    be used changes nothing.
+    """
     path = state.config.api_key_file
     if path is None:
         log.info("SIGHUP: --api-key-file is not set, so llmd has no keys to reload")
@@ -192,7 +194,7 @@ async def save(state: State) -> None:
 
 
 async def tell_saving(state: State) -> None:
-    """Extends systemd's timeout while the engine's counters change, which count all of its work."""
+    """Extends systemd's timeout while the engine's counters change, since every kind of its work is counted."""
     before: dict[str, int] = {}
     while True:
         counters = state.engine.session_table.counters()
@@ -221,8 +223,9 @@ async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
 
 
 async def stop_serving(state: State) -> None:
-    """Refuses new requests and those that the engine does not have yet. Running requests continue until the deadline,
-    then they are cancelled."""
+    """Refuses new requests and requests that the engine does not have yet. Running requests continue until the deadline
+    and are then cancelled.
+    """
     state.stop()
     if state.loaded_model is None:
         systemd.notify("STOPPING=1")

@@ -1,7 +1,7 @@
-"""Keeps the answers and turns of sessions in step with the engine's sessions.
+"""Keeps the answers and turns of sessions consistent with the engine's sessions.
 
-The engine reports changes in their order, so that answers and turns never belong to a session that another one has
-replaced. It reports them whether or not the client still waits. Owned by the event loop.
+The engine reports changes in their order, so that answers and turns never belong to a session that has been replaced.
+It reports them whether or not the client still waits. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SessionFollower:
                 self.answers.rename(owner, command.session, command.new_session)
 
     def on_forgotten(self, owner: int, session: str) -> None:
-        """Forgets the session, unless it is in use again: then it keeps its answers."""
+        """Forgets the session's answers and turns, unless the session is in use again."""
         if not self.is_in_use(owner, session):
             self._forget(owner, session)
 

@@ -1,4 +1,4 @@
-"""Refuses text that can never fit the context by its bytes, before anything is rendered or tokenized. Pure."""
+"""Refuses text that has too many bytes to fit the context, before anything is rendered or tokenized. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ContextLimits:
     n_ctx_train: int = 0
     """Context that the model was trained for."""
     kv_bytes: int = 0
-    """Size of the KV cache, if that is why a session holds less; else 0."""
+    """Size of the KV cache, if it makes the context shorter than the model's training context; otherwise 0."""
 
     @property
     def n_bytes(self) -> int:
-        """Longest text that can fit: a longer one has too many tokens, whatever it says."""
+        """Bytes of the longest text that can fit. A longer text has too many tokens, whatever it contains."""
         return self.n_ctx * self.token_bytes_max
 
     def check_bytes(self, n_bytes: int, param: str) -> None:
@@ -40,12 +40,12 @@ class ContextLimits:
         return self._error(n, f"{n} tokens ({n_prompt} in the prompt, at least 1 for the answer)", param)
 
     def _error(self, n_requested: int, requested: str, param: str) -> ApiError:
-        """Agents recognize the text of this error and compact their history."""
+        """Returns the error. Agents recognize its text and then compact their history."""
         message = f"This model's maximum context length is {self.n_ctx} tokens. However, you requested {requested}."
         return ContextLengthError(self.n_ctx, n_requested, f"{message} {self._advice()}", param)
 
     def _advice(self) -> str:
-        """Returns advice: to shorten the prompt, and which option allows more, if one does."""
+        """Returns advice: to shorten the prompt, and which option would allow a longer one."""
         trained = self.n_ctx_train
         if trained <= self.n_ctx:
             wanted = limits.AGENT_CONTEXT_TOKENS
@@ -67,7 +67,8 @@ def utf8_bytes(text: str) -> int:
 
 
 def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
-    """Returns the ids in the engine's form. Raises ApiError naming the first one that is not in the vocabulary."""
+    """Returns the ids in the engine's form. Raises an ApiError that names the first id that is not in the
+    vocabulary."""
     try:
         ids = array("i", tokens)
     except OverflowError:

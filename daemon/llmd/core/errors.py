@@ -1,6 +1,6 @@
-"""All errors of requests: one table from code to HTTP status, type and sentence.
+"""All errors of requests: one table with the HTTP status, the type and the sentence of each code.
 
-The words of `llm_status` are codes, too, so that a status of the engine needs no translation.
+The words of `llm_status` are also codes, so that a status of the engine needs no translation.
 """
 
 from __future__ import annotations
@@ -161,8 +161,9 @@ class ApiError(Exception):
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would only fail again. Clients retry by themselves: the official ones would generate
-        the answer anew, and Claude Code repeats a request with a wrong key for three minutes."""
+        """Whether the same request would only fail again. Clients retry by themselves: OpenAI's packages would generate
+        the answer again, and Claude Code repeats a request with a wrong key for three minutes.
+        """
         if self.code in ("deadline_exceeded", "constraint_failed"):
             return True
         return self.status < 499 and self.status != 429 and self.code not in ("request_timeout", "session_busy")
@@ -173,14 +174,15 @@ class ContextLengthError(ApiError):
     dialects."""
 
     def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:
-        """`n_tokens`: at least this many are needed, one of them for the answer."""
+        """`n_tokens`: at least so many tokens are needed, one of them for the answer."""
         self.n_ctx = n_ctx
         self.n_tokens = n_tokens
         super().__init__("context_length_exceeded", message, param)
 
 
 def code_of_status(word: str) -> str:
-    """Returns the code of an `llm_status` word; words that can only mean a defect of the daemon are internal errors."""
+    """Returns the code of an `llm_status` word. Words that can only mean a defect of the daemon become internal
+    errors."""
     code = _STATUS_CODES.get(word, word)
     return code if code in CODES else "internal_error"
 
@@ -190,7 +192,9 @@ T = TypeVar("T")
 
 
 def check_range(param: str, value: Number, low: float, high: float) -> Number:
-    """Returns the value. Raises ApiError naming the client's parameter, its value and its range; NaN is in none."""
+    """Returns the value. Raises an ApiError that names the client's parameter, its value and the range. NaN is never in
+    range.
+    """
     if not low <= value <= high:
         bounds = " and ".join(f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (low, high))
         raise ApiError("invalid_value", f"{param}: {quoted(value)} is not between {bounds}.", param)
@@ -198,13 +202,13 @@ def check_range(param: str, value: Number, low: float, high: float) -> Number:
 
 
 def check_count(param: str, n: int, most: int, unit: str) -> None:
-    """Raises ApiError naming the client's parameter if it has more than `most` items."""
+    """Raises an ApiError that names the client's parameter if it has more than `most` items."""
     if n > most:
         raise ApiError("invalid_value", f"{param}: {n} {unit}; at most {most} are allowed.", param)
 
 
 def required(param: str, value: T | None) -> T:
-    """Returns the value. Raises ApiError naming the client's parameter if it is missing."""
+    """Returns the value. Raises an ApiError that names the client's parameter if the value is missing."""
     if value is None:
         raise missing(param)
     return value

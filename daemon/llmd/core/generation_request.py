@@ -1,4 +1,4 @@
-"""A request independent of its API: a dialect's reader makes it, and the pipeline answers it.
+"""A request in a form that is independent of its API: a dialect's reader makes it, and the pipeline answers it.
 
 Types only. `param` is the client's name of a field, for error messages.
 """
@@ -21,7 +21,7 @@ renders it."""
 class PlainToolCall(msgspec.Struct, frozen=True):
     name: str
     arguments: str
-    """JSON in a text, as it was written."""
+    """JSON as a text, as the model wrote it."""
     id: str | None = None
 
 
@@ -33,15 +33,16 @@ class PlainMessage(msgspec.Struct, frozen=True):
     tool_calls: tuple[PlainToolCall, ...] = ()
     name: str | None = None
     tool_call_id: str | None = None
-    """The call that a tool's result answers."""
+    """The id of the call that a tool's result answers."""
     reasoning: str | None = None
     marks: tuple[int, ...] = ()
-    """Numbers of characters of the content after which the client expects other prompts to differ; the content's length
-    means the end of the message."""
+    """Positions in the content, in characters, after which the client expects other prompts to differ. The content's
+    length stands for the end of the message.
+    """
 
 
 class ArgumentForm(msgspec.Struct, frozen=True):
-    """The form of a tool's one argument, a text. It is enforced if the model writes arguments as JSON."""
+    """The form of a tool's only argument, which is a text. It is enforced if the model writes arguments as JSON."""
 
     argument: str
     kind: Literal["lark_string", "regex_string"]
@@ -49,7 +50,7 @@ class ArgumentForm(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A function that the answer may call."""
+    """A function that the answer can call."""
 
     name: str
     description: str
@@ -57,7 +58,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A JSON schema."""
     form: ArgumentForm | None = None
     is_deferred: bool = False
-    """Described in a message instead of in the template's list of tools."""
+    """Whether a message describes the tool instead of the template's list of tools."""
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
-    """Names of the tools that may be called; empty: all."""
+    """Names of the tools that can be called; empty: all tools."""
 
 
 class ChatPrompt(msgspec.Struct, frozen=True):
@@ -77,23 +78,24 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     has_parallel_calls: bool | None = None
-    """Whether one answer may call several tools; None: the template decides."""
+    """Whether one answer can call several tools; None: the template decides."""
     is_reasoning_apart: bool = True
-    """False: reasoning is a part of the text, as the model wrote it."""
+    """Whether reasoning is separate from the text. False: it is part of the text, as the model wrote it."""
     continues: bool = False
     """The answer continues the last message, which is the assistant's."""
     has_opening: bool | None = None
     """Whether the prompt ends with the beginning of an answer; None: as the template does by default, which is yes."""
     history: HistoryMode | None = None
-    """None: the session's present mode."""
+    """None: the session's current mode."""
     may_truncate: bool = False
-    """If the conversation does not fit the context, its first messages are left out (pipeline/truncation.py); False:
-    that is an error."""
+    """Whether the first messages are left out if the conversation does not fit the context (pipeline/truncation.py).
+    Otherwise that is an error.
+    """
     param: str = "messages"
 
 
 class NearbyText(msgspec.Struct, frozen=True):
-    """A text that may help to fill in the middle of another one."""
+    """A text from another file, which can help to fill in the middle of a text."""
 
     name: str
     text: str
@@ -111,11 +113,11 @@ class RawPrompt(msgspec.Struct, frozen=True):
     suffix: str = ""
     """Text after the answer: the model fills in the middle."""
     is_infill: bool = False
-    """The middle is filled in even if nothing comes after it."""
+    """Whether to fill in the middle even if no text comes after it."""
     nearby: tuple[NearbyText, ...] = ()
-    """Texts before a prompt for filling in, the most important last."""
+    """Texts that come before a prompt for filling in, the most important one last."""
     begun: str = ""
-    """Text that has been filled in already."""
+    """Text of the middle that is already filled in."""
     param: str = "prompt"
     suffix_param: str = "suffix"
 
@@ -126,23 +128,27 @@ class Constraint(msgspec.Struct, frozen=True):
     kind: Literal["json", "json_schema", "grammar", "regex", "choice"]
     """json: any JSON object; choice: one of several texts."""
     text: str
-    """The schema or the list of texts as JSON, the grammar in GBNF, or the expression."""
+    """The schema or the list of texts as JSON, the grammar in GBNF, or the regular expression."""
     param: str = "response_format"
     is_strict: bool = True
-    """Refuse a schema that cannot be enforced completely; otherwise the parts that cannot be enforced are ignored."""
+    """Whether to refuse a schema that cannot be enforced completely. Otherwise the parts that cannot be enforced are
+    ignored.
+    """
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt: ChatPrompt | RawPrompt
     key: SessionKey
     more_prompts: tuple[RawPrompt, ...] = ()
-    """Further prompts. Each gets as many answers, which come after those to `prompt`."""
+    """Further prompts. Each gets the same number of answers, which are numbered after those to `prompt`."""
     parent: str = ""
     """The session from which this one is forked if it does not exist yet."""
     n_answers: int = 1
-    """Answers to each prompt."""
+    """Number of answers to each prompt."""
     n_tried: int = 0
-    """Answers generated for each prompt, of which the most likely ones are returned; 0: all are. Never in a stream."""
+    """Number of answers to generate for each prompt, of which the most likely ones are returned. 0: all are returned.
+    Not used in streams.
+    """
     is_stream: bool = False
     max_tokens: int = 0
     """Longest answer; 0: as many tokens as the context holds."""
@@ -150,34 +156,34 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias: dict[int, float] = {}
     stop: list[str] = []
     stop_tokens: list[int] = []
-    """Tokens that end the answer as the model's own end tokens do."""
+    """Tokens that end the answer like the model's own end tokens."""
     min_tokens: int = 0
-    """The answer does not end by itself before this many tokens."""
+    """Minimum tokens of the answer before the model or a stop string can end it."""
     dry_sequence_breakers: list[str] | None = None
     """Texts that end a repetition for DRY; None: the default ones."""
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
-    """The model is made to end its reasoning after this many tokens."""
+    """Number of reasoning tokens after which the model is made to end its reasoning."""
     includes_stop: bool = False
-    """The stop string that ended the answer is a part of it."""
+    """Whether the stop string that ended the answer is part of it."""
     ignore_end: bool = False
-    """The answer ends only at its limit on length."""
+    """Whether the answer ends only at its maximum length."""
     n_logprobs: int | None = None
     """Number of most likely tokens to report with each chosen one; None: no log probabilities."""
     returns_tokens: bool = False
-    """Report the ids of the prompt's tokens, then those of each part."""
+    """Whether to report the ids of the prompt's tokens, then those of each part."""
     returns_counts: bool = False
-    """Report the tokens used after each part."""
+    """Whether to report the tokens used after each part."""
     returns_progress: bool = False
-    """Report the progress of the prefill."""
+    """Whether to report the progress of prefill."""
     echoes: bool = False
-    """The answer begins with the prompt's text."""
+    """Whether the answer begins with the prompt's text."""
     is_cold: bool = False
-    """Reuse no resident tokens."""
+    """Whether to reuse no resident tokens."""
     prefill_only: bool = False
-    """Prefill the prompt for the next request, and generate no answer."""
+    """Whether to prefill the prompt for the next request and generate no answer."""
 
     @property
     def has_answer_stops(self) -> bool:
-        """Whether texts of `stop` end an answer whose reasoning is separate from it."""
+        """Whether stop strings end an answer whose reasoning is separate."""
         return bool(self.stop) and isinstance(self.prompt, ChatPrompt) and self.prompt.is_reasoning_apart

@@ -1,4 +1,4 @@
-"""All limits of the daemon. Those of the decode thread are in include/llm.h."""
+"""All limits of the daemon. The limits of the decode thread are in include/llm.h."""
 
 from __future__ import annotations
 
@@ -6,79 +6,87 @@ from dataclasses import dataclass
 
 # Limits of a connection, in size and time (http/connection.py).
 CONNECTIONS_MAX = 1024
-"""Connections over TCP. Above the limit, the one that has been idle longest is closed; if none is idle, the new one is
-refused."""
+"""Connections over TCP. Above the limit, the connection that has been idle longest is closed. If none is idle, the new
+connection is refused.
+"""
 CONNECTIONS_PER_PEER_MAX = 256
-"""Connections from one address of another machine. Connections of this machine have no such limit: a proxy may stand
-for everybody."""
+"""Connections from one address of another machine. There is no such limit for this machine, because a proxy on it can
+serve many clients.
+"""
 CONNECTIONS_LOCAL_MAX = 256
-"""Connections over the unix socket, in addition to the others, so that its user always gets in."""
+"""Connections over the unix socket, in addition to TCP connections, so that this user can always connect."""
 CONNECTIONS_REFUSED_MAX = 64
-"""Maximum number of refused connections that get an answer with the reason at a time; more are just closed."""
+"""Refused connections that get an answer with the reason at the same time. Further ones are closed without an answer.
+"""
 CONNECTION_IDLE_SPARED_S = 0.05
-"""Age or idle time below which a connection is not closed to make room for another: the longest that a burst of silent
-connections keeps others out."""
+"""Age or idle time below which a connection is not closed to make room for another one. A burst of silent connections
+can keep other clients out for at most this time.
+"""
 DESCRIPTORS_RESERVED = 256
-"""File descriptors kept for everything but connections, if the process has at least twice as many."""
+"""File descriptors reserved for everything except connections, if the process has at least twice as many."""
 BACKLOG = 1024
-"""Connections that may wait to be accepted; clients beyond it try again after a second."""
+"""Connections that can wait to be accepted. Clients beyond the limit try again after a second."""
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_LINE_BYTES_MAX = 8 * 1024
 """Longest request line, and longest header."""
 HEADERS_MAX = 100
 HEAD_S_MAX = 20.0
-"""Maximum time for the head of a request, from connecting, or from the first byte of a later request."""
+"""Maximum time for the head of a request, measured from the connection, or from the first byte of a later request."""
 READ_BUFFER_BYTES = 64 * 1024
-"""Bytes of a body that wait to be read; up to twice as many are held."""
+"""Bytes of a body that wait to be read. Up to twice as many are held."""
 BODY_SILENCE_S_MAX = 20.0
 """Longest pause in a body."""
 BODY_S_MAX = 30.0
-"""Time for a whole body; it grows with its bytes, by BODY_BYTES_PER_S_MIN."""
+"""Maximum time for a whole body, plus one second for each BODY_BYTES_PER_S_MIN bytes."""
 BODY_BYTES_PER_S_MIN = 32 * 1024
 BODIES_BYTES_IN_FLIGHT_MAX = 1024**3
 """Bytes of all bodies being received."""
 BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
-"""A larger body is put together in a thread."""
+"""Size above which a body is assembled in a thread."""
 LINGER_S = 2.0
-"""Time during which llmd reads and drops the bytes of a refused client, so that the client can read the refusal."""
+"""Time for which llmd reads and drops the bytes of a refused client, so that the client can read the refusal."""
 CLOSE_S_MAX = 10.0
-"""Time that the client of a closed connection may read nothing before the last bytes are dropped."""
+"""Time for which the client of a closing connection can read nothing before the last bytes are dropped."""
 UNREAD_S_MAX = 60.0
-"""Time that a client may read nothing of an answer; a stream has --slow-reader-timeout instead."""
+"""Time for which a client can read nothing of an answer. Streams have --slow-reader-timeout instead."""
 HALF_CLOSED_LOOK_S_MAX = 0.5
-"""Interval of the checks whether a half-closed client has left."""
+"""Interval at which llmd checks whether a half-closed client has left."""
 PROBE_S = 5.0
-"""Interval of the probes that a half-closed client is sent."""
+"""Interval of the probes to a half-closed client."""
 
 # Limits of a request's JSON. msgspec holds the interpreter lock while it decodes (json_scan.py): a body that reaches
 # all of these limits at once is decoded in less than 50 ms, whatever the context.
 JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
-"""More values for each token of the context: a prompt may be a list of token ids."""
+"""Additional values for each token of the context, because a prompt can be a list of token ids."""
 JSON_VALUES_IN_ALL_MAX = 327_680
-"""The limit for a context of 131,072 tokens. 300,000 integers take 25 ms: a longer list can be sent as text."""
+"""The limit for a context of 131,072 tokens. 300,000 integers take 25 ms to decode; a longer list can be sent as text.
+"""
 JSON_CONTAINERS_MAX = 65_536
 JSON_KEYS_MAX = 65_536
 JSON_MEMBERS_MAX = 4096
-"""Members of one object; libllm refuses more (json_members.h), since its objects compare each name with all before."""
+"""Members of one object. libllm refuses more (json_members.h), because its objects compare each name with all earlier
+ones.
+"""
 JSON_DEPTH_MAX = 256
 JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
 JSON_FLOATS_MAX = 1088
-"""Numbers other than integers of up to 18 digits: all biases and some more. msgspec takes up to 12 us for one where a
-float is declared (logit_bias); elsewhere Python reads it in 0.2 us (json_scan.py)."""
+"""Numbers other than integers of up to 18 digits; enough for all biases. msgspec takes up to 12 us for each of them
+where a float is declared (logit_bias). Elsewhere Python reads them in 0.2 us (json_scan.py).
+"""
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
 # Limits of a request's members.
 FIELD_BYTES_MAX = 65_536
-"""JSON of one field other than the prompt."""
+"""Bytes of JSON of one field other than the prompt."""
 NEUTRAL_BYTES_MAX = 256
-"""JSON of a refused parameter that is decoded: values without effect are short."""
+"""Bytes of JSON up to which a refused parameter is decoded. Values without effect are short."""
 IGNORED_NAMES_LOGGED_MAX = 256
-"""Names of ignored parameters that are remembered as logged."""
+"""Names of ignored parameters that llmd remembers as logged."""
 TOKENIZE_BYTES_MAX = 4 * 1024**2
 DETOKENIZE_TOKENS_MAX = 65_536
-"""Token ids, or as many as the context holds."""
+"""Maximum number of token ids, or the context's size if that is larger."""
 EMBEDDING_TEXTS_MAX = 2048
 MESSAGES_MAX = 16_384
 STOP_STRINGS_MAX = 16
@@ -90,81 +98,87 @@ CONSTRAINT_BYTES_MAX = 512 * 1024
 """Size of a compiled constraint."""
 TOOLS_MAX = 256
 TOOLS_BYTES_MAX = 1024**2
-"""JSON of all tools of a request."""
+"""Bytes of JSON of all tools of a request."""
 TOOL_NAME_CHARS_MAX = 128
 TOOL_SCHEMA_DEPTH_MAX = 64
 """Levels of objects and lists in the parameters of a tool."""
 THINKING_TOKENS_MAX = 0x7FFF_FFFF
-"""The largest budget that can be asked for."""
+"""The largest budget of reasoning that a request can set."""
 ANSWERS_MAX = 16
 """Answers of one request, to all its prompts, including those of best_of that are dropped."""
 LIKELIEST_MAX = 20
-"""Most likely tokens reported with each generated one; libllm reports no more either (llm.h)."""
+"""Most likely tokens reported with each generated token. libllm reports no more (llm.h)."""
 LOG_PROBABILITIES_MAX = 262_144
-"""Log probabilities of a request that is not streamed, all answers and most likely tokens together: its length ends it
-there."""
+"""Log probabilities of a request that is not streamed, of all its answers and most likely tokens. The limit shortens
+the answers.
+"""
 MARKS_MAX = 4
-"""Maximum number of positions marked by the client (cache_control), counted from the last, at which checkpoints are
-taken."""
+"""Positions marked by the client (cache_control) at which checkpoints are taken. If there are more, the last ones
+count.
+"""
 MARK_NEAR_TOKENS = 8
-"""Marks nearer to another one than this are left out."""
+"""Distance in tokens below which a mark next to another one is ignored."""
 TEMPLATE_VARIABLES_MAX = 64
-"""Members of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
+"""Members of chat_template_kwargs. libllm refuses more (chat_request.cpp)."""
 AGENT_CONTEXT_TOKENS = 32_768
-"""Coding agents begin with up to 17,000 tokens, and need as many for the conversation."""
+"""Context that coding agents need. They begin with up to 17,000 tokens, and need as many for the conversation."""
 SESSION_ID_CHARS_MAX = 128
 USER_ID_CHARS_MAX = 4096
-"""Longest metadata.user_id that is searched for a session's id (core/session_key.py)."""
+"""Length up to which metadata.user_id is searched for a session's id (core/session_key.py)."""
 ARGUMENTS_DEPTH_MAX = 128
-"""Levels of a tool call's arguments that are compared as values; libllm renders no more either (chat_request.cpp)."""
+"""Levels of a tool call's arguments that are compared as values. libllm renders no more (chat_request.cpp)."""
 ARGUMENTS_VALUES_MAX = 16_384
 ARGUMENTS_FLOATS_MAX = 512
-"""Arguments with more of either are compared as text."""
+"""Floats in a tool call's arguments. Arguments with more values or floats than these limits are compared as text."""
 UINT32_MAX = 0xFFFF_FFFF
-"""The largest owner's number or count of tokens that the engine takes."""
+"""The largest owner number or token count that the engine accepts."""
 USER_FIELD_SHOWN_CHARS_MAX = 120
 """Characters of a value that an error message quotes."""
 
 # Limits of access (access.py).
 KEY_FILE_BYTES_MAX = 1024**2
 KEYS_MAX = 1024
-"""Number of keys. The key of a request is compared with each, even after a match."""
+"""Keys in the key file. The key of a request is compared with each of them, even after a match."""
 OWNER_NAME_CHARS_MAX = 64
 KEY_CHARS_MIN_ADVISED = 16
 """Length below which a key is accepted with a warning."""
 
 # Limits of what the daemon holds for a client.
 PENDING_TEXT_CHARS_MAX = 65_536
-"""Undelivered text of one stream; above it the generation is paused until the client has read."""
+"""Characters of undelivered text of one stream. Above the limit the generation is paused until the client has read."""
 LIVE_REQUESTS_MAX = 256
 SESSION_QUEUE_MAX = 8
 SCRATCH_QUEUE_MAX = 192
 HOLDERS_SHOWN = 8
-"""Maximum number of session names in an error that all entries are taken."""
+"""Session names in the error that says that all entries are taken."""
 DIVERGENCE_TOKENS_SHOWN = 12
-"""Prompt tokens shown on each side of the point where prompt and session diverged."""
+"""Prompt tokens shown on each side of the point at which prompt and session diverged."""
 
 # Stored responses (dialects/responses/store.py).
 RESPONSES_MAX = 4096
-"""Stored responses of all owners; one owner has its share of this number, and of the bytes."""
+"""Stored responses of all owners. Each owner has a share of this number, and of the bytes."""
 RESPONSE_BYTES_MAX = 128 * 1024**2
 RESPONSE_BYTES_OVERHEAD = 1024
 """Bytes counted for each response in addition to its texts."""
 RESPONSE_MESSAGE_BYTES = 256
-"""Bytes counted for each message of its conversation and each call, in addition to their texts."""
+"""Bytes counted for each message and each call of the response's conversation, in addition to their texts."""
 RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
-"""Bytes of all items that one request refers to: a short reference may stand for a long answer, any number of times."""
+"""Bytes of all items to which one request refers, because a short reference can stand for a long answer, and can be
+repeated.
+"""
 RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
-"""Input items in one answer, unless the request has another limit."""
+"""Input items in one answer, unless the request sets another limit."""
 
 # Records of past turns (turns/).
 TURNS_PER_SESSION_MAX = 16
 TURN_SESSIONS_MAX = 1024
 SHARED_TOKENS_SHOWN_MIN = 64
-"""`explain` reports a session as new if it took over fewer tokens than this, and less than a tenth of its prompt."""
+"""Tokens below which a copy from another session is reported as new by `explain`, if they are less than a tenth of the
+prompt.
+"""
 DIVERGENCE_PREFILLED_MIN = 256
-"""A turn that prefilled at least this many tokens is reported with the point where it left its session's branches."""
+"""Prefilled tokens from which a turn is reported with the point at which it diverged from its session's branches."""
 CLIENT_CHARS_MAX = 32
 """Longest program name that is kept from a User-Agent."""
 LAST_WORDS_CHARS_MAX = 40
@@ -172,7 +186,7 @@ LAST_WORDS_CHARS_MAX = 40
 DIVERGENCE_TOKENS_KEPT = 16
 """Tokens kept on each side of the point where prompt and session diverged in a turn."""
 USER_BOUNDARIES_MAX = 4
-"""Messages of the user, from the last one back, whose beginnings libllm finds in a prompt (chat.cpp)."""
+"""User messages, counted from the last one, whose beginnings libllm finds in a prompt (chat.cpp)."""
 
 # Answers kept with their tokens (answers/memory.py).
 ANSWER_BYTES_MAX = 64 * 1024**2
@@ -181,52 +195,55 @@ ANSWER_BYTES_OVERHEAD = 256
 ANSWERS_PER_SESSION_MAX = 4096
 ANSWER_SESSIONS_MAX = 4096
 ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
-"""Tokens at the end of an answer whose text may be missing: a stop string, a cut character."""
+"""Tokens at the end of an answer whose text can be missing, because of a stop string or an incomplete character."""
 
 # Times.
 RETRY_AFTER_S = 1
-"""Advice on 429 and 503."""
+"""Seconds in Retry-After of answers with status 429 and 503."""
 LOAD_RETRY_AFTER_S_MAX = 30
-"""Largest advice while the model loads, estimated from what has been read. Clients wait up to a minute."""
+"""Largest Retry-After while the model loads, estimated from the part that is loaded. Clients wait up to a minute."""
 COMPLAINT_POLL_S = 1.0
-"""Interval at which the engine is asked for problems with files of sessions."""
+"""Interval at which the daemon asks the engine for problems with files of sessions."""
 COMMAND_RETRY_S = 0.005
-"""Delay after which a command that found the ring full is pushed again."""
+"""Delay before a command that found the ring full is pushed again."""
 DATABASE_RETRY_S = 10.0
-"""Delay after which rows that the disk refused are written again."""
+"""Delay before rows that the disk refused are written again."""
 STALLED_AFTER_S = 30.0
 """Time without a finished step after which the daemon is not ready."""
 STOP_GRACE_S = 5.0
 """Time that cancelled requests have to deliver their last event when the daemon stops."""
 KEEPALIVE_CONNECTION_S = 75.0
 LOOP_CLOCK_S = 0.01
-"""Period of the clock by which the event loop is measured: shorter blocks are not seen."""
+"""Period of the timer that measures the event loop. Shorter blocks are not detected."""
 NOTIFY_PATIENCE_S = 0.02
-"""Time that a notification waits for a service manager whose queue is full."""
+"""Time for which a notification waits for a service manager whose queue is full."""
 LOG_PATIENCE_MS = 5
-"""Time that a log line waits for the reader of standard error."""
+"""Time for which a log line waits for the reader of standard error."""
 LOAD_PROGRESS_S = 5.0
 LOAD_PATIENCE_S = 120.0
-"""Time that systemd waits longer each time that more of the model has been read."""
+"""Time by which llmd extends systemd's timeout each time that more of the model has been read."""
 SAVE_PROGRESS_S = 1.0
 SAVE_PATIENCE_S = 60.0
-"""Time that systemd waits longer each time that a stopping daemon has saved more."""
+"""Time by which llmd extends systemd's timeout each time that a stopping daemon has saved more."""
 
 # Threads that render and tokenize.
 TEXT_THREADS = 3
 """Number of text threads. One of them takes short work only."""
 TEXT_SHORT_BYTES = 16_384
-"""Bytes up to which work is short. Bodies up to this size are decoded on the event loop: whatever they hold takes a few
-milliseconds there."""
+"""Bytes up to which work is short. Bodies up to this size are decoded on the event loop, which takes a few
+milliseconds, whatever they contain.
+"""
 PARSED_ON_LOOP_CHARS_MAX = 2048
-"""Characters of an answer, new ones and those that its parser reads again: more are parsed in a text thread."""
+"""Characters of an answer, including those that are parsed again, up to which the event loop parses. More are parsed in
+a text thread.
+"""
 TEXT_JOBS_MAX = 256
 TEXT_JOBS_BYTES_MAX = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit that a client can meet."""
+    """A limit that a client can reach."""
 
     name: str
     most: int | str
@@ -234,7 +251,7 @@ class Limit:
     unit: str
     bounds: str
     code: str
-    """Code of the refusal (errors.py)."""
+    """Code of the error (errors.py)."""
 
 
 TABLE = (
@@ -309,4 +326,4 @@ TABLE = (
     Limit("texts.bytes", TEXT_JOBS_BYTES_MAX, "bytes",
           "the queue of texts to render or tokenize; each owner has a share", "overloaded"),
 )  # fmt: skip
-"""Shown in docs/limits.md and in /openapi.json."""
+"""The limits that docs/limits.md and /openapi.json show."""

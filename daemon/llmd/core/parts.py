@@ -1,8 +1,8 @@
-"""The parts of answers, independent of dialects: the pipeline makes them, a dialect's writer turns them into bytes.
+"""The parts of answers, independent of dialects: the pipeline makes them, and a dialect's writer turns them into bytes.
 Types only.
 
-Each part is of one answer of the request: `index`, from 0. Each answer ends with exactly one End, or all
-of them with the first Failed.
+Each part belongs to one answer of the request: `index`, from 0. Each answer ends with exactly one End, or all answers
+end with the first Failed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a tool call; the first one has the id and the name."""
+    """A piece of a tool call. The first piece has the id and the name."""
 
     index: int
     call: int
@@ -47,18 +47,18 @@ class TokenProbability(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogProbabilities(msgspec.Struct, frozen=True, gc=False):
-    """Log probabilities of the tokens of the part before."""
+    """Log probabilities of the tokens of the previous part."""
 
     index: int
     chosen: list[TokenProbability]
     likely: list[list[TokenProbability]]
-    """The most likely tokens instead of each chosen one."""
+    """The most likely tokens at the position of each chosen token."""
     offsets: list[int] = []
     """The beginning of each chosen token, in characters of the answer's text before parsing."""
 
 
 class TokenIds(msgspec.Struct, frozen=True, gc=False):
-    """The token ids of the part before, or of several parts together."""
+    """The token ids of the previous part, or of several previous parts."""
 
     index: int
     tokens: list[int]
@@ -72,13 +72,13 @@ class PromptTokens(msgspec.Struct, frozen=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """Progress of the prefill, in tokens; before the first text."""
+    """Progress of prefill in tokens, before the first text."""
 
     index: int
     n_prompt: int
     n_cached: int
     n_processed: int
-    """The cached ones included."""
+    """Processed tokens, including the cached ones."""
     elapsed_ms: float
 
 
@@ -94,7 +94,7 @@ class UsedTokens(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunningUsage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens used up to the end of the part before."""
+    """Tokens used up to the end of the previous part."""
 
     index: int
     usage: UsedTokens
@@ -110,18 +110,18 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     reused_prompt_tokens: int
     prefilled_prompt_tokens: int
     session_reset_reason: str | None
-    """Word of the resume decision; null if the request ended before it."""
+    """Reason word of the resume decision; null if the request ended before that."""
     queue_ms: float
     prefill_ms: float
     decode_ms: float
     diverged_at: int | None = None
-    """Index of the first prompt token that differs from what was resident."""
+    """Index of the first prompt token that differs from the resident tokens."""
     diverged_before: str | None = None
     diverged_after: str | None = None
     history: Literal["resident"] | None = None
-    """resident: past answers keep the tokens that they were generated with, whatever the template writes now."""
+    """resident: past answers keep the tokens with which they were generated, whatever the template would render."""
     session_left_reason: Literal["queue_full"] | None = None
-    """Why the request was answered without the session that prompt_cache_key or the like named."""
+    """Why the request was answered without the session that prompt_cache_key or a similar hint named."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -130,13 +130,13 @@ class End(msgspec.Struct, frozen=True):
     usage: UsedTokens
     session: SessionReport
     stop: str | None = None
-    """The stop string that ended it."""
+    """The stop string that ended the answer."""
     has_broken_call: bool = False
     """A call is incomplete or malformed. Clients must not run it."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether a call may be incomplete."""
+        """Whether a call can be incomplete."""
         return self.reason == "length" or self.has_broken_call
 
 

@@ -11,9 +11,9 @@ from .sampling_table import BY_NAME, RequestedSampling
 
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
 USUAL_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
-"""Samplers in the usual order; libllm numbers them from 1."""
+"""Samplers in the default order. libllm numbers them from 1."""
 SAMPLERS = (*USUAL_SAMPLERS, "infill", "adaptive_p")
-"""Samplers after the usual ones run only if a request names them."""
+"""All samplers. Those after the default ones run only if a request names them."""
 LETTERS = dict(zip("edskypmxtia", SAMPLERS, strict=True))
 _OTHER_NAMES = {
     **{name.replace("_", sign): name for name in SAMPLERS for sign in ("-", "")},
@@ -25,8 +25,10 @@ _NO_SAMPLERS = 15
 
 
 def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> RequestedSampling:
-    """Returns the parameters. `fields`: the client's name of a parameter, our name, and the value; of several for one
-    parameter the first that is set. Raises ApiError naming the client's field, its value and its range."""
+    """Returns the parameters. `fields` has the client's name of a parameter, llmd's name, and the value; of several
+    fields for one parameter, the first with a value counts. Raises an ApiError that names the client's field, its value
+    and its range.
+    """
     found: dict[str, float] = {}
     for param, name, value in fields:
         if value is None:
@@ -37,8 +39,9 @@ def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> Reque
 
 
 def sampler_order(param: str, names: list[str] | str) -> int:
-    """Returns the value of `SamplingAsked.samplers` for names, or for one letter each, as llama.cpp has them. An empty
-    list leaves the model's own probabilities."""
+    """Returns the order of samplers as one number, from names or from llama.cpp's letters. An empty list turns all
+    samplers off.
+    """
     if not names:
         return _NO_SAMPLERS
     if isinstance(names, str):
@@ -55,7 +58,7 @@ def sampler_order(param: str, names: list[str] | str) -> int:
 
 
 def sampler_names(order: int) -> list[str]:
-    """Returns the names in a value of `SamplingAsked.samplers`."""
+    """Returns the names in an order of samplers."""
     if order == _NO_SAMPLERS:
         return []
     found = []
@@ -77,7 +80,7 @@ def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
 
 
 def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_ids") -> None:
-    """Checks token ids that end an answer; every dialect uses this name."""
+    """Checks token ids that end an answer. Every dialect uses this name of the parameter."""
     check_count(param, len(tokens), limits.STOP_TOKENS_MAX, "tokens")
     for token in tokens:
         if not 0 <= token < n_vocab:
@@ -95,7 +98,7 @@ def max_tokens_of(name: str, value: int) -> int:
 
 
 def min_tokens_of(value: int | None, max_tokens: int, param: str = "min_tokens") -> int:
-    """`max_tokens` 0: no limit."""
+    """Returns the minimum length in tokens. `max_tokens` 0 means no limit."""
     if value is None:
         return 0
     if value < 0 or (max_tokens and value > max_tokens):
@@ -115,7 +118,7 @@ def stops_of(stop: str | list[str] | None, param: str = "stop") -> list[str]:
 
 
 def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
-    """Checks logit_bias; every dialect uses this name."""
+    """Checks logit_bias. Every dialect uses this name of the parameter."""
     check_count("logit_bias", len(biases), limits.LOGIT_BIASES_MAX, "tokens")
     for token, bias in biases.items():
         param = f"logit_bias.{token}"

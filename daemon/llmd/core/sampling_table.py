@@ -1,5 +1,5 @@
-"""Sampling parameters, one row each. The rows make the types of requests and of defaults, the ranges, the members of
-requests in all dialects, and their documentation. Types only, no I/O.
+"""Sampling parameters, one row each. From the rows are made the types of requests and of defaults, the ranges, the
+members of requests in all dialects, and their documentation. Types only, no I/O.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class SamplingParameter:
     """Name in LLM_SAMPLING_TABLE (llm.h)."""
     kind: type
     default: float | None
-    """Used if neither the request nor the model sets a value; None: the engine draws one."""
+    """The value if neither the request nor the model sets one. None: the engine chooses a random value."""
     low: float
     high: float
     note: str = ""
@@ -63,21 +63,21 @@ SAMPLING = (
     _Row("adaptive_decay", float, 0.9, 0, 0.99,
          "Decay of the average of adaptive_p, which covers about 1 / (1 - decay) tokens."),
     _Row("min_keep", int, 0, 0, 1 << 30, "Minimum number of candidates that each sampler keeps."),
-    _Row("samplers", int, 0, 0, (1 << 64) - 1),  # made by core.sampling.sampler_order; 0: the usual ones
+    _Row("samplers", int, 0, 0, (1 << 64) - 1),  # made by core.sampling.sampler_order; 0: the default ones
 )  # fmt: skip
 BY_NAME = {row.name: row for row in SAMPLING}
 
 if TYPE_CHECKING:
 
     class RequestedSampling(msgspec.Struct, frozen=True, kw_only=True):
-        """The parameters of a request, in their ranges; None: the model's recommendation."""
+        """The parameters of a request, within their ranges. None: the model's recommendation."""
 
         def __init__(self, **parameters: float | None) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
 
     @dataclasses.dataclass(frozen=True, slots=True)
     class SamplingDefaults:
-        """Defaults of a request: the model's own recommendations, else those of the table."""
+        """Defaults of a request: the model's own recommendations, otherwise those of the table."""
 
         def __init__(self, **parameters: float) -> None: ...
         def __getattr__(self, name: str) -> Any: ...

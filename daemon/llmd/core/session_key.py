@@ -23,7 +23,7 @@ THREAD_HEADER = "thread-id"
 SESSION_HEADER = "session-id"
 PREVIOUS_RESPONSE = "previous_response_id"
 _HINTS = ("prompt_cache_key", "metadata.session_id", "metadata.user_id", PREVIOUS_RESPONSE)
-"""Sources."""
+"""Sources that name a session only as a hint."""
 _SPELLED = {EXPLICIT_HEADER: "X-LLM-Session-Id"}
 
 # The first match wins. Names are compared with "_" replaced by "-" and without case. The parts of a tuple are joined.
@@ -54,13 +54,14 @@ class SessionKey:
 
     @property
     def is_hint(self) -> bool:
-        """Whether the source has another meaning for the client. Then a request with an invalid id is answered without
-        a session instead of refused."""
+        """Whether the source also has another meaning for the client. A request with an invalid id from such a source
+        is answered without a session instead of refused.
+        """
         return self.source in _HINTS
 
 
 Session = tuple[SessionKey, str]
-"""A session, and the id of the one that it begins as a fork of."""
+"""A session, and the id of its parent: if the session does not exist yet, it begins as a fork of the parent."""
 SCRATCH = SessionKey("", "scratch")
 
 
@@ -105,8 +106,9 @@ def _of_metadata(metadata: Mapping[str, object]) -> SessionKey:
 
 
 def _of_user(user: object) -> object:
-    """Reads Claude Code's user_id: JSON in a text with a session_id, or in older versions a text that ends with the
-    id."""
+    """Returns the session id in Claude Code's user_id: JSON as a text with a session_id or, in older versions, a text
+    that ends with the id.
+    """
     if not isinstance(user, str) or len(user) > limits.USER_ID_CHARS_MAX:
         return None
     if user.startswith("{"):
@@ -127,7 +129,7 @@ def _folded(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
-    """Returns the parent of a subagent's session, of which it begins as a copy; "": no parent."""
+    """Returns the parent of a subagent's session, which begins as a fork of the parent; "" if there is none."""
     folded = _folded(headers)
     parent, source = folded.get(PARENT_HEADER, ""), PARENT_HEADER
     agent = folded.get(PARENT_AGENT_HEADER)
@@ -141,7 +143,7 @@ def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
 
 
 def valid_id(param: str, value: str) -> str:
-    """Returns the session id. Raises ApiError naming the client's parameter."""
+    """Returns the session id. Raises an ApiError that names the client's parameter."""
     if is_valid(value):
         return value
     raise invalid_id(param, value)

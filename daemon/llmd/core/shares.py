@@ -13,23 +13,25 @@ from .errors import ApiError
 
 
 def share_of(limit: int, n_owners: int) -> int:
-    """Returns the most that one owner may hold: half of the equal part of each other owner stays free, and at least one
-    in all."""
+    """Returns the most that one owner can hold. Half of the equal part of each other owner stays free, and at least one
+    in total.
+    """
     if n_owners <= 1 or limit <= 1:
         return max(limit, 1)
     return limit - max((n_owners - 1) * limit // (2 * n_owners), 1)
 
 
 def pick_eviction_victim(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
-    """Returns the session to drop: the least recently used one of the owner with the most sessions, so that one owner
-    cannot drive out the others. `held`: owners and names of sessions, the least recently used first."""
+    """Returns the session to drop: the least recently used session of the owner with the most sessions, so that no
+    owner can drive out the others. `held` has owners and names of sessions, the least recently used first.
+    """
     held = list(held)
     [(greediest, _)] = Counter(owner for owner, _ in held).most_common(1)
     return next(key for key in held if key[0] == greediest)
 
 
 class Admission:
-    """Counts the requests that are being worked on, from before their bodies are read."""
+    """Counts the requests in progress, from before their bodies are read."""
 
     def __init__(self, limit: int, n_owners: int = 1) -> None:
         self.limit = limit

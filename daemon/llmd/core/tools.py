@@ -1,4 +1,4 @@
-"""Checks of the tools that a request offers (counts, names, schemas), and of whether a call is whole. Pure."""
+"""Checks the tools of a request (number, names, schemas), and whether a call is complete. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def tool_of(param: str, name: str, description: str | None, parameters: dict[str, Any] | None) -> Tool:
-    """Returns a checked tool. `param`: the client's name of the object that has these members. Raises ApiError naming
-    the member."""
+    """Returns a checked tool. `param` is the client's name of the object with these members. Raises an ApiError that
+    names the member.
+    """
     check_name(f"{param}.name", name)
     most = limits.TOOL_SCHEMA_DEPTH_MAX
     if not _fits(parameters, most):
@@ -37,7 +38,7 @@ def check_name(param: str, name: str) -> None:
 
 
 def is_object(arguments: str) -> bool:
-    """Whether the arguments of a call are complete: a JSON object."""
+    """Returns whether the arguments of a call are complete, which means a JSON object."""
     try:
         msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
@@ -54,7 +55,7 @@ def _fits(value: Any, levels: int) -> bool:
 
 
 def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Keeps the first of several tools with one name: a call could not tell them apart."""
+    """Returns the first of several tools with one name, because a call could not distinguish them."""
     found: dict[str, Tool] = {}
     for tool in tools:
         found.setdefault(tool.name, tool)
@@ -62,7 +63,7 @@ def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolChoice:
-    """Returns the choice. Raises ApiError if a tool that must or may be called is missing."""
+    """Returns the choice. Raises ApiError if a chosen tool does not exist."""
     names = {tool.name for tool in tools}
     for name in choice.names:
         if name not in names:
