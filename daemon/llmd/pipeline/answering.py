@@ -18,7 +18,7 @@ from ..core.errors import ApiError
 from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
 from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH, SessionKey
-from ..engine.generation import CancelReason, DetailedGeneration, Generation, Notifier, TokenEnds, Work
+from ..engine.generation import CancelReason, DetailedGeneration, Generation, Notifier, Work
 from ..engine.native import GenerateFlag
 from ..turns.user_starts import UserMessages
 from .answer_record import keep_answer, message_of, resident_answer, turn_of
@@ -75,8 +75,6 @@ class Answering:
         in_thread = partial(services.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
         """One for each answer. Empty: answers are plain text."""
-        self._ends = [TokenEnds() for _ in ready.parsers]
-        """The ends of tokens in each parsed answer."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
         """Functions by index of the answer. Each keeps the answer with its message, before the answer's end is
         reported.
@@ -152,7 +150,7 @@ class Answering:
             after=after,
             on_start=lambda _: services.turns.started(trace, by_user),
             on_text=observer.text,
-            token_ends=self._ends[index] if self._ends else None,
+            token_ends=self._parsings[index].ends if self._parsings else None,
             on_end=on_end,
         )
         if isinstance(generation, DetailedGeneration):
@@ -246,7 +244,7 @@ class Answering:
         reason, n_reasoning, has_broken_call = generation.end_reason(), 0, False
         if self._parsings:
             parsing = self._parsings[index]
-            n_reasoning = parsing.n_reasoning(self._ends[index])
+            n_reasoning = parsing.n_reasoning
             has_broken_call = parsing.has_unfinished_call()
             if keep := self._keeping.pop(index, None):
                 keep(parsing.message())

@@ -48,6 +48,8 @@ class Parsing:
         """Text that the parser has received since it last returned something."""
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []
+        self.ends = TokenEnds()
+        """The ends of the answer's tokens, which the generation adds."""
         self._read: list[str] = []
         """The complete answer, to count its tokens."""
         self._thoughts: list[list[str]] = []
@@ -78,8 +80,9 @@ class Parsing:
     def reasoning(self) -> str:
         return "".join(map("".join, self._thoughts))
 
-    def n_reasoning(self, ends: TokenEnds) -> int:
-        return count_thoughts("".join(self._read), self._thoughts, ends) if self._thoughts else 0
+    @property
+    def n_reasoning(self) -> int:
+        return count_thoughts("".join(self._read), self._thoughts, self.ends) if self._thoughts else 0
 
     # --- the parser --------------------------------------------------------------------------------------------------
 
