@@ -197,14 +197,14 @@ def check_range(param: str, value: Number, low: float, high: float) -> Number:
     """
     if not low <= value <= high:
         bounds = " and ".join(f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (low, high))
-        raise ApiError("invalid_value", f"{param}: {quoted(value)} is not between {bounds}.", param)
+        raise invalid_value(param, f"{quoted(value)} is not between {bounds}")
     return value
 
 
 def check_count(param: str, n: int, most: int, unit: str) -> None:
     """Raises an ApiError that names the client's parameter if it has more than `most` items."""
     if n > most:
-        raise ApiError("invalid_value", f"{param}: {n} {unit}; at most {most} are allowed.", param)
+        raise invalid_value(param, f"{n} {unit}; at most {most} are allowed")
 
 
 def required(param: str, value: T | None) -> T:
@@ -216,6 +216,19 @@ def required(param: str, value: T | None) -> T:
 
 def missing(param: str) -> ApiError:
     return ApiError("missing_parameter", f"{param} is missing.", param)
+
+
+def invalid_value(param: str, reason: str) -> ApiError:
+    """Returns an error about the client's parameter. `reason`: the rest of a sentence that begins with its name."""
+    return ApiError("invalid_value", f"{param}: {reason}.", param)
+
+
+def invalid_type(param: str, reason: str) -> ApiError:
+    return ApiError("invalid_type", f"{param}: {reason}.", param)
+
+
+def unsupported(param: str, reason: str) -> ApiError:
+    return ApiError("unsupported_parameter", f"{param}: {reason}.", param)
 
 
 def quoted(value: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from . import limits
 from .context_limits import utf8_bytes
-from .errors import ApiError, check_count, check_range, quoted
+from .errors import check_count, check_range, invalid_value, quoted
 from .sampling_table import BY_NAME, RequestedSampling
 
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
@@ -52,7 +52,7 @@ def sampler_order(param: str, names: list[str] | str) -> int:
         name = _OTHER_NAMES.get(spelling.lower(), spelling.lower())
         if name not in SAMPLERS:
             known = ", ".join(SAMPLERS)
-            raise ApiError("invalid_value", f"{param}: {quoted(spelling)} is not one of {known}.", param)
+            raise invalid_value(param, f"{quoted(spelling)} is not one of {known}")
         order |= SAMPLERS.index(name) + 1 << _ORDER_BITS * position
     return order
 
@@ -75,7 +75,7 @@ def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
     for text in texts:
         n_bytes, most = utf8_bytes(text), limits.STOP_STRING_BYTES_MAX
         if not 0 < n_bytes <= most:
-            raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; 1 to {most} are allowed.", param)
+            raise invalid_value(param, f"a text of {n_bytes} bytes; 1 to {most} are allowed")
     return texts
 
 
@@ -84,8 +84,7 @@ def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_
     check_count(param, len(tokens), limits.STOP_TOKENS_MAX, "tokens")
     for token in tokens:
         if not 0 <= token < n_vocab:
-            message = f"{param}: {quoted(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}."
-            raise ApiError("invalid_value", message, param)
+            raise invalid_value(param, f"{quoted(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}")
 
 
 def max_tokens_of(name: str, value: int) -> int:
@@ -93,7 +92,7 @@ def max_tokens_of(name: str, value: int) -> int:
     if value == -1:
         return 0
     if value < 1:
-        raise ApiError("invalid_value", f"{name}: {quoted(value)} is less than 1; -1 means no limit.", name)
+        raise invalid_value(name, f"{quoted(value)} is less than 1; -1 means no limit")
     return value
 
 
@@ -103,7 +102,7 @@ def min_tokens_of(value: int | None, max_tokens: int, param: str = "min_tokens")
         return 0
     if value < 0 or (max_tokens and value > max_tokens):
         most = f"not between 0 and {max_tokens}, which is max_tokens" if max_tokens else "less than 0"
-        raise ApiError("invalid_value", f"{param}: {quoted(value)} is {most}.", param)
+        raise invalid_value(param, f"{quoted(value)} is {most}")
     return value
 
 
@@ -113,7 +112,7 @@ def stops_of(stop: str | list[str] | None, param: str = "stop") -> list[str]:
     for text in stops:
         n_bytes, most = utf8_bytes(text), limits.STOP_STRING_BYTES_MAX
         if n_bytes > most:
-            raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; at most {most} are allowed.", param)
+            raise invalid_value(param, f"a text of {n_bytes} bytes; at most {most} are allowed")
     return [text for text in stops if text]
 
 
@@ -123,5 +122,5 @@ def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
     for token, bias in biases.items():
         param = f"logit_bias.{token}"
         if not 0 <= token < n_vocab:
-            raise ApiError("invalid_value", f"{param}: the vocabulary has tokens 0 to {n_vocab - 1}.", param)
+            raise invalid_value(param, f"the vocabulary has tokens 0 to {n_vocab - 1}")
         check_range(param, bias, *LOGIT_BIAS_RANGE)

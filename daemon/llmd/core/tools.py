@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from . import limits
-from .errors import ApiError, quoted
+from .errors import invalid_value, quoted
 from .generation_request import Tool, ToolChoice
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
@@ -24,17 +24,16 @@ def tool_of(param: str, name: str, description: str | None, parameters: dict[str
     most = limits.TOOL_SCHEMA_DEPTH_MAX
     if not _fits(parameters, most):
         field = f"{param}.parameters"
-        raise ApiError("invalid_value", f"{field}: the schema nests deeper than {most} levels.", field)
+        raise invalid_value(field, f"the schema nests deeper than {most} levels")
     return Tool(name, description or "", parameters or _NO_PARAMETERS)
 
 
 def check_name(param: str, name: str) -> None:
     most = limits.TOOL_NAME_CHARS_MAX
     if len(name) > most or not _NAME.fullmatch(name):
-        message = (
-            f"{param}: {quoted(name)} is not a valid name: use 1 to {most} letters, digits, _ - . : and / (ASCII)."
+        raise invalid_value(
+            param, f"{quoted(name)} is not a valid name: use 1 to {most} letters, digits, _ - . : and / (ASCII)"
         )
-        raise ApiError("invalid_value", message, param)
 
 
 def is_object(arguments: str) -> bool:
@@ -67,7 +66,7 @@ def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolC
     names = {tool.name for tool in tools}
     for name in choice.names:
         if name not in names:
-            raise ApiError("invalid_value", f"{param}: the request has no tool {quoted(name)}.", param)
+            raise invalid_value(param, f"the request has no tool {quoted(name)}")
     if choice.mode == "required" and not tools:
-        raise ApiError("invalid_value", f"{param}: a call is required, but the request has no tools.", param)
+        raise invalid_value(param, "a call is required, but the request has no tools")
     return choice

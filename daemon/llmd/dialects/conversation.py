@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TypeVar
 
 from ..core import limits
-from ..core.errors import ApiError, quoted, required
+from ..core.errors import ApiError, invalid_value, quoted, required, unsupported
 from ..core.generation_request import Role
 from .members import InputContent
 
@@ -19,7 +19,7 @@ _ATTACHED = ("image", "document", "file", "audio", "video", "container_upload")
 def answerable(param: str, messages: T) -> T:
     """Returns the messages. Raises ApiError if the list is empty."""
     if not messages:
-        raise ApiError("invalid_value", f"{param}: the list has no message to answer.", param)
+        raise invalid_value(param, "the list has no message to answer")
     return messages
 
 
@@ -35,10 +35,9 @@ def only_server_tools(param: str, kind: str) -> ApiError:
     """Returns the error for a request whose tools all run on a provider's servers. Such tools are ignored if the
     request has other tools. If it has no others, the client would mistake the answer for the result of these tools.
     """
-    message = (
-        f"{param}: {quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool."
+    return unsupported(
+        param, f"{quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool"
     )
-    return ApiError("unsupported_parameter", message, param)
 
 
 def is_attachment(kind: str) -> bool:
@@ -71,8 +70,7 @@ def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
     dialect."""
     found = roles.get(role)
     if found is None:
-        message = f"{path}.role: {quoted(role)} is not one of {', '.join(roles)}."
-        raise ApiError("invalid_value", message, f"{path}.role")
+        raise invalid_value(f"{path}.role", f"{quoted(role)} is not one of {', '.join(roles)}")
     return found
 
 
@@ -90,8 +88,7 @@ def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past
         return required(f"{path}.text", part.text)
     if is_result or (is_past and is_attachment(part.type)):
         return placeholder(part.type)
-    message = f"{path}: parts of type {quoted(part.type)} are not supported; the model reads text only."
-    raise ApiError("unsupported_parameter", message, path)
+    raise unsupported(path, f"parts of type {quoted(part.type)} are not supported; the model reads text only")
 
 
 # --- marks ------------------------------------------------------------------------------------------------------------

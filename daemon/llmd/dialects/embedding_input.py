@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..core.errors import ApiError
+from ..core.errors import invalid_type
 from ..pipeline.embedding import EmbeddingJob, as_json
 
 Input = str | list[int | str | list[int]]
@@ -18,7 +18,7 @@ def embedding_job(client_input: Input, param: str, n_dimensions: int | None = No
     if kinds == {int}:
         return EmbeddingJob([cast(list[int], client_input)], param, is_list=False, n_dimensions=n_dimensions)
     if int in kinds:
-        raise ApiError("invalid_type", f"{param}: token ids and texts cannot be mixed in one list.", param)
+        raise invalid_type(param, "token ids and texts cannot be mixed in one list")
     return EmbeddingJob(cast(list[str | list[int]], client_input), param, n_dimensions=n_dimensions)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ..core import limits
-from ..core.errors import ApiError, check_range
+from ..core.errors import check_range, invalid_value
 from ..core.parts import LogProbabilities, TokenProbability
 
 
@@ -22,7 +22,7 @@ def logprobs_of(logprobs: bool | None, top_logprobs: int | None) -> int | None:
     """
     likely = likely_of("top_logprobs", top_logprobs)
     if likely and not logprobs:
-        raise ApiError("invalid_value", f"top_logprobs: {likely} requires logprobs: true.", "top_logprobs")
+        raise invalid_value("top_logprobs", f"{likely} requires logprobs: true")
     return likely if logprobs else None
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..core.errors import ApiError
+from ..core.errors import invalid_value
 from ..core.generation_request import ChatPrompt, Constraint, GenerationRequest, RawPrompt, ToolChoice
 from ..core.sampling import breakers_of, stops_of
 from ..core.session_key import Session, parent_of, resolve
@@ -69,11 +69,7 @@ def one_constraint(constraints: Iterable[Constraint]) -> Constraint | None:
     forms = list(constraints)
     if len(forms) > 1:
         first, second = forms[0].param, forms[1].param
-        raise ApiError(
-            "invalid_value",
-            f"{second}: the request has {first}, too; an answer can have only one output format.",
-            second,
-        )
+        raise invalid_value(second, f"the request has {first}, too; an answer can have only one output format")
     return forms[0] if forms else None
 
 
@@ -85,5 +81,5 @@ def choice_among(param: str, mode: Literal["auto", "required"], names: Iterable[
     """Returns the choice among the tools that the list in `param` names and that the model can call."""
     distinct = tuple(dict.fromkeys(names))
     if not distinct:
-        raise ApiError("invalid_value", f"{param}: the list has no function and no custom tool.", param)
+        raise invalid_value(param, "the list has no function and no custom tool")
     return ToolChoice(mode, distinct)

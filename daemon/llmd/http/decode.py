@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from ..core import limits
-from ..core.errors import ApiError, missing, quoted
+from ..core.errors import ApiError, invalid_value, missing, quoted
 from ..engine.json_scan import decoder_of
 from .parameters import check_unknown
 
@@ -80,8 +80,7 @@ def _explored(text: bytes, kind: Any, path: str) -> Any:
         return _number(text, alternatives, path)
     words = [word for one in alternatives if get_origin(one) is Literal for word in get_args(one) if word != ""]
     if found == "str" and words:
-        message = f"{path}: {quoted(msgspec.json.decode(text))} is not {_listed(words, alternatives)}."
-        raise ApiError("invalid_value", message, path)
+        raise invalid_value(path, f"{quoted(msgspec.json.decode(text))} is not {_listed(words, alternatives)}")
     raise _wrong_type(text, alternatives, path)
 
 

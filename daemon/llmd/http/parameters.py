@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ..core import limits
-from ..core.errors import ApiError, quoted
+from ..core.errors import ApiError, check_count, quoted
 from ..process.logs import fields
 
 log = logging.getLogger("llmd.http")
@@ -122,9 +122,8 @@ def check_sizes(kind: Any, members: Mapping[str, msgspec.Raw]) -> None:
     parameters = parameters_of(kind)
     for name, raw in members.items():
         known = parameters.get(name)
-        if known is not None and known.treatment == "supported" and len(raw) > known.bytes_max:
-            message = f"{name}: {len(raw)} bytes of JSON; at most {known.bytes_max} are allowed."
-            raise ApiError("invalid_value", message, name)
+        if known is not None and known.treatment == "supported":
+            check_count(name, len(raw), known.bytes_max, "bytes of JSON")
 
 
 def check_refused(request: object) -> None:

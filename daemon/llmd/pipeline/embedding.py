@@ -11,7 +11,7 @@ import msgspec
 
 from ..core import limits
 from ..core.context_limits import token_bytes, utf8_bytes
-from ..core.errors import ApiError
+from ..core.errors import ApiError, invalid_value
 from ..engine.engine import Engine
 from .services import Sender, Services
 
@@ -64,11 +64,12 @@ def _check(engine: Engine, job: EmbeddingJob) -> None:
     if n_embedding == 0:
         raise ApiError("no_embeddings", "This model does not support embeddings.")
     if job.n_dimensions is not None and not 1 <= job.n_dimensions <= n_embedding:
-        message = f"dimensions: {job.n_dimensions} is not between 1 and {n_embedding}, the dimensions of this model."
-        raise ApiError("invalid_value", message, "dimensions")
+        raise invalid_value(
+            "dimensions", f"{job.n_dimensions} is not between 1 and {n_embedding}, the dimensions of this model"
+        )
     if not 1 <= n_texts <= limits.EMBEDDING_TEXTS_MAX:
         most = limits.EMBEDDING_TEXTS_MAX
-        raise ApiError("invalid_value", f"{param}: {n_texts} texts; 1 to {most} are allowed at once.", param)
+        raise invalid_value(param, f"{n_texts} texts; 1 to {most} are allowed at once")
 
 
 def _tokens(engine: Engine, job: EmbeddingJob, n: int) -> bytes:
@@ -83,7 +84,7 @@ def _tokens(engine: Engine, job: EmbeddingJob, n: int) -> bytes:
     else:
         raise _too_long(param, -(-utf8_bytes(text) // engine.info.token_bytes_max), most)
     if not tokens or text == "":
-        raise ApiError("invalid_value", f"{param}: it must have at least one token.", param)
+        raise invalid_value(param, "it must have at least one token")
     if len(tokens) > 4 * most:
         if not job.truncates:
             raise _too_long(param, len(tokens) // 4, most)

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterable
 
 from ..core.context_limits import utf8_bytes
-from ..core.errors import ApiError
+from ..core.errors import unsupported
 from ..core.generation_request import NearbyText, RawPrompt
 from ..engine.engine import Engine
 from ..engine.opening import FimTokens
@@ -30,11 +30,9 @@ async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt
     engine, fim, content = services.engine, services.engine.fim, raw.content
     param = raw.suffix_param
     if fim is None:
-        raise ApiError("unsupported_parameter", f"{param}: this model does not support filling in the middle.", param)
+        raise unsupported(param, "this model does not support filling in the middle")
     if not isinstance(content, str):
-        raise ApiError(
-            "unsupported_parameter", f"{param}: filling in the middle needs a text as the prompt, not token ids.", param
-        )
+        raise unsupported(param, "filling in the middle needs a text as the prompt, not token ids")
     n_bytes = sum(map(utf8_bytes, (content, raw.suffix, raw.begun)))
     engine.context_limits.check_bytes(n_bytes, raw.param)
     nearby = _fitting(raw.nearby, engine.context_limits.n_bytes - n_bytes)

@@ -15,7 +15,7 @@ import msgspec
 from ..answers.memory import Past, PromptFacts, digests_of, variables_digest
 from ..core import limits
 from ..core.context_limits import token_bytes, utf8_bytes
-from ..core.errors import ApiError
+from ..core.errors import ApiError, invalid_value
 from ..core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage, RawPrompt
 from ..core.session_key import SessionKey
 from ..engine.text import Prompt
@@ -288,7 +288,7 @@ async def _tokenized(services: Services, raw: RawPrompt, sender: Sender) -> Prom
         engine.context_limits.check_tokens(len(content), raw.param)
         tokens = token_bytes(content, engine.info.n_vocab, raw.param)
     if not tokens:
-        raise ApiError("invalid_value", f"{raw.param}: it must have at least one token.", raw.param)
+        raise invalid_value(raw.param, "it must have at least one token")
     return Prompt(tokens)
 
 

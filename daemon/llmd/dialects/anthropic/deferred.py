@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ...core.errors import ApiError, quoted, required
+from ...core.errors import invalid_value, quoted, required, unsupported
 from ...core.generation_request import Tool
 from .wire import InputBlock, InputTurn
 
@@ -38,7 +38,7 @@ def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> Histo
         if name not in known:
             if kind == REFERENCE:
                 continue
-            raise ApiError("invalid_value", f"{path}.tool: the request has no tool {quoted(name)}.", f"{path}.tool")
+            raise invalid_value(f"{path}.tool", f"the request has no tool {quoted(name)}")
         is_callable[name] = kind != REMOVAL
         if is_callable[name] and not is_defined[name]:
             is_defined[name] = True
@@ -96,6 +96,7 @@ def _changed(path: str, block: InputBlock) -> str:
     """Returns the name of the added or removed tool."""
     tool = required(f"{path}.tool", block.tool)
     if tool.type != REFERENCE:
-        message = f"{path}.tool: {quoted(tool.type)} is not supported; the only supported type is {REFERENCE}."
-        raise ApiError("unsupported_parameter", message, f"{path}.tool")
+        raise unsupported(
+            f"{path}.tool", f"{quoted(tool.type)} is not supported; the only supported type is {REFERENCE}"
+        )
     return required(f"{path}.tool.name", tool.name)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_count, quoted, required
+from ...core.errors import check_count, invalid_value, quoted, required, unsupported
 from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, Tool, ToolChoice
 from ...core.sampling import stops_of
 from ...core.session_key import Session
@@ -64,7 +64,7 @@ def session_of(body: CountTokensRequest, headers: Headers) -> Session:
 
 def _at_least(least: int, param: str, value: int) -> int:
     if value < least:
-        raise ApiError("invalid_value", f"{param}: {quoted(value)} is less than {least}.", param)
+        raise invalid_value(param, f"{quoted(value)} is less than {least}")
     return value
 
 
@@ -87,11 +87,11 @@ def _tool(param: str, offered_tool: ClientTool) -> Iterator[Tool]:
         tool = tool_of(param, offered_tool.name, offered_tool.description, offered_tool.input_schema)
         yield msgspec.structs.replace(tool, is_deferred=bool(offered_tool.defer_loading))
     elif offered_tool.type.startswith(_RUN_BY_CLIENTS):
-        message = (
-            f"{param}.type: the model does not know the input of {quoted(offered_tool.type)}; send the tool with an "
-            "input_schema instead of this type."
+        raise unsupported(
+            f"{param}.type",
+            f"the model does not know the input of {quoted(offered_tool.type)}; send the tool with an "
+            "input_schema instead of this type",
         )
-        raise ApiError("unsupported_parameter", message, f"{param}.type")
 
 
 def _choice(body: CountTokensRequest, history_tools: HistoryTools) -> ToolChoice:
@@ -99,8 +99,9 @@ def _choice(body: CountTokensRequest, history_tools: HistoryTools) -> ToolChoice
     requested = _requested_choice(body)
     deferred = {tool.name for tool in body.tools or () if tool.defer_loading}
     for name in deferred.intersection(requested.names).difference(tool.name for tool in tools):
-        message = f"tool_choice: {quoted(name)} has defer_loading, and no {REFERENCE} in messages has loaded it."
-        raise ApiError("invalid_value", message, "tool_choice")
+        raise invalid_value(
+            "tool_choice", f"{quoted(name)} has defer_loading, and no {REFERENCE} in messages has loaded it"
+        )
     found = check_choice("tool_choice", requested, tools)
     if not history_tools.removed or found.names:
         return found

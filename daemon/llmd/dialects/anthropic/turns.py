@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_count, missing, quoted, required
+from ...core.errors import check_count, invalid_type, missing, quoted, required, unsupported
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ..conversation import Piece, answerable, is_attachment, joined, newest_question, placeholder, role_of
 from .deferred import ADDITION, REMOVAL, HistoryTools, change_of, definitions
@@ -24,8 +24,7 @@ def refuse_part(path: str, kind: str) -> str:
     again.
     """
     at = f"{path}.{kind}" if is_attachment(kind) else path
-    message = f"{at}: blocks of type {quoted(kind)} are not supported; the model reads text only."
-    raise ApiError("unsupported_parameter", message, at)
+    raise unsupported(at, f"blocks of type {quoted(kind)} are not supported; the model reads text only")
 
 
 def replace_part(_: str, kind: str) -> str:
@@ -65,7 +64,7 @@ def _inner(path: str, content: str | Sequence[InnerPart | ResultPart] | dict[str
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, dict):
-        raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
+        raise invalid_type(path, "expected text or a list, got an object")
     at = [(f"{path}[{n}]", part) for n, part in enumerate(content)]
     return "\n".join(
         required(f"{path}.text", part.text) if part.type == "text" else unread(path, part.type) for path, part in at
@@ -199,7 +198,7 @@ def _summary(path: str, block: InputBlock) -> str:
     """Returns the summary of the messages before it; "" if it is empty."""
     if block.content is None or isinstance(block.content, str):
         return f"{block.content}\n\n" if block.content else ""
-    raise ApiError("invalid_type", f"{path}.content: expected a text.", f"{path}.content")
+    raise invalid_type(f"{path}.content", "expected a text")
 
 
 def _call(path: str, block: InputBlock) -> PlainToolCall:
@@ -222,7 +221,7 @@ def _parts(
         yield content or "", False
         return
     if isinstance(content, dict):
-        raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
+        raise invalid_type(path, "expected text or a list, got an object")
     with_paths = ((f"{path}[{n}]", part) for n, part in enumerate(content))
     for defines, run in groupby(with_paths, lambda one: one[0] in history_tools.definitions_at):
         parts = list(run)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_count
+from ...core.errors import check_count, invalid_value, unsupported
 from ...core.generation_request import (
     ChatPrompt,
     Constraint,
@@ -50,11 +50,7 @@ def _message(path: str, message: wire.OllamaMessage, is_newest: bool) -> PlainMe
     role = role_of(path, message.role, _ROLES)
     images = message.images or []
     if images and (is_newest or role not in ("user", "tool")):
-        raise ApiError(
-            "unsupported_parameter",
-            f"{path}.images: images are not supported; the model reads text only.",
-            f"{path}.images",
-        )
+        raise unsupported(f"{path}.images", "images are not supported; the model reads text only")
     return PlainMessage(
         role=role,
         content="\n".join([*filter(None, [message.content]), *(placeholder("image") for _ in images)]),
@@ -113,9 +109,7 @@ def _prompt(body: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
     if body.raw or body.suffix:  # the client writes the whole prompt, with its control words
         for name in ("system", "think"):
             if getattr(body, name):
-                raise ApiError(
-                    "invalid_value", f"{name}: not supported together with raw or suffix, which use no template.", name
-                )
+                raise invalid_value(name, "not supported together with raw or suffix, which use no template")
         return RawPrompt(prompt, parse_special=bool(body.raw), suffix=body.suffix or "")
     system = [PlainMessage("system", body.system)] if body.system else []
     messages = [*system, PlainMessage("user", prompt)]

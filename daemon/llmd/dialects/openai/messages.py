@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_count, required
+from ...core.errors import ApiError, check_count, invalid_type, required
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ..conversation import TEXTS, Piece, answerable, joined, newest_question, part_text, role_of
 from ..custom_tools import custom_arguments
@@ -70,7 +70,7 @@ def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piec
     if content is None:
         if message.role == "assistant" or message.role in _RESULTS:
             return ()
-        raise ApiError("invalid_type", f"{path}.content: expected text, got null.", f"{path}.content")
+        raise invalid_type(f"{path}.content", "expected text, got null")
     if isinstance(content, str):
         return ((content, False),)
     is_answer, is_result = message.role == "assistant", message.role in _RESULTS

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_range, quoted, required
+from ...core.errors import check_count, check_range, invalid_type, invalid_value, quoted, required, unsupported
 from ...core.generation_request import ChatPrompt, Constraint, GenerationRequest, PlainMessage, RawPrompt
 from ...core.sampling import max_tokens_of, min_tokens_of
 from ...core.session_key import Session
@@ -59,10 +59,9 @@ def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) ->
     if not body.continue_final_message:
         return False
     if body.add_generation_prompt:
-        message = f"{param}: the answer continues the last message, so add_generation_prompt must not be true."
-        raise ApiError("invalid_value", message, param)
+        raise invalid_value(param, "the answer continues the last message, so add_generation_prompt must not be true")
     if messages[-1].role != "assistant" or messages[-1].tool_calls:
-        raise ApiError("invalid_value", f"{param}: the last message must be a text of the assistant.", param)
+        raise invalid_value(param, "the last message must be a text of the assistant")
     return True
 
 
@@ -126,15 +125,13 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
     if isinstance(prompt, str):
         return [prompt]
     if not prompt:
-        raise ApiError("invalid_value", "prompt: the list is empty.", "prompt")
+        raise invalid_value("prompt", "the list is empty")
     kinds = set(map(type, prompt))
     if kinds == {int}:
         return [prompt]  # type: ignore[list-item]  # all elements are numbers
     if int in kinds:
-        raise ApiError("invalid_type", "prompt: a list of token ids cannot have texts or lists, too.", "prompt")
-    if len(prompt) > limits.ANSWERS_MAX:
-        message = f"prompt: {len(prompt)} prompts; at most {limits.ANSWERS_MAX} are allowed."
-        raise ApiError("invalid_value", message, "prompt")
+        raise invalid_type("prompt", "a list of token ids cannot have texts or lists, too")
+    check_count("prompt", len(prompt), limits.ANSWERS_MAX, "prompts")
     return prompt  # type: ignore[return-value]  # all elements are prompts
 
 
@@ -166,14 +163,16 @@ def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int
     n_answers = 1 if body.n is None else check_range("n", body.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if body.best_of is None else check_range("best_of", body.best_of, 1, limits.ANSWERS_MAX)
     if n_tried < n_answers:
-        raise ApiError("invalid_value", f"best_of: {n_tried} is less than n, which is {n_answers}.", "best_of")
+        raise invalid_value("best_of", f"{n_tried} is less than n, which is {n_answers}")
     if n_tried > n_answers and is_stream:
-        message = f"best_of: {n_tried} with n {n_answers} cannot be streamed: the best are known only at the end."
-        raise ApiError("invalid_value", message, "best_of")
+        raise invalid_value(
+            "best_of", f"{n_tried} with n {n_answers} cannot be streamed: the best are known only at the end"
+        )
     if n_prompts * n_tried > limits.ANSWERS_MAX:
         param = "prompt" if n_tried == 1 else "best_of" if n_tried > n_answers else "n"
-        message = f"{param}: {n_prompts} prompts with {n_tried} answers each; at most {limits.ANSWERS_MAX} are allowed."
-        raise ApiError("invalid_value", message, param)
+        raise invalid_value(
+            param, f"{n_prompts} prompts with {n_tried} answers each; at most {limits.ANSWERS_MAX} are allowed"
+        )
     return n_answers, n_tried if n_tried > n_answers else 0
 
 
@@ -183,14 +182,13 @@ def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int
 def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes: bool) -> int | None:
     """Returns how many of the most likely tokens to report with each token, or None for no log probabilities."""
     if logprobs is True:
-        raise ApiError("invalid_type", "logprobs: expected a number of most likely tokens, got true.", "logprobs")
+        raise invalid_type("logprobs", "expected a number of most likely tokens, got true")
     asks = logprobs is not None and logprobs is not False
     n_logprobs = _either(likely_of("logprobs", logprobs) if asks else None, n_probs)
     if n_logprobs is not None and echoes:
-        message = (
-            "echo: log probabilities of the prompt are not supported; request echo or log probabilities, not both."
+        raise unsupported(
+            "echo", "log probabilities of the prompt are not supported; request echo or log probabilities, not both"
         )
-        raise ApiError("unsupported_parameter", message, "echo")
     return n_logprobs
 
 
@@ -252,7 +250,7 @@ def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) ->
     try:
         msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):
-        raise ApiError("invalid_value", f"{param}: {quoted(schema)} is not valid JSON.", param) from None
+        raise invalid_value(param, f"{quoted(schema)} is not valid JSON") from None
     return Constraint("json_schema", schema, param)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...core import limits
-from ...core.errors import ApiError, check_count, required
+from ...core.errors import check_count, invalid_value, required
 from ...core.generation_request import Tool, ToolChoice
 from ...core.tools import check_choice, distinct, tool_of
 from ..custom_tools import OfferedFunction, custom_tool
@@ -20,9 +20,7 @@ def tools_of(body: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
     Raises an ApiError that names the tool and its member.
     """
     if body.functions and body.tools:
-        raise ApiError(
-            "invalid_value", "functions: the request has tools, too; send either functions or tools.", "functions"
-        )
+        raise invalid_value("functions", "the request has tools, too; send either functions or tools")
     if body.functions:
         check_count("functions", len(body.functions), limits.TOOLS_MAX, "tools")
         return distinct(_tool(f"functions[{n}]", function) for n, function in enumerate(body.functions))
@@ -66,7 +64,7 @@ def choice_of(body: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> Tool
     of_other, others = ("tool_choice", "tools") if is_legacy(body) else ("function_call", "functions")
     other_choice = getattr(body, of_other)
     if other_choice not in (None, "auto") and (other_choice != "none" or tools):
-        raise ApiError("invalid_value", f"{of_other}: the request has no {others} to choose from.", of_other)
+        raise invalid_value(of_other, f"the request has no {others} to choose from")
     if is_legacy(body):
         call = body.function_call
         found = ToolChoice("required", (call.name,)) if isinstance(call, wire.NamedFunction) else choice_by_word(call)

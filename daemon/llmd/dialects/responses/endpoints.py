@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from ...core import limits
-from ...core.errors import ApiError, quoted
+from ...core.errors import ApiError, invalid_value, quoted, unsupported
 from ...core.generation_request import GenerationRequest
 from ...http import body
 from ...http.answer import answer, sender_of
@@ -86,8 +86,7 @@ _ORDERS = ("asc", "desc")
 
 async def show_response(request: web.Request) -> web.Response:
     if request.query.get("stream", "false").lower() not in ("false", "0"):
-        message = "stream: a stored response cannot be streamed again; leave out stream."
-        raise ApiError("unsupported_parameter", message, "stream")
+        raise unsupported("stream", "a stored response cannot be streamed again; leave out stream")
     return web.Response(body=_stored_response(request).body, content_type="application/json")
 
 
@@ -100,7 +99,7 @@ async def delete_response(request: web.Request) -> web.Response:
 async def list_input_items(request: web.Request) -> web.Response:
     found, order, limit = _stored_response(request), request.query.get("order", "desc"), _limit(request)
     if order not in _ORDERS:
-        raise ApiError("invalid_value", f"order: {quoted(order)} is not one of {', '.join(_ORDERS)}.", "order")
+        raise invalid_value("order", f"{quoted(order)} is not one of {', '.join(_ORDERS)}")
     items = found.input if order == "asc" else found.input[::-1]
     ids = [id_of(item) for item in items]
     start = _start(ids, request.query.get("after"))
@@ -130,7 +129,7 @@ def _limit(request: web.Request) -> int:
         return limits.RESPONSE_ITEMS_SHOWN
     n = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else 0
     if not 1 <= n <= most:
-        raise ApiError("invalid_value", f"limit: {quoted(text)} is not a number from 1 to {most}.", "limit")
+        raise invalid_value("limit", f"{quoted(text)} is not a number from 1 to {most}")
     return n
 
 
@@ -138,5 +137,5 @@ def _start(ids: list[str], after: str | None) -> int:
     if after is None:
         return 0
     if after not in ids:
-        raise ApiError("invalid_value", f"after: the input has no item {quoted(after)}.", "after")
+        raise invalid_value("after", f"the input has no item {quoted(after)}")
     return ids.index(after) + 1

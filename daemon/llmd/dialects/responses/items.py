@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_count, quoted, required
+from ...core.errors import ApiError, check_count, invalid_type, quoted, required
 from ...core.generation_request import PlainMessage, PlainToolCall, Role
 from ...http.decode import decoded
 from ..conversation import newest_question, part_text, placeholder, role_of
@@ -157,7 +157,7 @@ def _message(item: InputItem, is_newest: bool) -> PlainMessage:
     role = role_of(item.path, message.role, _ROLES)
     if message.content is None and role != "assistant":
         param = f"{item.path}.content"
-        raise ApiError("invalid_type", f"{param}: expected text, got null.", param)
+        raise invalid_type(param, "expected text, got null")
     is_past = role == "user" and not is_newest
     return PlainMessage(role, _text(f"{item.path}.content", message.content or "", is_past=is_past))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ...core import limits
-from ...core.errors import ApiError, check_count, required
+from ...core.errors import check_count, required, unsupported
 from ...core.generation_request import Tool, ToolChoice
 from ...core.tools import check_choice, distinct, tool_of
 from ...http.decode import decoded
@@ -80,8 +80,7 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
             inner = decoded(bytes(raw), NamespaceTool, at)
             yield from _tools(f"{at}.tools", inner.tools, inner.name)
         elif kind in _RUN_BY_CLIENTS:
-            message = f"{at}.type: {kind} is not supported; send the tool as a function or a custom tool."
-            raise ApiError("unsupported_parameter", message, f"{at}.type")
+            raise unsupported(f"{at}.type", f"{kind} is not supported; send the tool as a function or a custom tool")
 
 
 def _refuse_server_tools(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
@@ -120,6 +119,7 @@ def _choice(choice: str | ChosenTool | None) -> ToolChoice:
 
 def _chosen(path: str, tool: ChosenTool) -> str:
     if tool.type not in _CALLABLE:
-        message = f"{path}.type: tools of type {tool.type} cannot be chosen; only functions and custom tools can."
-        raise ApiError("unsupported_parameter", message, f"{path}.type")
+        raise unsupported(
+            f"{path}.type", f"tools of type {tool.type} cannot be chosen; only functions and custom tools can"
+        )
     return called_as(required(f"{path}.name", tool.name), tool.namespace)

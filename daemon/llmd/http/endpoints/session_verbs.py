@@ -12,7 +12,7 @@ from aiohttp import web
 
 from ...answers.stored import SavedAnswers
 from ...core import limits, session_key
-from ...core.errors import ApiError, quoted
+from ...core.errors import ApiError, invalid_value, quoted
 from ...core.shares import share_of
 from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, Status
 from ...engine.wire import ALL_TOKENS, Fork, Load, Park, Pin, Rename, Reply, Save, Unsave
@@ -53,17 +53,15 @@ def fork_point(at: int | str | None, by_user: UserMessages) -> int:
     is_turn = isinstance(at, str) and at.startswith(TURN_PREFIX)
     number = uint32_of(str(at).removeprefix(TURN_PREFIX)) if is_turn else None
     if at != LAST_USER and not number:
-        raise ApiError("invalid_value", f"at: {quoted(at)} is not {_AT_EXPECTED}.", "at")
+        raise invalid_value("at", f"{quoted(at)} is not {_AT_EXPECTED}")
     if not by_user.starts:
-        raise ApiError(
-            "invalid_value",
-            "at: llmd does not know where the user's messages begin in this session; use a number of tokens.",
-            "at",
+        raise invalid_value(
+            "at", "llmd does not know where the user's messages begin in this session; use a number of tokens"
         )
     turn = number or by_user.n
     if turn not in by_user.starts:
         known = ", ".join(str(number) for number in sorted(by_user.starts))
-        raise ApiError("invalid_value", f"at: turn {quoted(turn)} is not known; known turns are {known}.", "at")
+        raise invalid_value("at", f"turn {quoted(turn)} is not known; known turns are {known}")
     return by_user.starts[turn]
 
 
@@ -113,7 +111,7 @@ def name_for(value: str, param: str, old: str | None = None) -> str:
     """Returns the id of a session. Raises ApiError if it is invalid, or the same as `old`."""
     session_key.valid_id(param, value)
     if value == old:
-        raise ApiError("invalid_value", f"{param}: the session has this id already.", param)
+        raise invalid_value(param, "the session has this id already")
     return value
 
 
@@ -219,11 +217,10 @@ def _log_error(task: asyncio.Task[Reply]) -> None:
 
 def _label(name: str) -> str:
     if not session_key.is_valid(name):
-        raise ApiError(
-            "invalid_value",
-            f"name: {quoted(name)} is not a valid name for a saved session: use 1 to {limits.SESSION_ID_CHARS_MAX} "
-            "printable ASCII characters without spaces.",
+        raise invalid_value(
             "name",
+            f"{quoted(name)} is not a valid name for a saved session: use 1 to {limits.SESSION_ID_CHARS_MAX} "
+            "printable ASCII characters without spaces",
         )
     return name
 

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from ...core import limits, session_key
-from ...core.errors import ApiError, code_of_status, quoted
+from ...core.errors import ApiError, code_of_status, invalid_value, quoted
 from ...engine.native import REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
 from ...engine.wire import Close, Reply, Reset
 from ...turns.log import reason_text, reported_reason, scratch_id
@@ -136,10 +136,8 @@ def owner_in_query(request: web.Request) -> int | None:
     number = request.app[STATE].keys.owner_by_name(text)
     owner = number if number is not None and may_see(caller, number) else uint32_of(text)
     if owner is None:
-        raise ApiError(
-            "invalid_value",
-            f"owner: {quoted(text)} is neither an owner's name nor a number from 0 to {limits.UINT32_MAX}.",
-            "owner",
+        raise invalid_value(
+            "owner", f"{quoted(text)} is neither an owner's name nor a number from 0 to {limits.UINT32_MAX}"
         )
     return owner
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ...core import limits
 from ...core.context_limits import token_bytes, utf8_bytes
-from ...core.errors import ApiError, required
+from ...core.errors import invalid_value, required
 from ...engine.engine import Engine
 from .. import body
 from ..body import in_time, respond
@@ -38,7 +38,7 @@ async def tokenize(request: web.Request) -> web.Response:
 
 def _check(param: str, n: int, most: int, unit: str) -> None:
     if n > most:
-        raise ApiError("invalid_value", f"{param}: {n} {unit}; at most {most} are allowed at once.", param)
+        raise invalid_value(param, f"{n} {unit}; at most {most} are allowed at once")
 
 
 def _answer(engine: Engine, tokens: bytes, with_pieces: bool) -> Tokens:
