@@ -152,7 +152,7 @@ class ReasoningAsked(msgspec.Struct, frozen=True):
 class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Annotated[str | list[msgspec.Raw] | None, note(
         "A text, or items: messages, tool calls and their outputs, reasoning, references to items of stored responses. "
-        f"Another part than text in a tool's output, or in a message of the user before the newest, is shown as "
+        f"Parts other than text in a tool's output, or in a user message before the newest one, are shown as "
         f"{NOT_SHOWN}. Items of other types are ignored.", UNBOUNDED)] = None  # fmt: skip
     instructions: Annotated[
         str | None, note("System message before all other messages.", limits.JSON_TEXT_BYTES_MAX)

@@ -269,7 +269,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
 class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
     messages: Annotated[list[Message], note(
         "The conversation, in the roles system, developer, user, assistant, tool and function. Only text reaches the "
-        "model. Another part of a tool's result, or of a message of the user before the newest, is shown as "
+        "model. Other parts of a tool's result, or of a user message before the newest one, are shown as "
         f"{NOT_SHOWN}. Of each message the template reads role, content, name, tool_calls, function_call, tool_call_id "
         "and the reasoning (the first of reasoning_content, reasoning, reasoning_text and thinking that is a text). "
         "Several messages of the user in a row are joined if the template refuses them.",
