@@ -137,7 +137,8 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "fallback, mcp_tool_listing, server_tool_use with its results, and output_config of a message of the system. "
         "Other images and documents are refused in the user's newest message, and shown like those of results in "
         "earlier ones. The answer continues a last message of the assistant. Texts such as "
-        "(no content), which some clients write instead of an empty answer, are left out.", UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
+        "(no content), which some clients write instead of an empty answer, are left out.",
+        UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     system: Annotated[str | list[InputBlock] | None, note(
         "A text, or blocks of text. llmd leaves out a first line x-anthropic-billing-header, because the line "
         "differs in each request.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
