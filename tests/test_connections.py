@@ -26,6 +26,7 @@ from llmd.core import limits
 from llmd.http import connections
 from llmd.http.connection import Connection
 from llmd.http.metrics import LOOP_LAG
+from llmd.http.peer_user import PeerUsers
 from llmd.http.receive import BODIES
 from llmd.http.watches import LoopLag
 from tests.conftest import Serve
@@ -387,18 +388,22 @@ def test_a_burst_of_connections_keeps_nobody_out_for_long() -> None:
 
     pool, oldest, newest = connections.Pool(2), Idle(), Idle()
     pool.n_open, pool.idle = 2, dict.fromkeys(cast(list[Connection], [oldest, newest]))
-    assert not pool.ensure_capacity(0.0)  # what has just come may be about to ask
-    assert pool.ensure_capacity(0.1)
+    assert not pool.has_capacity(0.0)  # what has just come may be about to ask
+    assert pool.has_capacity(0.1)
+    pool.make_capacity()
     assert oldest.is_closed and not newest.is_closed
 
 
-async def test_busy_connections_stay(small: Daemon) -> None:
+async def test_busy_connections_stay(small: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is refused for them costs no lookup of its user."""
     body = json.dumps(chat(stream=True, **ENDLESS)).encode()
     async with connected(small) as one, connected(small) as two, connected(small) as three:
         for reader, writer in (one, two, three):
             writer.write(post(body))
             assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
-        answer = await told(small, HEALTH)
+        with monkeypatch.context() as patched:
+            patched.setattr(PeerUsers, "user_of", lambda *_: pytest.fail("the kernel was asked"))
+            answer = await told(small, HEALTH)
         assert answer.status == 503 and answer.error["code"] == "too_many_connections"
         assert answer.headers["retry-after"] == str(limits.RETRY_AFTER_S)
         assert (await small.ask("GET", "/health", local=True)).status == 200  # has a place of its own

@@ -47,15 +47,19 @@ class Pool:
         self.idle: dict[Connection, None] = {}
         """The connection that has been idle longest comes first."""
 
-    def ensure_capacity(self, now: float) -> bool:
+    def has_capacity(self, now: float) -> bool:
+        """Returns whether another connection fits, if necessary in place of an idle one."""
         if self.n_open < self.n_max:
             return True
         oldest = next(iter(self.idle), None)
-        if oldest is None or now - oldest.idle_since < limits.CONNECTION_IDLE_SPARED_S:
-            return False
-        del self.idle[oldest]
-        oldest.force_close()
-        return True
+        return oldest is not None and now - oldest.idle_since >= limits.CONNECTION_IDLE_SPARED_S
+
+    def make_capacity(self) -> None:
+        """Closes the connection that has been idle longest if the pool is full."""
+        if self.n_open >= self.n_max:
+            oldest = next(iter(self.idle))
+            del self.idle[oldest]
+            oldest.force_close()
 
 
 class Connections(web.Server):
@@ -132,7 +136,7 @@ class Connections(web.Server):
         if len(self._open) + len(self._refused) == 0:
             self._start_clocks()
         has_share = peer in ("", _LOOPBACK) or self._peers[peer] < limits.CONNECTIONS_PER_PEER_MAX
-        if not has_share:
+        if not has_share or not pool.has_capacity(self._loop.time()):
             return self._reject(_TOO_MANY)
         user = None
         if self._users is not None and pool is self._remote:
@@ -140,8 +144,7 @@ class Connections(web.Server):
                 user = self._users.user_of(transport.get_extra_info("socket"))
             except UnknownUserError:
                 return self._reject(_UNKNOWN_USER)
-        if not pool.ensure_capacity(self._loop.time()):  # last: this may close the connection of another client
-            return self._reject(_TOO_MANY)
+        pool.make_capacity()  # last: a refused client must not cost another one its connection
         connection = Connection(self, loop=self._loop, **self._settings)
         connection.user = user
         self._open[connection] = (pool, peer)
