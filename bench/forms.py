@@ -1,4 +1,4 @@
-"""What structured output costs other streams.
+"""Cost of structured output for other streams.
 
 Measures the gaps between the tokens of free streams, alone and next to a stream whose tokens are checked against a
 schema.

@@ -1,4 +1,4 @@
-"""What a token costs the daemon itself in a short and in a long answer: the cost must not grow with the answer.
+"""Cost of a token for the daemon itself in a short and in a long answer: it must not grow with the answer.
 
 It is the processor time of the event loop, of the decode thread (including the simulated model) and of all other
 threads, divided by the tokens of one answer, for each dialect and form. Costs that occur once per request make short
@@ -46,7 +46,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one answer cost, by thread."""
+    """The cost of one answer, by thread."""
 
     n_tokens: float
     us: dict[str, float]

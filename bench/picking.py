@@ -1,5 +1,4 @@
-"""What it costs to pick one of 151,936 tokens: for every form of structured output, and for every sampler
-without one."""
+"""Cost of picking one of 151,936 tokens: for every form of structured output, and for every sampler without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What idle sessions cost a running one: prefill and decode in an empty daemon and in one that holds other sessions.
+"""Cost of idle sessions for a running one: prefill and decode in an empty daemon and in one that holds other sessions.
 
 An idle session should cost memory and nothing else. The two daemons take turns with the same prompts.
 """

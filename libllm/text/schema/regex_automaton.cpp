@@ -178,8 +178,8 @@ class net {
         close();
     }
 
-    /* Like step, but the anchor matches as often as the expression has it in a row: both $ of (a$|,)+$ match the same
-     * end of a text. */
+    /* Steps over an anchor as often in a row as the expression allows: both $ of (a$|,)+$ match the same end of a
+     * text. */
     void step_all(const node_set &from, uint32_t anchor)
     {
         step(from, anchor);

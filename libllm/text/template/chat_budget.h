@@ -49,7 +49,7 @@ class chat_budget {
     void enter();                   /* pays for entering one node of the template */
     void spend(uint64_t steps);     /* a step is about a microsecond */
     void produce(uint64_t n_bytes); /* pays for bytes that are made */
-    void compare(uint64_t n_names); /* pays for parsing objects, in which so many names are compared */
+    void compare(uint64_t n_names); /* pays for comparing names while objects are parsed */
     void link();                    /* pays for putting a list or object into another one */
     [[noreturn]] void refuse(const char *why);
 

@@ -1,7 +1,7 @@
-/* json_members.h: what the members of a stranger's objects cost, found out before anything parses them. Objects that keep
- * the order of their members (nlohmann::ordered_json) look each new name up among all names before it, when they are
- * parsed and again when they are changed: a tool with one object of 20,000 members took 3 s. What is no JSON gets some
- * number; the parser refuses it afterwards. */
+/* json_members.h: computes the cost of the members in a client's JSON objects, before anything parses them. Objects
+ * that keep the order of their members (nlohmann::ordered_json) compare each new name with all earlier names, when they
+ * are parsed and again when they are changed: a tool with one object of 20,000 members took 3 s. For text that is not
+ * JSON the result is arbitrary; the parser refuses it afterwards. */
 #ifndef LLM_JSON_MEMBERS_H
 #define LLM_JSON_MEMBERS_H
 
@@ -10,16 +10,16 @@
 #include <string>
 #include <vector>
 
-/* Of one object. The objects of a document together may take as many comparisons as one object of so many members. */
+/* Members of one object. All objects of a document together can take as many comparisons as one object of this size. */
 inline constexpr uint64_t JSON_MEMBERS_MAX = 4096;
 inline constexpr uint64_t JSON_COMPARISONS_MAX = JSON_MEMBERS_MAX * (JSON_MEMBERS_MAX - 1) / 2;
 
-/* Returns how often names are compared when the document is parsed once. Small objects, which all requests are made of,
- * count as nothing. */
+/* Returns the number of comparisons of names when the document is parsed once. Small objects, of which nearly all
+ * requests consist, count as nothing. */
 inline uint64_t json_comparisons(const std::string &text)
 {
     constexpr uint64_t SMALL = 64;
-    std::vector<uint64_t> n_members; /* of each open object; 0 for a list */
+    std::vector<uint64_t> n_members; /* members of each open object; 0 for a list */
     uint64_t n = 0;
     bool is_string = false;
     for (size_t i = 0; i < text.size(); i++) {
