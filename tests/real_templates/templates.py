@@ -158,7 +158,7 @@ TEMPLATES = (
     ),
     Template("unsloth-Apriel-1.5", "apriel", Ends("<|end|>", bos="<|begin_of_text|>")),
     Template("unsloth-mistral-Devstral-Small-2507", "mistral", _SENTENCE, thinks=True),
-    Template("upstage-Solar-Open-100B", "solar", Ends("<|end|>", "<|calls|>")),
+    Template("upstage-Solar-Open-100B", "solar", Ends("<|flush|>", "<|calls|>"), thinks=True),
 )
 
 # Only their prompts are compared.

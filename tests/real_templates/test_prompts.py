@@ -48,6 +48,16 @@ DIFFERENCES = (
         "llama.cpp refuses: the template takes one call at a time; llmd splits them into turns", _LLAMA, _PARALLEL
     ),
     Difference(
+        "llama.cpp gives the template reasoning by another name, so that it is not shown",
+        ("upstage-Solar-Open-100B",),
+        ("reasoning in a loop", "reasoning, text and call"),
+    ),
+    Difference(
+        "llama.cpp continues no message, and no reasoning",
+        ("upstage-Solar-Open-100B",),
+        tuple(name for name, shape in SHAPES.items() if shape.continues),
+    ),
+    Difference(
         "llama.cpp refuses: the template wants other ids; llmd renames them", _MISTRAL, ("ids of another server",)
     ),
     Difference(

@@ -61,6 +61,7 @@ ANSWER_ENDS: dict[str, tuple[str, ...]] = {
     "GigaChat3.1-10B-A1.8B": ("<|message_sep|>",),
     "tencent-Hy3": ("<｜hy_eos:opensource｜>",),
     "Apertus-8B-Instruct": ("[done",),
+    "upstage-Solar-Open-100B": ("<|end|>", "<|calls|>"),
     "CohereForAI-c4ai-command-r-plus-tool_use": ("\n<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>",),
 }
 

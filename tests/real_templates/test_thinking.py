@@ -6,10 +6,11 @@ import pytest
 
 from tests.real_templates.conftest import Open
 from tests.real_templates.driver import Call, Json, Model, Prompt
-from tests.real_templates.templates import TEMPLATES, Template
+from tests.real_templates.templates import BY_NAME, TEMPLATES, Template
 from tests.real_templates.test_templates import CALL, MESSAGES, TOOL
 
 THINKING = [template for template in TEMPLATES if template.thinks]
+NOT_KNOWN_TO_LLAMA_CPP = {"upstage-Solar-Open-100B": "its template takes reasoning by another name"}
 THOUGHT = "Weather é🙂, so "
 CALLED = [Call("get_weather", '{"city": "Rome"}', None)]
 
@@ -56,6 +57,9 @@ def test_every_mark_of_llama_cpp_ends_thinking(template: Template, opened: Open)
     else:
         ends = model.upstream(MESSAGES, tools=[TOOL]).thinking_ends
     prompt = rendered(model)
+    if template.name in NOT_KNOWN_TO_LLAMA_CPP:
+        assert not ends and prompt.thinking["ends"]
+        return
     assert {end for end in prompt.thinking["ends"] if "get_weather" not in end} == {end.strip() for end in ends}
     assert prompt.thinking["forced"].strip() == ends[0].strip()
 
@@ -115,6 +119,7 @@ NO_HEAD = {
     "LFM2.5-Instruct": "the template does not write calls of the past",
     "llm-jp-llm-jp-4.1-8b-thinking": "a thought is a message, which a call cannot interrupt",
     "openai-gpt-oss-120b": "a thought is a message, which a call cannot interrupt",
+    "upstage-Solar-Open-100B": "a thought is a message, which a call cannot interrupt",
 }
 # llama.cpp's parser of the family ends thinking at any mark of a call.
 ANY_MARK_ENDS = ("cohere2-moe", "kimi-k2")
@@ -148,3 +153,28 @@ def test_a_call_of_a_known_tool_ends_thinking(template: Template, opened: Open) 
         )
         for size in (1, 3, 7):
             assert model.parse(prompt.syntax, walk.raw, pieces=[size]) == whole
+
+
+CONTENT = "<|content|>Sunny."
+CALLED_AS_MESSAGE = (
+    '<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>get_weather<|tool_call:args|>{"city": "Rome"}'
+    "<|tool_call:end|>"
+)
+NEXT = "<|end|><|begin|>assistant"
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+@pytest.mark.parametrize(
+    ("said", "content", "n_calls"),
+    [(CONTENT, "Sunny.", 0), (CALLED_AS_MESSAGE, "", 1), (CONTENT + NEXT + CALLED_AS_MESSAGE, "Sunny.", 1)],
+)
+def test_marks_of_solar_open_s_messages_are_no_text(
+    said: str, content: str, n_calls: int, thinks: bool, opened: Open
+) -> None:
+    model = opened(BY_NAME["upstage-Solar-Open-100B"])
+    answer = f"<|think|>{THOUGHT}{NEXT}{said}" if thinks else said
+    for prompt in (rendered(model), *([] if n_calls else [model.render({"messages": MESSAGES})])):
+        for sizes in ([], [1], [3]):
+            read = model.parse(prompt.syntax, answer, pieces=sizes)
+            assert (read.content, read.reasoning) == (content, THOUGHT if thinks else "")
+            assert [call.values() for call in read.calls] == [{"city": "Rome"}] * n_calls

@@ -2,6 +2,7 @@
 
 #include <common/chat-peg-parser.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "text/answer/parser_graph.h"
@@ -9,6 +10,8 @@
 #include "text/grammar/grammar_text.h"
 
 namespace {
+
+const char *const MESSAGE_BEGIN = "<|begin|>assistant", *const MESSAGE_END = "<|end|>", *const THOUGHT = "<|think|>";
 
 /* The characters of calls' ids, as pairs of the first and the last character of a range, and in GBNF. */
 const char *const ID_RANGES = "09AZ__az..::--", *const ID_ELEMENT = "[0-9A-Z_a-z.:-]{1,64}";
@@ -51,6 +54,54 @@ bool reads_ids(const common_peg_arena &parser)
         }
     }
     return false;
+}
+
+bool find_messages(const std::string &source, autoparser::autoparser *found)
+{
+    if (source.find(std::string(MESSAGE_BEGIN) + THOUGHT) == std::string::npos || !found->content.is_always_wrapped() ||
+        found->reasoning.mode != autoparser::reasoning_mode::NONE) {
+        return false;
+    }
+    found->reasoning.mode = autoparser::reasoning_mode::TAG_BASED;
+    found->reasoning.start = THOUGHT;
+    found->reasoning.end = std::string(MESSAGE_END) + MESSAGE_BEGIN;
+    return true;
+}
+
+void allow_messages(const autoparser::autoparser &found, const std::string &continued, common_chat_params *form)
+{
+    std::string &opening = form->generation_prompt;
+    const std::string no_thought = found.reasoning.start + found.reasoning.end;
+    const size_t text_at = continued.empty() ? std::string::npos : opening.find(continued);
+    if (text_at != std::string::npos) {
+        const bool thinks = text_at < no_thought.size() ||
+                            opening.compare(text_at - no_thought.size(), no_thought.size(), no_thought) != 0;
+        opening.insert(text_at, found.content.start);
+        if (!thinks) {
+            opening.erase(text_at - no_thought.size(), no_thought.size());
+        }
+    }
+    parser_graph graph(parser_written(form->parser));
+    for (size_t id = 0, n = graph.size(); id < n; id++) {
+        const common_json tag = graph.at(id);
+        const size_t child = graph.is_tagged(id, common_chat_peg_builder::CONTENT) ? tag.at("child").get<size_t>() : n;
+        if (child >= n || !graph.is(child, "until")) {
+            continue;
+        }
+        std::vector<std::string> ends = graph.at(child).at("delimiters").get<std::vector<std::string>>();
+        if (std::find(ends.begin(), ends.end(), MESSAGE_END) != ends.end()) {
+            continue; /* framed, as where no tools are offered */
+        }
+        ends.push_back(MESSAGE_END);
+        const size_t text =
+            graph.tag(common_chat_peg_builder::CONTENT, graph.add({{"type", "until"}, {"delimiters", ends}}));
+        const size_t next = graph.optional(graph.literal(MESSAGE_BEGIN));
+        const size_t end = graph.optional(graph.sequence({graph.literal(MESSAGE_END), next}));
+        const size_t framed = graph.sequence({graph.literal(found.content.start), text, end});
+        const size_t bare = graph.add(tag);
+        graph.at(id) = graph.at(graph.choice({framed, bare}));
+    }
+    form->parser = parser_read(std::move(graph).json(), true);
 }
 
 /* gpt-oss and LLM-jp can state the format of an answer, even if the client requested none: <|channel|>final

@@ -39,6 +39,15 @@ void reasoning_as_thinking(common_json &messages, const common_json & /*variable
     }
 }
 
+void reasoning_by_another_name(common_json &messages, const common_json & /*variables*/)
+{
+    for (common_json &message : messages) {
+        if (has_text(message, "reasoning_content")) {
+            message["reasoning"] = message.at("reasoning_content");
+        }
+    }
+}
+
 /* gpt-oss's template writes one text before a call: the reasoning, if the message has any. */
 void reasoning_as_text_of_calls(common_json &messages, const common_json &variables)
 {
@@ -304,6 +313,11 @@ bool is_stepfun(const std::string &source)
     return has_word(source, "You have access to the following functions in JSONSchema format");
 }
 
+bool is_solar_open(const std::string &source)
+{
+    return has_word(source, "<|begin|>assistant<|think|>");
+}
+
 bool is_other(const std::string & /*source*/)
 {
     return true;
@@ -319,6 +333,7 @@ const chat_family FAMILIES[] = {
     {is_gemma4, nullptr, open_turn, n_of_open_turn, 0},
     {is_translate_gemma, texts_with_languages, nullptr, nullptr, 0},
     {is_stepfun, nullptr, nullptr, nullptr, chat_family::TRIMS},
+    {is_solar_open, reasoning_by_another_name, nullptr, nullptr, 0},
     {is_other, nullptr, nullptr, nullptr, 0},
 };
 

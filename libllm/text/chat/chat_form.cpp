@@ -165,6 +165,9 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     if (!analysis.id_end.empty()) {
         allow_ids(analysis.id_end, &out);
     }
+    if (analysis.has_messages) {
+        allow_messages(analysis.found, params.continue_msg.content, &out);
+    }
     return out;
 }
 
@@ -263,12 +266,13 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
 }
 
 /* Returns the grammar of an answer without calls: reasoning, then text of the client's grammar. */
-std::string plain_grammar(const chat_form &form, const autoparser::autoparser &found, bool has_calls)
+std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
-    const autoparser::analyze_content &content = found.content;
+    const autoparser::analyze_content &content = analysis.found.content;
     /* next to calls, llama.cpp parses the frame of a text only if the calls are JSON */
-    const bool is_framed =
-        content.is_always_wrapped() && (!has_calls || found.tools.format.mode == autoparser::tool_format::JSON_NATIVE);
+    const bool is_read =
+        analysis.has_messages || analysis.found.tools.format.mode == autoparser::tool_format::JSON_NATIVE;
+    const bool is_framed = content.is_always_wrapped() && (!has_calls || is_read);
     const std::string &start = form.thinking_start;
     const std::string end = form.thinking_ends.empty() ? std::string() : form.thinking_ends.front();
     const common_peg_arena parser = build_chat_peg_parser([&](common_chat_peg_builder &p) {
@@ -293,7 +297,7 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
         out = grammar_without_fences(apply(tmpl, analysis, params).grammar);
     }
     if (!grammar_mentions(out, GRAMMAR_OF_TEXT)) {
-        out = plain_grammar(form, analysis.found, wish.has_calls());
+        out = plain_grammar(form, analysis, wish.has_calls());
     }
     return grammar_with(out, GRAMMAR_OF_TEXT, wish.grammar, "given-");
 }
@@ -432,6 +436,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
     } else {
         analyse_by_differences(tmpl, params_of(tmpl, nothing), &out.found);
         out.id_end = split_id_from_name(&out.found);
+        out.has_messages = find_messages(tmpl.source(), &out.found);
     }
     out.describes_tools = caps.supports_tools;
     out.knows_calls = caps.supports_tool_calls && out.found.tools.format.mode != autoparser::tool_format::NONE;
@@ -439,6 +444,9 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         use_own_calls(&out.found);
     }
     out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
+    if (out.has_messages) { /* a call cannot interrupt a message, and the head has the id of an example */
+        out.head.before.clear();
+    }
     return out;
 }
 

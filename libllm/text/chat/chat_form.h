@@ -82,6 +82,7 @@ struct chat_analysis {
     bool knows_calls = false;      /* the template writes calls and their results */
     bool describes_tools = false;  /* the template lists the tools for the model */
     std::string id_end;            /* mark between a call's id and the name after it; "": no id stands there */
+    bool has_messages = false;     /* reasoning, text and calls are messages of their own */
     bool has_gemma_values = false; /* arguments are objects in Gemma 4's own syntax */
     call_head head;                /* the beginning of a call as the template writes it */
     autoparser::autoparser found;
