@@ -2,21 +2,21 @@
  * is not API.
  *
  * libllm loads one language model and serves many independent sessions with it. A session holds one or more branches. A
- * branch is one history of tokens. libllm knows token by token what a branch has consumed, and reuses a state only when
- * equal tokens prove that it is the right one.
+ * branch is one history of tokens. libllm records every token that a branch has consumed, and reuses a state only for a
+ * prompt that begins with the same tokens.
  *
  * llm_engine_open loads the model. llm_engine_start makes the decode thread, which owns the model and all sessions
  * until llm_engine_stop. Callers send commands with llm_command_push and receive events with llm_events_drain. Both are
  * MessagePack, specified in llm_wire.h.
  *
  * An open branch has an entry in the session table (llm_session_table.h): a record and an array of its tokens. While
- * its state is in the model's memory, the branch also has a slot, which is one of the model's sequences. A parked
- * branch has an entry and no slot.
+ * the branch's state is in the model's memory, the branch also has a slot, which is one of the model's sequences. A
+ * parked branch has an entry and no slot.
  *
- * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves all
- * outputs untouched unless the function says otherwise. Strings are UTF-8 and NUL-terminated unless a length is given.
- * libllm never calls back into the caller. No exception and no signal leaves the library. Token ids are int32.
- * Durations are microseconds of CLOCK_MONOTONIC. Times of day are milliseconds of CLOCK_REALTIME.
+ * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0. Every other status is an error, after which
+ * all outputs are unchanged unless the function's comment says otherwise. Strings are UTF-8 and NUL-terminated unless a
+ * length is given. libllm never calls back into the caller. No exception and no signal leaves the library. Token ids
+ * are int32. Durations are microseconds of CLOCK_MONOTONIC. Times of day are milliseconds of CLOCK_REALTIME.
  *
  * cffi reads this file after the preprocessor, with LLM_CFFI defined. */
 #ifndef LLM_H
@@ -38,7 +38,7 @@ extern "C" {
 enum {
     LLM_SESSION_NAME_BYTES_MAX = 128, /* 1..128 printable ASCII characters without spaces; "" means scratch */
     LLM_STOPS_MAX = 24,               /* stop strings of one request, those of the chat template included */
-    LLM_TEMPLATE_STOPS_MAX = 8, /* stop strings of a chat template; a request can use up to LLM_STOPS_MAX minus this */
+    LLM_TEMPLATE_STOPS_MAX = 8, /* stop strings of a chat template; a request can add the rest of LLM_STOPS_MAX */
     LLM_STOP_BYTES_MAX = 256,   /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
     LLM_STOP_TOKENS_MAX = 128,
@@ -46,14 +46,14 @@ enum {
     LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* bytes of the document in the command's `constraint` */
     LLM_SEQUENCES_MAX = 256,            /* slots in the model's memory, for named and scratch branches together */
     LLM_PARKED_MAX = 1024,              /* entries beyond the slots, for parked branches */
-    LLM_BOUNDARIES_MAX = 256,           /* boundaries of one prompt; if there are more, only the last ones are used */
+    LLM_BOUNDARIES_MAX = 256,           /* boundaries of one prompt; of a longer list only the last 256 are used */
     LLM_LABEL_BYTES_MAX = 128,          /* bytes of a saved session's label: printable ASCII without spaces */
     LLM_SAVED_MAX = 1024,               /* saved sessions in one model's state directory */
     LLM_SAVED_PER_OWNER_MAX = 128,
     LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting ones included */
     LLM_SESSION_QUEUE_MAX = 8,    /* requests that wait for one busy session */
     LLM_SCRATCH_QUEUE_MAX = 192,  /* requests that wait for a scratch branch */
-    LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered event bytes of one request; a request with more is not stepped */
+    LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered event bytes above which a request is not stepped */
     LLM_TEXT_BYTES_MAX = 256,
     LLM_LOGPROBS_MAX = 20,     /* most likely tokens reported for each generated token */
     LLM_JSON_DEPTH_MAX = 1024, /* nesting levels that llm_json_scan can follow */
@@ -64,12 +64,13 @@ enum {
 /* Version of this library ("0.1.0") and version of the llama.cpp inside it. Any thread. Both are static strings. */
 LLM_API const char *llm_version(void);
 LLM_API const char *llm_backend_version(void);
-/* Writes a description for people: which processor features this build uses, which it leaves out and why, and
+/* Writes a description for people: which processor features this build uses, which features it leaves out and why, and
  * whether the most recently opened model runs with flash attention. Any thread. */
 LLM_API void llm_processor(char *out, size_t n_out);
 
-/* Returns the reason why a library that was built for a GPU computes everything on the CPU, or "" if it uses the GPU
- * or was not built for one. Known once an engine has been opened on a model file. Any thread. The string is static. */
+/* Returns the reason why a library that was built for a GPU computes everything on the CPU, or "" if the library uses
+ * the GPU or was not built for one. The reason is known once an engine has been opened on a model file. Any thread. The
+ * string is static. */
 LLM_API const char *llm_gpu_trouble(void);
 
 /* ---- engine ----------------------------------------------------------------------------------------------- */
@@ -79,13 +80,14 @@ typedef struct llm_engine llm_engine;
 typedef struct llm_engine_options {
     const char *model;      /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
     const char *table_name; /* POSIX shared-memory name ("/llmd-...") that is not in use yet, or NULL: private memory */
-    /* Names of session tables that killed daemons left, newest first, separated by spaces; or NULL. The engine takes over
-     * the sessions of the newest table that belongs to this model, publishes its own table under table_name, and only then
-     * removes the old ones: a daemon that is killed while it starts leaves the old tables as they were. */
+    /* Names of session tables that killed daemons have left, newest first, separated by spaces; or NULL. The engine
+     * takes over the sessions of the newest table that belongs to this model, publishes its own table under table_name,
+     * and only then removes the old tables, so that a daemon that is killed while it starts leaves the old tables
+     * unchanged. */
     const char *dead_table_names;
     const char *chat_template; /* Jinja source that replaces the model's own, or NULL */
     uint32_t n_ctx;            /* tokens one branch can hold; 0: the model's training context, at most 131072
-                                       (GPU: 8192), or less if kv_bytes_max does not suffice for it */
+                                       (GPU: 8192), or fewer if kv_bytes_max is too small */
     uint32_t n_sessions;       /* slots for branches of named sessions, >= 1 */
     uint32_t n_scratch;        /* slots for scratch branches, >= 1 */
     uint64_t kv_bytes_max;     /* bytes of the KV cache for all sessions; 0: a fraction of free memory */
@@ -95,7 +97,7 @@ typedef struct llm_engine_options {
     uint64_t parked_bytes_max; /* host memory for parked states; 0: a tenth of free memory */
     uint64_t
         parked_disk_bytes_max;     /* disk for the states of sessions in state_dir; 0: half of the space that is free at
-                                     * the start, plus what such states already occupy */
+                                     * the start, plus the bytes that such states already occupy */
     uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of free memory */
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
     uint32_t idle_s_max;           /* seconds after which an idle session is forgotten; 0: never */
@@ -104,8 +106,8 @@ typedef struct llm_engine_options {
                                        that this process can use, and fewer while other processes use the cores */
     int32_t n_gpu_layers;   /* layers on the GPU; -1: as many as fit; ignored without a GPU */
     uint32_t n_batch;       /* most tokens of one model step; 0: 512 */
-    uint32_t gap_ms_target; /* longest gap between two tokens of a decoding session that prefill in the same step
-                                       causes, if a part of 16 prompt tokens is that short; 0: 100 */
+    uint32_t gap_ms_target; /* prefill in a step is limited so that two tokens of a decoding session are at most this
+                             * far apart, unless 16 prompt tokens alone take longer; 0: 100 */
     uint32_t n_owners;      /* number of owners that share the engine; 0: 1. See llm_engine_set_owners */
     uint32_t exact;         /* nonzero: bit-exact configuration: separate KV streams, no flash attention, and each
                                        position of a sliding window in a cell of its own */
@@ -117,7 +119,7 @@ typedef struct llm_engine_options {
 } llm_engine_options;
 
 /* Every sampling parameter: X(type, name, least, most, default, meaning of the value or which value switches it
- * off). The preprocessor makes llm_sampling, the wire's reader and the daemon's Sampling from this table. The wire
+ * off). llm_sampling, the parser of commands and the daemon's class Sampling are made from this table. llm_command_push
  * refuses a parameter outside its range. The ranges are wider than any useful value, and narrow enough that no
  * computation with them overflows. repeat_penalty has a positive minimum because the sampler divides by it. */
 #define LLM_SAMPLING_TABLE(X)                                                                                          \
@@ -191,7 +193,7 @@ typedef struct llm_info {
     uint32_t memory; /* llm_memory */
     uint32_t has_chat_template;
     uint32_t
-        n_sessions; /* slots for named branches; a model that only makes embeddings has 0 here and in the next members */
+        n_sessions; /* slots for named branches; for an embedding-only model this and the next members are 0 */
     uint32_t n_scratch;
     uint32_t n_entries;  /* entries of the session table: one for each slot, and those for parked branches */
     uint32_t n_pins_max; /* most branches that can be pinned, all owners together */
@@ -234,23 +236,23 @@ LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 /* Copies facts about the open engine, which never change. Any thread. */
 LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
 
-/* Counts completed loops of the decode thread. The count stands still while the thread sleeps for lack of work and
- * during a step; *busy (may be NULL) says whether the thread is inside a step. Any thread. */
+/* Counts completed loops of the decode thread. The count does not change during a step, nor while the thread sleeps
+ * because there is no work. *busy (may be NULL) is 1 while the thread is inside a step. Any thread. */
 LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 
 /* ---- text ------------------------------------------------------------------------------------------------- *
- * Any thread can call these functions, also while the decode thread runs. If a function returns a count, a negative value
- * -n means that the buffer is too small and n elements are needed; INT64_MIN means an error (invalid token id, out of
+ * Any thread can call these functions, also while the decode thread runs. A function that returns a count returns -n if
+ * the buffer is too small for the n elements of the result, and INT64_MIN on an error (invalid token id, out of
  * memory).
  */
 
-/* Converts text to tokens. `parse_special`: control tokens in the text are recognized; use it only for trusted text.
- * `add_special`: adds the model's BOS and EOS where the model expects them. */
+/* Converts text to tokens. `parse_special` converts the text of control tokens to those tokens, which is safe only for
+ * trusted text. `add_special` adds the model's BOS and EOS where the model expects them. */
 LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special,
                              int parse_special, int32_t *out, size_t n_out);
 
-/* Converts tokens to bytes, which can begin or end inside a UTF-8 character. `special`: the text of control tokens
- * is included. */
+/* Converts tokens to bytes, which can begin or end inside a UTF-8 character. `special` includes the text of control
+ * tokens. */
 LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special, char *out,
                                size_t n_out);
 
@@ -259,16 +261,16 @@ LLM_API const char *llm_chat_template(const llm_engine *engine);
 
 /* Control tokens of a fill-in-the-middle prompt. */
 typedef enum llm_fim {
-    LLM_FIM_PREFIX,     /* stands before the text that precedes the gap */
-    LLM_FIM_SUFFIX,     /* stands before the text that follows the gap */
-    LLM_FIM_MIDDLE,     /* stands at the gap; the answer follows */
-    LLM_FIM_REPOSITORY, /* stands before the repository's name, ahead of its files */
-    LLM_FIM_FILE,       /* stands before each file of the repository */
+    LLM_FIM_PREFIX,     /* precedes the text before the gap */
+    LLM_FIM_SUFFIX,     /* precedes the text after the gap */
+    LLM_FIM_MIDDLE,     /* ends the prompt; the answer that fills the gap follows */
+    LLM_FIM_REPOSITORY, /* precedes the repository's name, which comes before its files */
+    LLM_FIM_FILE,       /* precedes each file of the repository */
     LLM_FIM_N,
 } llm_fim;
 
-/* The model's token for such a mark, or -1 if the model has none. Text from a client can never become this token. A
- * model that has the first three can fill in. */
+/* Returns the model's token for `mark`, an llm_fim, or -1 if the model has no such token. Text from a client can never
+ * become this token. A model that has tokens for LLM_FIM_PREFIX, LLM_FIM_SUFFIX and LLM_FIM_MIDDLE can fill a gap. */
 LLM_API int32_t llm_fim_token(const llm_engine *engine, uint32_t mark);
 
 typedef struct llm_prompt {
@@ -276,15 +278,17 @@ typedef struct llm_prompt {
     size_t n_tokens;
     char *text; /* the rendered prompt, for logs; owned; not NUL-terminated */
     size_t n_text_bytes;
-    int32_t *boundaries; /* ascending token counts; each ends a message; owned */
+    int32_t *boundaries; /* ascending token counts at which messages end; owned */
     size_t n_boundaries;
     size_t n_history; /* tokens before the generation prompt, equal to the last boundary; 0: unknown */
     size_t
         n_head; /* tokens of the leading system messages and of the tools, which many conversations share; 0: the prompt
                      * has none, or the template does not show where they end */
     uint32_t
-        is_after; /* nonzero: the prompt is only the part after the answer named by `after`; all counts start there */
-    char *syntax; /* input of llm_answer_parser_open for this answer; 0 bytes: the answer is plain text; owned */
+        is_after; /* nonzero: the prompt contains only what follows the answer that `after` names, and all counts begin
+                   * after that answer */
+    char *syntax; /* input of llm_answer_parser_open for the answer to this prompt; 0 bytes: the answer is plain text;
+                   * owned */
     size_t n_syntax_bytes;
     char *constraint; /* value of the GENERATE entry `constraint`; 0 bytes: no constraint; owned */
     size_t n_constraint_bytes;
@@ -299,43 +303,46 @@ typedef struct llm_prompt {
  *   add_generation_prompt  bool, default true
  *   chat_template_kwargs   object: variables of the template
  *   after                  {"message": index, "rest": text, "last": [...]}: render only what follows that answer
- *   tools                  list, in OpenAI's form. A function with is_deferred true can be called, but the template does not
- *                          list it: a message describes it
+ *   tools                  list, in OpenAI's form. A function with is_deferred true can be called, but the template
+ *                          does not list it, because a message describes it
  *   tool_choice            {"mode": "auto" | "none" | "required", "names": [the only functions that can be called]}
- *   parallel_tool_calls    bool: one answer can contain several calls. false: calls after the first become text. null: the
- *                          template decides
- *   constraint             {"kind": ..., "text": ...}: the form that the answer's text must have. With tools, the answer has
- *                          that form or is a call. With mode "required" only calls are possible, and the form is ignored
+ *   parallel_tool_calls    bool: true allows several calls in one answer, false returns calls after the first as text.
+ *                          null: the template decides
+ *   constraint             {"kind": ..., "text": ...}: the form that the answer's text must have. With tools, the
+ *                          answer has this form or is a call. With mode "required" only calls are possible, and
+ *                          `constraint` is ignored
  *   reasoning_apart        bool, default true; false: reasoning is part of the text
  *   continues              bool: the last message is the assistant's, and the answer continues it
  *   thinking_tokens_max    most reasoning tokens; -1: not limited
- *   follows_thinking       bool: the prompt's constraint marks where reasoning ends even without thinking_tokens_max, as
- *                          n_answer_stops needs (llm_wire.h)
+ *   follows_thinking       bool: the prompt's constraint says where reasoning ends even if thinking_tokens_max is
+ *                          missing, because n_answer_stops (llm_wire.h) needs it
  *
  * Only the template's own text can become control tokens. Text from messages and tools never does.
  *
  * If a template does not describe tools, libllm describes them in a system message. If a template has no form for
- * calls, libllm supplies one. The parts of a tool's schema that llama.cpp cannot express are not enforced. If a
- * template refuses the id of a call, libllm replaces it with nine letters and digits. If the arguments of a past call
+ * calls, libllm supplies one. Parts of a tool's schema that a grammar of llama.cpp cannot express are not enforced. If
+ * a template refuses the id of a call, libllm replaces it with nine letters and digits. If the arguments of a past call
  * are not JSON, they become a member of an object.
  *
- * `after` names an assistant message whose tokens, and those of everything before it, the caller has. Only what follows
- * that answer is rendered, for the caller to append. The past therefore stays as it was, even if the template would now
- * write it differently, for example without old reasoning. `rest` is the part of the answer's text that those tokens do
- * not cover. `last` are the last tokens of the answer; 32 suffice. If the template does not show where the answer ends,
- * the whole chat is rendered and is_after is 0.
+ * `after` names an assistant message. The caller has the tokens of this answer and of everything before it. Only what
+ * follows the answer is rendered, and the caller appends its tokens. The earlier tokens therefore stay unchanged, even
+ * if the template would now render the earlier messages differently, for example without old reasoning. `rest` is the
+ * part of the answer's text that the caller's tokens do not cover. `last` are the last tokens of the answer; 32
+ * suffice. If libllm cannot find the answer's end in what the template renders, it renders the whole chat and sets
+ * is_after to 0.
  *
- * A template is a program of unknown origin. All renderings of one request together have a limit of time and memory
- * that grows with the request, and a limit of recursion.
+ * A template is a program of unknown origin. All renderings of one request together have a limit on time and memory,
+ * which grows with the request, and a limit on recursion.
  *
- * LLM_INVALID if `request` is not such JSON. LLM_TEMPLATE if the template refused the chat, failed or exceeded a
- * limit, or if there is no template. `error` names the cause. Free with llm_prompt_free, which allows NULL members
+ * LLM_INVALID if `request` is not JSON of this form. LLM_TEMPLATE if the template refused the chat, failed or exceeded
+ * a limit, or if there is no template. `error` names the cause. Free with llm_prompt_free, which allows NULL members
  * and clears the struct. */
 LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out, char *error,
                             size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
 
-/* Parses an answer while it is generated. One parser per answer. Any thread, but only one at a time. */
+/* A parser of one answer, which parses while the answer is generated. Any thread can call it, but only one thread at a
+ * time. */
 typedef struct llm_answer_parser llm_answer_parser;
 
 /* Opens a parser for `syntax`, which is llm_prompt.syntax. The parser keeps no reference to `syntax` or to the
@@ -343,22 +350,24 @@ typedef struct llm_answer_parser llm_answer_parser;
 LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax, size_t n_bytes,
                                    llm_answer_parser **out, char *error, size_t error_bytes);
 
-/* Parses more of the answer's text: UTF-8 in pieces of any length, with the text of the prompt's preserved tokens.
- * *diffs receives what is new as a JSON list, which belongs to the parser and is valid until its next call:
+/* Parses more of the answer's text: UTF-8 in pieces of any length, which include the text of the prompt's preserved
+ * tokens. *diffs receives the newly parsed parts as a JSON list, which the parser owns and which is valid until the
+ * parser's next call:
  *   {"kind": "text" | "reasoning", "text": ...}
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
  * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call is
- * returned as text. Nothing is lost or returned twice except blanks around calls, and the rest of a malformed call up
- * to the text that closes calls. The arguments of a call are the beginning of a JSON object, which is not checked
- * against the tool's schema. They are the whole object if and only if the call is complete. The cost per token does not
+ * returned as text. No text is returned twice. Text is lost only if it is a blank next to a call, or follows the error
+ * in a malformed call up to the text that closes calls. The arguments of a call are a JSON object if the call is
+ * complete, otherwise the beginning of one. They are not checked against the tool's schema. The cost per token does not
  * grow with the answer.
  * `is_final`: the answer ends here. `is_cut`: the answer was cut off here, so an incomplete call without its whole
  * name is dropped instead of returned as text. LLM_MISUSE for a feed after the final one, LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
                                    int is_cut, const char **diffs, size_t *n_diffs_bytes);
 
-/* Bytes of the answer that the next feed may parse again. The number is small at every point of an answer, except in
- * a call whose form cannot be shortened: then the next feeds can take long. Any thread, one at a time. */
+/* Bytes of the answer that the next feed may parse again. The number is small everywhere except inside a call whose
+ * form does not allow the parser to forget what it has parsed. The next feeds can then take long. Any thread, one at a
+ * time. */
 LLM_API size_t llm_answer_parser_rescan_bytes(const llm_answer_parser *parser);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
@@ -367,32 +376,33 @@ typedef struct llm_document {
     size_t n_bytes;
 } llm_document;
 
-/* Makes a constraint document, which a GENERATE carries as `constraint` (llm_wire.h), from the description of the form
- * that an answer must have. `request` is JSON: {"kind": ..., "text": ..., "strict": bool (default true)}:
+/* Makes a constraint document from the description of the form that an answer must have. A GENERATE carries the
+ * document as `constraint` (llm_wire.h). `request` is JSON: {"kind": ..., "text": ..., "strict": bool (default true)}:
  *   json         any JSON object
- *   json_schema  `text` is a schema. If strict, a schema with keywords that cannot be enforced is refused. Otherwise those
- *                keywords are ignored, and the answer can violate them. Never enforced: formats other than date, time,
- *                date-time, duration, email and uuid; that exactly one alternative of oneOf matches; maxLength and maxItems
- *                above 2000. In a pattern, a set of characters contains only those that JSON does not escape
+ *   json_schema  `text` is a schema. If strict, a schema with keywords that cannot be enforced is refused. Otherwise
+ *                these keywords are ignored, and the answer can violate them. Never enforced: formats other than date,
+ *                time, date-time, duration, email and uuid; that exactly one alternative of oneOf matches; maxLength
+ *                and maxItems above 2000. In a pattern, a set of characters never contains a character that JSON
+ *                escapes
  *   grammar      `text` is GBNF, with a rule named root
  *   regex        `text` is a regular expression that the whole answer matches
  *   choice       `text` is a JSON list of texts, and the answer is one of them
  *
- * The amount of work is limited before it begins. LLM_INVALID: `error` says what cannot be expressed, or which size
- * is too large. LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any thread. */
+ * Large inputs are refused before work on them begins. LLM_INVALID: `error` says what cannot be expressed, or which
+ * size is too large. LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any thread. */
 LLM_API int llm_constraint_make(const llm_engine *engine, const char *request, size_t n_bytes, llm_document *out,
                                 char *error, size_t error_bytes);
 LLM_API void llm_document_free(llm_document *document);
 
 /* ---- embeddings ------------------------------------------------------------------------------------------- */
 
-/* Embeds as many of the n_texts texts, from the first on, as the model can take at once (at least one). *n_done
- * receives their number. `tokens` has the tokens of all texts in order: n_tokens[i] of text i, between 1 and
- * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1.
- * The call runs concurrently with the decode thread, in memory of its own. The first call allocates that memory; an
- * embedding-only model allocates it when it is opened. Any thread; concurrent calls run one after the other.
- * `cancel_flag` is NULL or points to a flag that the call checks often. Any thread can set it to nonzero, and the call
- * then ends soon (on a GPU, after the current step).
+/* Embeds the first of the n_texts texts, and as many of the next texts as the model can process in the same step.
+ * *n_done receives the number of embedded texts. `tokens` has the tokens of all texts in order: n_tokens[i] of text i,
+ * between 1 and llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has
+ * length 1. The call runs concurrently with the decode thread, in memory that only embeddings use. The first call
+ * allocates this memory; for an embedding-only model llm_engine_open allocates it. Any thread; concurrent calls run one
+ * after the other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the
+ * flag to nonzero, the call ends soon (on a GPU, after the current step).
  * On error the contents of `out` are undefined. LLM_CANCELLED if the flag was set, LLM_INVALID (no texts, or a model
  * that makes no embeddings), LLM_CONTEXT_LENGTH (a text has too many tokens), LLM_TOKEN, LLM_NO_MEMORY,
  * LLM_STEP_FAILED. */
@@ -418,7 +428,8 @@ typedef struct llm_json {
     size_t n_bytes;
     uint32_t verdict; /* llm_json_verdict */
     uint32_t depth;   /* levels still open where the scan ended: 0 for a whole document */
-    size_t offset;    /* bytes read; where the error was found, if there is one */
+    size_t offset;    /* number of bytes scanned; after an error or an exceeded limit, the position where it was
+                       * found */
     uint64_t n_values;
     uint64_t n_containers;
     uint64_t n_keys;
@@ -429,8 +440,8 @@ typedef struct llm_json {
 /* Checks JSON (RFC 8259, strict, UTF-8) in one pass, and copies it into a form that is cheap to decode: no blanks
  * between values, \uXXXX replaced by the character where JSON allows it, and half of a surrogate pair replaced by
  * U+FFFD. Everything else is copied unchanged. The scan stops at the first error or exceeded limit. Time and memory
- * are linear in n_bytes, and nesting uses no stack. Any thread. LLM_INVALID (out->verdict and out->offset say what
- * and where; out->text is NULL), LLM_NO_MEMORY. Free with llm_json_free, which allows NULL. */
+ * are linear in n_bytes, and nesting uses no stack. Any thread. LLM_INVALID (out->verdict is the error, out->offset its
+ * position; out->text is NULL), LLM_NO_MEMORY. Free with llm_json_free, which allows NULL. */
 LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
 LLM_API void llm_json_free(llm_json *document);
 
@@ -440,18 +451,17 @@ LLM_API void llm_json_free(llm_json *document);
 typedef struct llm_saved {
     uint32_t owner;
     uint32_t n_tokens;
-    uint64_t n_bytes;  /* bytes of its state; 0: only tokens were saved, or this engine cannot use the state */
+    uint64_t n_bytes;  /* bytes of the saved state; 0: only tokens were saved, or this engine cannot use the state */
     uint64_t saved_ms; /* CLOCK_REALTIME */
     char label[LLM_LABEL_BYTES_MAX + 8];
 } llm_saved;
 
-/* Copies the list of sessions saved for this model, of all owners, in no particular order. Returns their number, at
- * most LLM_SAVED_MAX; if it is larger than n_out, only n_out were copied. Returns 0 without a state directory. Any
- * thread. */
+/* Copies the list of all owners' sessions saved for this model, in no particular order, but not more than n_out of
+ * them. Returns the number of saved sessions, at most LLM_SAVED_MAX; 0 without a state directory. Any thread. */
 LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out);
 
-/* Copies the oldest unread message about parked and saved sessions that a person should see, for example a full disk
- * or a refused file. LLM_NOT_FOUND if there is none. Any thread. */
+/* Copies the oldest unread message for people about parked and saved sessions, for example about a full disk or a
+ * refused file. LLM_NOT_FOUND if all messages have been read. Any thread. */
 LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
 
 #ifndef LLM_CFFI

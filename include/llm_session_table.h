@@ -1,21 +1,22 @@
-/* llm_session_table.h: the session table of one engine: which branches are open, which tokens each has consumed, and the
- * engine's counters. Only the decode thread writes it. The event loop, llmctl in another process, and the next daemon
- * after a crash read it. Readers take no lock and never delay the writer.
+/* llm_session_table.h: the session table of one engine. It has the open branches, the tokens that each of them has
+ * consumed, and the engine's counters. Only the decode thread writes it. The event loop, llmctl in another process, and
+ * the next daemon after a crash read it. Readers take no lock and never delay the writer.
  *
- *   offset 0        llm_session_table_header  fixed facts, written before the segment gets its magic
- *   counters_at     uint64 counters[]        each atomic by itself
+ *   offset 0        llm_session_table_header  fixed facts, written before the magic number that makes the segment valid
+ *   counters_at     uint64 counters[]         each counter is atomic
  *   entries_at      llm_session_table_entry entries[n_entries]
  *   tokens_at       int32 tokens[n_entries][n_ctx]
  *
  * Each entry has one commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens.
  *   append     write tokens, then store the word with the larger count (release)
  *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite tokens
- *   open/close store the word with generation + 1 and `closed`, fence, change the record, store the word again
- *              with generation + 1 and not `closed` (or leave it closed)
+ *   open/close store the word with generation + 1 and `closed`, fence, change the record; to open an entry, store the
+ *              word again with generation + 1 and without `closed`
  *   rename     write the other name, then store the word with generation + 1 that points to it
- *   read       load the word (acquire); if it says closed, the entry has no branch. Copy; fence; load the word again. If
- *              the generation is the same, the copy is valid, whatever was appended meanwhile; otherwise read again
- * A writer that dies at any point leaves a readable table, because no lock can remain held.
+ *   read       load the word (acquire). If it has `closed`, the entry has no branch. Otherwise copy, fence, and load
+ *              the word again. If the generation is the same, the copy is valid even if tokens were appended meanwhile;
+ *              otherwise begin again
+ * A writer that dies at any point leaves a readable table, because nobody waits for a lock.
  */
 #ifndef LLM_SESSION_TABLE_H
 #define LLM_SESSION_TABLE_H
@@ -29,9 +30,9 @@ extern "C" {
 
 enum { LLM_SESSION_TABLE_VERSION = 4 };
 
-/* X(NAME, prometheus name, kind c|t|g, help). The session table, /metrics and llmctl are made from this list. Kinds:
- * c is a counter, g is a gauge, t is a counter of time, which is microseconds here and seconds in /metrics and
- * llmctl. */
+/* X(NAME, prometheus name, kind c|t|g, help). The session table, /metrics and llmctl are made from this list. Kinds: c
+ * is a counter, g is a gauge, t is a counter of time, in microseconds in the session table and in seconds in /metrics
+ * and llmctl. */
 #define LLM_COUNTER_TABLE(X)                                                                                           \
     X(STEPS, "steps_total", 'c', "Model steps run.")                                                                   \
     X(STEP_US, "step_seconds_total", 't', "Time spent inside model steps.")                                            \
@@ -96,8 +97,10 @@ LLM_API int llm_counter_is_time(int counter); /* the segment holds microseconds,
 /* How a branch is pinned. */
 typedef enum llm_pin {
     LLM_PIN_NONE = 0,
-    LLM_PIN_ANCHORED = 1, /* open when its session was pinned: never forgotten, expired or replaced */
-    LLM_PIN_SESSION = 2,  /* opened later: never forgotten or expired, but a new branch of the session can replace it */
+    LLM_PIN_ANCHORED = 1, /* the branch was open when its session was pinned: it is never forgotten, expired or
+                           * replaced */
+    LLM_PIN_SESSION = 2,  /* the branch was opened later: it is never forgotten or expired, but a new branch of the
+                           * session can replace it */
 } llm_pin;
 
 /* What the decode thread reports about an open branch: X(type, member, text). The branch's record, the session table
@@ -127,7 +130,8 @@ typedef struct llm_branch_view {
     uint32_t owner;
     uint32_t generation; /* counts changes of the token array other than appending (truncated, replaced) */
     uint32_t n_tokens;   /* resident */
-    uint64_t id; /* id of this branch, which never changes: names its files, and lets the next daemon recognize them */
+    uint64_t id; /* number of this branch, which never changes. The branch's files are named by it, so that the next
+                  * daemon recognizes them */
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_branch_view;
@@ -148,13 +152,13 @@ typedef struct llm_session_table llm_session_table;
 
 /* Opens another engine's session table for reading. The shared memory must belong to user `owner` (-1: the user of
  * this process) and be writable for nobody else, because any user can create a file with any such name. Readers use
- * read calls instead of a mapping, so that a table that is truncated under them causes an error and not a signal.
- * Any process. LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO (also if another user
- * owns the file or can write it). Close with llm_session_table_close. */
+ * read calls instead of a mapping, so that a table that is truncated meanwhile causes an error and not a signal. Any
+ * process. LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO (also if another user owns the
+ * file or can write it). Close with llm_session_table_close. */
 LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
 LLM_API void llm_session_table_close(llm_session_table *table);
 
-/* The engine's own session table, for readers in this process. It must not be closed. Any thread. */
+/* Returns the engine's own session table, for readers in this process. The caller must not close it. Any thread. */
 LLM_API const llm_session_table *llm_engine_session_table(const llm_engine *engine);
 
 /* The next functions read a table. Any thread, any process. */
@@ -162,8 +166,8 @@ LLM_API void llm_session_table_read(const llm_session_table *table, llm_session_
 LLM_API uint64_t llm_session_table_counter(const llm_session_table *table, int counter);
 /* LLM_NOT_FOUND if the entry has no branch. */
 LLM_API int llm_session_table_entry(const llm_session_table *table, uint32_t entry, llm_branch_view *out);
-/* Copies the branch's tokens and returns their count, or -1 if the entry has no branch, or -count-1 if `n_out` is
- * too small. *generation (may be NULL) receives the generation of the copied tokens. */
+/* Copies the tokens of the entry's branch and returns their count. Returns -1 if the entry has no branch, and -count-1
+ * if `n_out` is too small. *generation (may be NULL) receives the generation of the copied tokens. */
 LLM_API int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t entry, int32_t *out, size_t n_out,
                                          uint32_t *generation);
 

@@ -16,68 +16,76 @@ extern "C" {
 
 /* ---- serving: commands ------------------------------------------------------------------------------------- *
  * One thread pushes commands, and the same thread drains events. A command is one MessagePack map and nothing after it.
- * The first key is "op" with an llm_command_op. The other entries follow in any order, each at most once.
+ * Its first entry is "op", an llm_command_op. The other entries follow in any order, each at most once.
  * LLM_COMMAND_TABLE lists the commands and LLM_FIELD_TABLE the entries:
  *
- *   request     id chosen by the caller, unique among live requests. For CANCEL and PAUSE: the id of the generation; an
- *               unknown id is ignored, because the generation may just have ended.
+ *   request     id chosen by the caller, unique among live requests. In CANCEL and PAUSE it is the id of a generation;
+ *               an unknown id is ignored, because the generation may just have ended.
  *   owner       number of the session's owner. Sessions of different owners are separate even if their names are equal.
  *   session     the session's name; "" means scratch, where LLM_FIELD_TABLE allows it
  *   prompt      token ids, at least one
- *   max_tokens  most tokens to generate; 0: no limit but the context, which limits every value
+ *   max_tokens  most tokens to generate; 0: as many as the context can hold, which also limits every other value
  *   sampling    map of LLM_SAMPLING_TABLE; a missing parameter has its default
  *   logit_bias  pairs of token and finite bias
  *   stop        stop strings, none of them empty
- *   n_answer_stops  this many leading strings of `stop` are not searched for in the reasoning nor in the blanks after it,
- *               if `constraint` says where reasoning ends
+ *   n_answer_stops  number of leading strings of `stop` that are searched for only in the answer, not in the reasoning
+ *               and the blanks after it, if `constraint` says where reasoning ends
  *   stop_tokens tokens that end the answer like the model's own end tokens
- *   min_tokens  until the answer has this many tokens, no token that ends it is sampled and no stop string is searched
- *   constraint  the form that the answer must have: JSON made by llm_constraint_make or llm_chat_render; empty: none
+ *   min_tokens  until the answer has this many tokens, no token that ends the answer is sampled and no stop string is
+ *               searched for
+ *   constraint  the form that the answer must have, as JSON that llm_constraint_make or llm_chat_render has made;
+ *               empty: any form
  *   dry_sequence_breakers  texts that end a repetition for DRY; if missing: newline, colon, quotation mark, asterisk
  *   flags       bit set of llm_generate_flag
- *   boundaries  ascending token counts where other prompts are likely to diverge (llm_prompt): the engine takes
+ *   boundaries  ascending token counts at which other prompts are likely to diverge (llm_prompt); the engine saves
  *               checkpoints there
  *   parent      if the session does not exist, it begins as a fork of this session; "": no parent
- *   n_head      number of tokens at the prompt's beginning that many conversations share (llm_prompt), at most all of them.
- *               Equal heads do not make a prompt the continuation of a branch, and a checkpoint at their end serves all.
- *   n_logprobs  report the log probability of each token and of this many most likely tokens; -1: report none. They are
- *               those of the model's own distribution, before `sampling` and `logit_bias` are applied.
- *   after       id of an earlier live generation of the same owner. This generation begins when that one has consumed its
- *               prompt or has ended, so that a common prompt is prefilled only once. 0 or an unknown id: begin at once.
- *               A request for several answers becomes several generations, all of them `after` the first.
+ *   n_head      number of tokens at the prompt's beginning that many conversations share (llm_prompt), at most the
+ *               whole prompt. A prompt that has only this head in common with a branch does not continue the branch. A
+ *               checkpoint at the head's end serves every prompt with that head.
+ *   n_logprobs  report the log probability of each token and of this many most likely tokens; -1: report none. Log
+ *               probabilities are those of the model, before `sampling` and `logit_bias` are applied.
+ *   after       id of an earlier live generation of the same owner. This generation begins when the earlier generation
+ *               has consumed its prompt or has ended, so that a common prompt is prefilled only once. 0 or an unknown
+ *               id: begin at once. A request for several answers becomes several generations, all of them `after` the
+ *               first.
  *   paused      a paused generation keeps its slot and is not stepped
- *   at          the fork begins with this many tokens of the session, or with fewer if its memory and checkpoints do not
- *               allow that count; UINT32_MAX: all
- *   replace     true: if a session of the new name exists, it is closed; false: the fork then fails with LLM_EXISTS
- *   pinned      a pinned session is never forgotten or expired, but can be parked. The branches that it has at that moment
- *               are kept: a prompt that continues none of them gets another branch. A quarter of all branches always
- *               stays unpinned, and each owner can pin its share of the rest. Beyond that the command fails with
- *               LLM_PINS and changes nothing.
+ *   at          the fork begins with this many tokens of the session, or with fewer if the session's memory and
+ *               checkpoints do not allow this count; UINT32_MAX: all
+ *   replace     if a session of the new name exists, true closes that session, and false lets the fork fail with
+ *               LLM_EXISTS
+ *   pinned      a pinned session is never forgotten or expired, but can be parked. The branches that the session has
+ *               when it is pinned are kept: a prompt that continues none of them begins another branch. A quarter of
+ *               all branches always stays unpinned, and each owner can pin its share of the other three quarters. If a
+ *               pin would exceed this share, the command fails with LLM_PINS and changes nothing.
  *   label       name of a saved session in the state directory
  *
- * A session has a few branches (option --session-timelines). GENERATE uses the branch whose history the prompt continues.
- * RESET, CLOSE, PARK, PIN and RENAME apply to all branches. FORK and SAVE use the branch that was used last. LOAD first
- * reads the saved file and then replaces the content of the session of that name, which stays pinned if it was. PARK
- * skips busy branches (LLM_BUSY).
+ * A session can have several branches (option --session-timelines). GENERATE uses the branch whose history the prompt
+ * continues. RESET, CLOSE, PARK, PIN and RENAME apply to all branches. FORK and SAVE use the branch that was used last.
+ * LOAD first reads the saved file and then replaces the content of the session of that name, which stays pinned if it
+ * was. PARK skips busy branches (LLM_BUSY).
  *
- * A session that found no free entry at the start stays on disk for a later start. Only RESET and CLOSE reach it, and its
- * name is taken (LLM_EXISTS).
+ * If there was no free entry for a session when the engine started, the session stays on disk for a later start. Until
+ * then only RESET and CLOSE affect it, and a new session of its name is refused (LLM_EXISTS).
  *
  * With a state directory, changes that must survive a crash are on disk before the REPLY. PIN, RENAME, SAVE and UNSAVE
- * reply when their files are written or removed, RESET and CLOSE when theirs are removed, FORK and LOAD when the files of
- * what they replace are removed. LLM_IO means that the disk refused the change. A pin or a name is then what it was
- * before; a second change of the same pin or name waits until the first is decided. A session that was to be reset, closed
- * or replaced is gone from the engine, but its file may come back at the next start. To try again, send the command
- * again: a CLOSE of a session that is already closed and an orderly stop also try again.
- * LLM_OVERLOADED: too many commands wait for the disk, and nothing was done. RESET and CLOSE never get it.
+ * reply when their files are written or removed, RESET and CLOSE when the session's files are removed, FORK and LOAD
+ * when the files of a replaced session are removed. LLM_IO means that the disk refused the change. The pin or the name
+ * is then unchanged. A second change of the same pin or name waits for the result of the first. A session that was to
+ * be reset, closed or replaced is gone from the engine, but may come back from its file at the next start. The file's
+ * removal is tried again if the command is sent again (also a CLOSE of a session that is already closed), and at an
+ * orderly stop. LLM_OVERLOADED: too many commands wait for the disk, and nothing was done. RESET and CLOSE never fail
+ * with this status.
  * SAVE and LOAD: LLM_NO_MEMORY also if the limit on bytes in transfer to or from the disk is reached; try again later.
- * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. A session without a usable state is saved with its tokens only,
- * which are prefilled when it is used after a LOAD. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens
- * than a branch can hold now), LLM_VERSION (the file was refused and set aside), LLM_CAPACITY.
+ * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. SAVE saves only the tokens of a session without a usable
+ * state. They are prefilled when the session is used after a LOAD. LOAD: LLM_NOT_FOUND (no such label),
+ * LLM_CONTEXT_LENGTH (more tokens than a branch can hold now), LLM_VERSION (the file was refused and set aside),
+ * LLM_CAPACITY.
  * FORK and LOAD: LLM_SHUTDOWN (the engine has been stopped and writes no new sessions).
  *
- * The reader is strict. A key that is unknown, repeated or not part of the command, a missing key, a wrong type, a value
- * out of range, and any byte after the map are LLM_INVALID, and the message is dropped before it enters the ring.
+ * Commands are checked strictly. A key that is unknown, repeated or not part of the command, a missing key, a wrong
+ * type, a value out of range, and any byte after the map are LLM_INVALID, and the message is dropped before it enters
+ * the ring.
  */
 
 /* X(NAME, number). The numbers run from 1 without a gap and never change meaning. */
@@ -102,7 +110,7 @@ enum { LLM_COMMAND_END = 1 LLM_COMMAND_TABLE(LLM_COMMAND_COUNT) };
 
 typedef enum llm_generate_flag {
     LLM_GENERATE_IGNORE_END = 1,      /* the model's end-of-turn tokens are never sampled */
-    LLM_GENERATE_COLD = 2,            /* reuse no state: tests compare warm answers with these */
+    LLM_GENERATE_COLD = 2,            /* reuse no state; tests compare such answers with answers that reuse a state */
     LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens; implied by n_logprobs */
     LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED events report the progress of prefill */
     LLM_GENERATE_FLAGS = 15,          /* all of them */
@@ -115,8 +123,8 @@ typedef enum llm_field_type {
     LLM_FIELD_FLOAT, /* a finite number from least to most */
     LLM_FIELD_BOOL,
     LLM_FIELD_NAME,     /* str of least to most printable ASCII characters without spaces */
-    LLM_FIELD_TOKENS,   /* bin: int32 little-endian, at least `least` of them */
-    LLM_FIELD_BIASES,   /* bin: pairs of (int32 token, float32 bias), little-endian, at most `most` of them */
+    LLM_FIELD_TOKENS,   /* bin: at least `least` tokens, int32 little-endian */
+    LLM_FIELD_BIASES,   /* bin: at most `most` pairs of (int32 token, float32 bias), little-endian */
     LLM_FIELD_TEXTS,    /* array of at most `most` str */
     LLM_FIELD_SAMPLING, /* a map of sampling parameters */
     LLM_FIELD_BYTES,    /* bin of at most `most` bytes */
@@ -129,8 +137,8 @@ typedef enum llm_field_type {
 #define LLM_COMMANDS_SESSION (LLM_COMMANDS_OWNED - LLM_COMMAND_BIT(GENERATE) - LLM_COMMAND_BIT(UNSAVE))
 
 /* Every entry of every command: X(type, name, commands that require it, commands that allow it, least, most,
- * default). For the commands of LLM_COMMANDS_SESSION the session's name has at least one character; `least` is 0
- * only for GENERATE. */
+ * default). The session's name can be empty (`least` is 0) only in GENERATE; in the commands of LLM_COMMANDS_SESSION it
+ * has at least one character. */
 #define LLM_FIELD_TABLE(X)                                                                                             \
     X(UINT, request, LLM_COMMANDS_OWNED | LLM_COMMANDS_LIVE, 0, 1, UINT64_MAX, 0)                                      \
     X(UINT, owner, LLM_COMMANDS_OWNED, 0, 0, UINT32_MAX, 0)                                                            \
@@ -159,7 +167,8 @@ typedef enum llm_field_type {
     X(NAME, label, LLM_COMMAND_BIT(SAVE) | LLM_COMMAND_BIT(LOAD) | LLM_COMMAND_BIT(UNSAVE), 0, 1, LLM_LABEL_BYTES_MAX, \
       0)
 
-/* One row of these tables, so that a program in another language can compare what it writes with what libllm reads. */
+/* One row of these tables. A program in another language can compare the entries that it writes with the entries that
+ * libllm accepts. */
 typedef struct llm_field {
     const char *name;
     uint32_t type; /* llm_field_type */
@@ -176,49 +185,48 @@ LLM_API int llm_sampling_field(int i, llm_field *out);
  * (nothing was queued, which is a normal outcome), LLM_SHUTDOWN. */
 LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
 
-/* Name of the entry that made the last llm_command_push return LLM_INVALID ("sampling.top_p" for one inside a map),
- * or "" if the whole message is malformed. Valid until the next push. Loop thread. */
+/* Returns the name of the entry because of which the last llm_command_push returned LLM_INVALID ("sampling.top_p" for
+ * an entry of the map `sampling`), or "" if the whole message is malformed. Valid until the next push. Loop thread. */
 LLM_API const char *llm_command_refused(const llm_engine *engine);
 
 /* ---- serving: events --------------------------------------------------------------------------------------- *
  * An event is a MessagePack array: its llm_event_op, then its members in the order of LLM_EVENT_TABLE. New versions add
- * members only at the end of an event. Empty members at the end can be missing; the members of TEXT in brackets are
- * missing unless the command requested them.
+ * members only at the end of an event. Empty members at the end of an event can be missing. The bracketed members of
+ * TEXT are missing unless the command requested them.
  *
  *   ADMITTED  request, entry
  *   STARTED   request, reason, n_prompt, n_reused, diverged_at
  *   TEXT      request, text, n_tokens [, tokens, ends, logprobs, likeliest]
- *   FINISHED  request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible, stop_index,
- *             queue_us, prefill_us, decode_us, seed
+ *   FINISHED  request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible,
+ *             stop_index, queue_us, prefill_us, decode_us, seed
  *   REPLY     request, status, entry, n_tokens, os_error
  *   FORGOTTEN owner, session
  *   CONSUMED  request, n_tokens, prefill_us
  *
- * A GENERATE gets either one FINISHED(refused), or ADMITTED, then STARTED when its branch is free and its resume is
- * decided (no STARTED if it is cancelled before), then TEXT events, then FINISHED. All other commands except CANCEL and
- * PAUSE get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED comes between STARTED and the first TEXT, at most once
- * per model call; if the events are drained slowly, only the last one is delivered. FORGOTTEN says that the engine removed
- * a session without a command, because of the capacity policy or because it was idle too long. It comes before any event
- * of a later session of that name.
+ * A GENERATE gets either one FINISHED(refused), or ADMITTED, then STARTED when its branch is free and the source of its
+ * state is decided (no STARTED if the request is cancelled before), then TEXT events, then FINISHED. All other commands
+ * except CANCEL and PAUSE get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED comes between STARTED and the
+ * first TEXT, at most once per model call; if the events are drained slowly, only the last one is delivered. FORGOTTEN
+ * reports that the engine removed a session without a command, because of the capacity policy or because the session
+ * was idle too long. The event precedes any event of a later session of that name.
  *
  *   entry        index of the branch's entry in the session table; UINT32_MAX in ADMITTED: not known yet (scratch)
- *   n_tokens     in REPLY: tokens the session holds afterwards, or for SAVE the tokens that were saved; in CONSUMED:
- *                tokens of the prompt that have been consumed
- *   os_error     errno of the failed file operation if the status is LLM_IO because of one, otherwise 0
+ *   n_tokens     in REPLY: number of tokens that the session holds after the command, or that SAVE saved; in CONSUMED:
+ *                number of tokens of the prompt that have been consumed
+ *   os_error     if the status is LLM_IO because a file operation failed, the errno of this operation; otherwise 0
  *   diverged_at  first prompt token that differs from the branch's tokens, or -1
  *   text         str: complete characters, never part of a stop string; invalid bytes became U+FFFD. Empty only if the
  *                event carries tokens
  *   n_tokens     in TEXT: tokens generated so far, including those whose text is still held back
- *   tokens       bin: int32 little-endian: the tokens whose text is complete with this event (with
- *                LLM_GENERATE_RETURN_TOKENS or n_logprobs). A token that ended the turn, or that was removed with a stop
- *                string, is not reported.
- *   ends         bin: uint32 little-endian: for each token, the number of characters of `text` up to the token's end; for
- *                a token that ends inside a character, up to the beginning of that character
+ *   tokens       bin: int32 little-endian: the tokens whose text this event completes (with LLM_GENERATE_RETURN_TOKENS
+ *                or n_logprobs). A token that ended the turn, or that was removed with a stop string, is not reported.
+ *   ends         bin: uint32 little-endian: for each token, the number of whole characters of `text` up to the token's
+ *                end
  *   logprobs     bin: float32 little-endian: the log probability of each token, at least -9999 (with n_logprobs)
- *   likeliest    bin: n_logprobs pairs of (int32 token, float32 log probability) for each token, little-endian, the most
- *                likely token first
+ *   likeliest    bin: n_logprobs pairs of (int32 token, float32 log probability) for each token, little-endian, most
+ *                likely first
  *   n_prefilled  prompt tokens that were consumed (fewer than n_prompt - n_reused after a cancel)
- *   n_resident   tokens that the branch holds afterwards
+ *   n_resident   tokens that the branch holds after the generation
  *   n_visible    number of those tokens that the client can have seen (smaller if a stop string could not be removed)
  *   stop_index   index of the stop string that was found, or -1
  *   seed         the seed that was used
@@ -275,15 +283,17 @@ typedef enum llm_event_op {
     X(CONSUMED, n_tokens)                                                                                              \
     X(CONSUMED, prefill_us)
 
-/* Name of the i-th member of an event, or NULL if there are no more. Any thread. The strings are static. */
+/* Returns the name of the i-th member of an event, or NULL if the event has at most i members. Any thread. The strings
+ * are static. */
 LLM_API const char *llm_event_member(int event, int i);
 
-/* File descriptor that is readable when events wait, for the caller's event loop. Owned by the engine. Loop thread. */
+/* Returns a file descriptor for the caller's event loop, which is readable while events wait. The engine owns the
+ * descriptor. Loop thread. */
 LLM_API int llm_events_fd(const llm_engine *engine);
 
-/* Moves waiting events into `out` as ONE MessagePack array of events, and clears the descriptor when it has moved
- * all of them. Returns the number of bytes written, or 0 if no event waits. A buffer of LLM_DRAIN_BYTES_MIN bytes or
- * more always makes progress. Loop thread. */
+/* Moves waiting events into `out` as one MessagePack array of events. If all events fit, the descriptor is no longer
+ * readable afterwards. Returns the number of bytes written, or 0 if no event waits. A buffer of LLM_DRAIN_BYTES_MIN
+ * bytes or more always makes progress. Loop thread. */
 enum { LLM_DRAIN_BYTES_MIN = 262144 };
 LLM_API int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes);
 

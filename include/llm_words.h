@@ -1,8 +1,8 @@
-/* llm_words.h: libllm's vocabularies: every word with its sentence. Part of llm.h, which includes it.
+/* llm_words.h: libllm's vocabularies, which give each word a sentence that explains it. llm.h includes this file.
  *
- * One table per vocabulary: X(NAME, number, word, sentence). The word is what responses, logs, metrics and tests use,
- * the sentence explains it to people; llm_word() and llm_sentence() return them. Numbers are part of the wire format
- * and never change meaning.
+ * One table per vocabulary: X(NAME, number, word, sentence). Responses, logs, metrics and tests use the word; the
+ * sentence explains the word to people. llm_word() returns the word of a number, llm_sentence() the sentence. Numbers
+ * are part of the wire format and never change meaning.
  */
 #ifndef LLM_WORDS_H
 #define LLM_WORDS_H
@@ -38,7 +38,7 @@
       "The output format of the request is invalid, too large, or allows no answer.")                                  \
     X(NO_GENERATION, 26, "no_generation", "This model makes embeddings and cannot generate text.")
 
-/* Why a request started with the state that it did (the resume decision). */
+/* The source of the state with which a request started (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                            \
     X(NEW, 0, "new", "The session had no tokens.")                                                                     \
     X(EXACT_PREFIX, 1, "exact_prefix", "The prompt extends the resident tokens: only the suffix is prefilled.")        \
@@ -50,7 +50,8 @@
     X(MISMATCH, 7, "mismatch", "No resident prefix could be reused: everything is prefilled.")                         \
     X(TORN, 8, "torn", "The resident state was invalid: everything is prefilled.")
 
-/* How a generation ended. Each accepted GENERATE has exactly one FINISHED event that carries one of these. */
+/* How a generation ended. Each accepted GENERATE has exactly one FINISHED event, which carries one of these
+ * outcomes. */
 #define LLM_OUTCOME_TABLE(X)                                                                                           \
     X(END, 0, "end", "The model ended its turn.")                                                                      \
     X(STOP, 1, "stop", "A stop string was found.")                                                                     \
@@ -83,8 +84,8 @@
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
-/* Samplers that narrow the choice of a token: the default ones in their order, up to LLM_SAMPLER_USUAL_LAST, then those
- * that only run if a request names them. */
+/* Samplers that narrow the choice of a token. Those up to LLM_SAMPLER_USUAL_LAST run by default, in this order; the
+ * others only run if a request names them. */
 #define LLM_SAMPLER_TABLE(X)                                                                                           \
     X(PENALTIES, 1, "penalties", "Apply repeat_penalty, presence_penalty and frequency_penalty.")                      \
     X(DRY, 2, "dry", "Lower the probability of tokens that would extend a repetition.")                                \
@@ -98,7 +99,7 @@
     X(INFILL, 10, "infill", "Merge candidates that begin alike; a likely end of text ends the answer.")                \
     X(ADAPTIVE_P, 11, "adaptive_p", "Choose tokens so that their average probability approaches adaptive_target.")
 
-/* Verdicts of llm_json_scan: first the ways in which bytes are not JSON, then the limits. */
+/* Verdicts of llm_json_scan: first errors in the JSON, then exceeded limits. */
 #define LLM_JSON_TABLE(X)                                                                                              \
     X(OK, 0, "ok", "JSON within the limits.")                                                                          \
     X(END, 1, "truncated", "it ends too early")                                                                        \
@@ -151,7 +152,8 @@ typedef enum llm_vocabulary {
     LLM_JSON_VERDICTS,
 } llm_vocabulary;
 
-/* Return the word and the sentence of a number; "unknown" and "" outside the vocabulary. Any thread; static strings. */
+/* Return the word and the sentence of a number, or "unknown" and "" if the vocabulary has no such number. Any thread;
+ * static strings. */
 LLM_API const char *llm_word(llm_vocabulary vocabulary, int number);
 LLM_API const char *llm_sentence(llm_vocabulary vocabulary, int number);
 
