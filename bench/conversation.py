@@ -1,8 +1,8 @@
 """One conversation as a client holds it, and the least number of tokens that a server must prefill for each request.
 
-Those are the tokens of the prompt after the longest prefix that any earlier state of any conversation with the server
-had consumed. States are compared as text, so that the measure is the same for every server and independent of how the
-server keeps its history.
+The necessary tokens are those of the prompt after the longest prefix that any earlier state of any conversation with
+the server had consumed. States are compared as text, so that the measure is the same for every server and independent
+of how the server keeps its history.
 """
 
 from __future__ import annotations

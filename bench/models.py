@@ -1,4 +1,4 @@
-"""The generated models. Those of realistic size are made when they are first used."""
+"""The generated models. Models of realistic size are made when they are first used."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Answers as rows of the database. Those of named sessions survive the daemon; those of a saved session stay until it
-is removed.
+"""Answers as rows of the database. Answers of named sessions survive the daemon; answers of a saved session stay until
+it is removed.
 
 A session whose rows are lost still works: its answers are rendered and tokenized again.
 """

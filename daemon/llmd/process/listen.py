@@ -207,7 +207,7 @@ def _remove_dead(path: Path) -> None:
 
 
 def _is_listened_on(path: Path) -> bool:
-    """Returns whether a program listens on the socket. Only a refused connection proves that none does."""
+    """Returns whether a program listens on the socket. Only a refused connection proves that no program listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:

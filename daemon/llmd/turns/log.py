@@ -1,6 +1,6 @@
 """The last turns of each session, for `explain`, and the beginnings of its messages. Owned by the event loop.
 
-Turns of an earlier daemon are not known. Those of sessions that were not used for long are forgotten
+Turns of an earlier daemon are not known. Turns of sessions that were not used for long are forgotten
 (limits.TURN_SESSIONS_MAX).
 """
 

@@ -37,7 +37,7 @@ struct answer_reading {
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
     bool is_value_verbatim = false; /* the value is plain text up to its closing mark */
     struct list {
-        size_t first, last; /* begin of the first and of the last element */
+        size_t first, last; /* positions of the first and of the last element */
     };
     std::vector<list> lists; /* lists with a mark for each element that reach to the last byte, outer ones first */
 };

@@ -187,8 +187,8 @@ bool constraint::allows(int32_t token)
     return walk->allows(token, text.data(), text.size());
 }
 
-/* The walk examines the vocabulary's tree, which has neither control tokens nor tokens that end an answer. Those are
- * checked one by one. */
+/* The walk examines the vocabulary's tree, which has neither control tokens nor tokens that end an answer. These tokens
+ * are checked one by one. */
 void constraint::find_allowed(token_set &allowed)
 {
     walk->find_allowed(m->info.n_vocab, allowed);

@@ -21,8 +21,8 @@
  * took 6 to 41 ms; now they take 0.5 to 1.1 ms (99 of 100, 151,643 tokens).
  * *
  * A client can send a grammar that is designed to be slow: ambiguous rules multiply the stacks. A step that examines
- * more than STEP_WORK_MAX stacks, or makes more than STACKS_MAX, ends the request with grammar_fault. What is only
- * kept for speed is dropped beyond STACKS_KEPT, PLACES_KEPT and WAYS_KEPT (forget_others). */
+ * more than STEP_WORK_MAX stacks, or makes more than STACKS_MAX, ends the request with grammar_fault. Data that only
+ * serves speed is dropped beyond STACKS_KEPT, PLACES_KEPT and WAYS_KEPT (forget_others). */
 #ifndef LLM_GRAMMAR_WALK_H
 #define LLM_GRAMMAR_WALK_H
 

@@ -10,9 +10,9 @@
 enum class regex_of { TEXT, JSON_STRING };
 
 /* Returns the right side of a rule. JSON_STRING: the rule is for the text between the quotes of a JSON string, where
- * some characters must be escaped. Those with a short escape (\n) use it; control characters without one are left
- * out of sets. Throws grammar_beyond, which names what cannot be expressed, and grammar_fault for a malformed
- * expression. */
+ * some characters must be escaped. Characters with a short escape (\n) are written with it; control characters without
+ * one are left out of sets. Throws grammar_beyond, which names what cannot be expressed, and grammar_fault for a
+ * malformed expression. */
 std::string regex_grammar(const std::string &expression, regex_of where);
 
 /* Returns GBNF for one of these characters; "" if none of them can be written. */

@@ -391,10 +391,10 @@ void expansion::apply_objects(state &s, const schema_json &schema)
     apply_dependencies(s, schema);
 }
 
-/* If the member is present, other members are required, or the object has to meet a schema. That is a choice between
- * an object without the member and one that meets the dependency. No schema of the document says "without this
- * member", so the condition is the keyword itself with the index of the member. Negated, it means that the member is
- * absent; not negated, it requires the dependent members (negate.cpp). */
+/* If the member is present, other members are required, or the object has to meet a schema. A dependency is therefore a
+ * choice between an object without the member and one that meets the dependency. No schema of the document says
+ * "without this member", so the condition is the keyword itself with the index of the member. Negated, it means that
+ * the member is absent; not negated, it requires the dependent members (negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {

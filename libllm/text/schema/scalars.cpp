@@ -31,7 +31,7 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
 }
 
 /* Intersects all conditions on texts: patterns, formats, excluded texts, and then lengths. Returns false if there
- * are only lengths. Those are written as repetitions (rules::repeated), since an automaton has a state for each
+ * are only lengths. Lengths alone are written as repetitions (rules::repeated), since an automaton has a state for each
  * length. A condition that is too large is given up alone, so that the others stay enforced. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
