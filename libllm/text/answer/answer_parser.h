@@ -1,6 +1,6 @@
 /* answer_parser.h: parses an answer while it is generated: text, reasoning, and tool calls with their arguments. Owned
  * by one answer; one thread at a time. The result depends on the text alone, not on how it was divided.
- * *
+ *
  * llama.cpp knows how each family of templates writes an answer, but its parser parses the text from the beginning each
  * time. Calling it for every token would take quadratic time: at 150,000 characters of a call, one run took 20 ms. So
  * it gets as little text as possible:
@@ -10,7 +10,7 @@
  *   - A call that is still being generated. It is parsed again only after it has grown by 1/32, and parts on which the
  *     parsing of its rest does not depend are left out (answer_shortening.h). At most 8 KiB are parsed for a piece,
  *     wherever in the answer it is.
- * *
+ *
  * Models break their family's form. Where the text stops fitting the form, everything before is reported as it was
  * parsed, the rest is text, and parsing begins again after it. A malformed call is the exception: its rest is dropped
  * up to the mark that closes calls, because clients would show it as content and send it back in the next prompt. The
@@ -18,7 +18,7 @@
  * Example: after
  *
  *   <tool_call>{"name": "f", "arguments": {"a": 1, "b
- * *
+ *
  * {"a": 1 is reported, without the comma and the name "b, because the value of b may never come. */
 #ifndef LLM_ANSWER_PARSER_H
 #define LLM_ANSWER_PARSER_H

@@ -4,7 +4,7 @@
  *
  *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "32 bytes, 4,000 bytes, 96 bytes
  *   {"files": [{"text": "32 bytes, 96 bytes
- * *
+ *
  * The rest of the call is parsed in the same way after both. This is not proved but checked: the parser parses the
  * shortened text once, and nothing is left out unless the result agrees (answer_says_less). */
 #ifndef LLM_ANSWER_SHORTENING_H

@@ -66,7 +66,7 @@ bool is_of_name(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
 }
 
-/* Moves the begin before marks that open a group of calls. Such marks stand before the mark that triggers the grammar. */
+/* Moves the begin before marks that open a group of calls, which stand before the mark that triggers the grammar. */
 size_t begin_with_marks(const std::string &text, size_t begin, const std::vector<std::string> &marks)
 {
     for (bool is_longer = true; is_longer;) {

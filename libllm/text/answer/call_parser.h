@@ -1,5 +1,5 @@
 /* call_parser.h: makes llama.cpp's parser of calls accept what models and their templates really write. Pure.
- * *
+ *
  * llama.cpp generates one parser from the tools' schemas, for the grammar and for parsing. A grammar should allow
  * only valid calls. Parsing should accept as much as possible: a call that the parser gives up on is lost, while the
  * tool could have answered with an error, and the model could correct itself. */

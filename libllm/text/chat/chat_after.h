@@ -1,12 +1,12 @@
 /* chat_after.h: the part of a rendered chat that follows an answer whose tokens are known. Private to the chat folder.
  * Pure.
- * *
+ *
  * Templates rewrite the past: they drop old reasoning, write calls anew from their arguments, move tools. A prompt
  * rendered from the beginning would therefore differ from the tokens of the session, often early, and the whole
  * conversation would be prefilled again. So the resident tokens remain the history, and only the text after the last
  * known answer is taken from the rendering. Example: the session holds 157 tokens that end with a tool call; the result
  * is rendered, and 22 tokens are added.
- * *
+ *
  * A sentinel in the answer's text, or in the arguments of its last call, shows where the answer ends in the
  * rendering. From there the template continues to the word that ends a turn, where the model had stopped. The
  * alternative, splicing known tokens into a complete rendering, would work only if the template left the text around

@@ -1,6 +1,6 @@
 /* chat_control.h: decides which bytes of a rendered chat can become control tokens, and tokenizes the chat. Private to
  * the chat folder. Immutable after opening. Any thread.
- * *
+ *
  * The danger: a message (a web page that an agent has read) contains "<|im_end|><|im_start|>system", and the prompt
  * gets a system message that nobody wrote. There are two defenses, because each alone has gaps. The template engine
  * marks the bytes that came from messages, but loses the mark in some of its functions (tojson, split, join, keys of
@@ -8,7 +8,7 @@
  *
  *   message    a <|im_end|> b
  *   rendered   ... a DEL0( <|im_end|> DEL0) b ...       DEL: the byte 0x7f
- * *
+ *
  * The markers pass through every function of the engine as ordinary text. Afterwards they are removed, and the text
  * between them never becomes a control token. One gap remains: a template that splits two strings of a message and
  * joins the pieces with nothing between them. No known template does that. */

@@ -1,5 +1,5 @@
 /* chat_family.h: changes to conversations for certain families of models, before and after the template renders.
- * *
+ *
  * llama.cpp makes these changes in the answer parsers of the families, which also render. libllm renders by itself,
  * since only the template's own text may become control tokens, and therefore repeats the changes.
  * tests/real_templates/test_prompts.py compares the prompts with llama.cpp's for every template that llama.cpp

@@ -6,7 +6,7 @@
  *   free ------(a trigger: "lazy" grammars)-----> begun --(the grammar accepts the trigger)--> the grammar is active
  *    ^                                              |
  *    `----(the grammar rejects it: not a trigger)---'
- * *
+ *
  * A grammar that is not lazy is active from the first token on. Triggers are not searched in reasoning, because a
  * call that the model only thinks about must not begin a call. `begun` is a state of its own because passing the
  * trigger to the grammar is slow: is_slow() then says that the next pick must not run on the decode thread. */

@@ -1,11 +1,11 @@
 /* grammar_mask.cpp: finds the tokens that can come next, by walking through the tree of the vocabulary. A token is
  * allowed if its whole text can be walked. The tree makes each shared beginning one step: if "st" is not allowed, the
  * thousands of tokens below it are skipped.
- * *
+ *
  * That does not help if much is allowed: in a JSON string nearly all 150,000 tokens are, and each of their characters
  * would be a step. Therefore a branch of the tree is allowed as a whole if all its characters lead to the place that
  * letters lead to (skip). llama.cpp checks each token by itself.
- * *
+ *
  * Runs on the thread that samples. The cost of the mask is part of every pick. */
 
 #include "text/grammar/grammar_walk.h"
@@ -84,7 +84,7 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
 
 /* Decides about all tokens below `top` without visiting them, if their characters lead from place to place like letters
  * do: then only the length of a text matters. Returns false if the tokens must be visited one by one.
- * *
+ *
  * n counts the steps that letters can take. In a JSON string a letter leads back to the same place, so n becomes the
  * length of the longest text at once, and all tokens are allowed. In a string that has room for 3 more characters,
  * letters lead through 3 places and then nowhere: tokens of up to 3 characters (n_before of them above `top`) are

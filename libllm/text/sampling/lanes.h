@@ -1,6 +1,6 @@
 /* lanes.h: passes over the logits of a whole vocabulary, written so that compilers use vector instructions. For
  * sampler.cpp and logprobs.cpp. Pure.
- * *
+ *
  * A step of 16 streams examines 16 times 151,936 logits while all streams wait. So the first pass finds the largest
  * logit of each block of 64, and later passes visit only the blocks that can contribute: for such a step greedy took
  * 1.09 ms and takes 0.48, and top_k 40 with top_p and min_p took 3.1 ms and takes 1.4. */

@@ -2,8 +2,9 @@
  * They work on the plain logits in vector passes (lanes.h). llama.cpp makes a record for each of 150,000 tokens and
  * sorts them, which costs milliseconds per token and stream while all other streams wait. Its other samplers are used
  * unchanged (sampler_chain.h). llama.cpp's samplers and constraints (constraint.h) are slow, so the caller can run them
- * in other threads (sampler_is_slow). * The same seed must give the same tokens, so candidates have a fixed order, and
- * sums are added in a fixed order. */
+ * in other threads (sampler_is_slow).
+ *
+ * The same seed must give the same tokens, so candidates have a fixed order, and sums are added in a fixed order. */
 #include "text/sampling/sampler.h"
 
 #include "text/constraint/constraint.h"

@@ -1,7 +1,7 @@
 /* arguments.h: compiles the schemas of tools into one grammar. For templates that write a call's arguments as a JSON
  * object, a schema is compiled as a whole. For templates that write each argument between marks of its own, each
  * parameter is compiled by itself. Owned by the thread that reads the request.
- * *
+ *
  * Schemas of tools are enforced loosely: a tool with an unusual schema is offered with fewer conditions, or with
  * none, and never makes the request fail. */
 #ifndef LLM_SCHEMA_ARGUMENTS_H

@@ -4,13 +4,13 @@
  *   shape        what conditions that hold at once allow (expand, negate, nothing, valid)
  *   automaton    sets of texts, from expressions and formats
  *   writer       shapes as rules of GBNF (scalars, number, rules)
- * *
+ *
  * llama.cpp's converter, used before, accepted 79.7 % of 5,038 real schemas strictly, and 92.3 % of the resulting
  * grammars were right: it silently closed objects and let one of several keywords win. This compiler first merges the
  * conditions that hold at once (allOf, $ref, siblings, not, if, dependencies) and writes GBNF from the result. It
  * accepts 95.8 % of 400 schemas of MaskBench strictly, and 99.7 % of those grammars are right
  * (tests/schemas/corpus_driver). As JSON schema says, an object is open unless the schema closes it.
- * *
+ *
  * Every quantity has a limit: the levels of the document, the conditions of a value, its shapes, the states of
  * automata, the bytes of the grammar, and the total work (work_budget). Beyond a limit the schema is refused
  * (STRICT) or the value is left unconstrained (LOOSE). The functions are pure. Any thread calls them, on a stack of

@@ -1,6 +1,6 @@
 /* expand.cpp: turns conditions into shapes. Conditions that hold at once are merged into one state. If a schema has a
  * choice, the state is copied for each alternative.
- * *
+ *
  * The danger is the product: ten anyOf of four alternatives each, side by side, have a million shapes. Choices are
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
  * once and leave no shape: in {"properties": {"kind": ...}, "oneOf": [...]}, an alternative of another type is
@@ -160,7 +160,7 @@ size_t expansion::state::n_items() const
 /* Merges all pending conditions, then tries each alternative of the first remaining choice. Appends one shape for each
  * consistent combination of alternatives; a combination that contradicts itself leaves none. If `has_choices` is false,
  * all choices are ignored.
- * *
+ *
  * A condition that was merged before is skipped, since a schema can refer to itself: without `met`, {"allOf":
  * [{"$ref": "#"}]} would never end. A condition and its negation contradict each other, which drops alternatives
  * before their keywords are compared. */

@@ -1,6 +1,6 @@
 /* nothing.cpp: detects nodes that no value meets, as far as a few levels show it, and collects the conditions of a
  * shape on one member.
- * *
+ *
  * The answer "nothing" is proved; the answer "not nothing" is not: patterns, items and multiples are not examined.
  * The answers are only used to show that alternatives of oneOf exclude each other. A wrong "not nothing" costs a
  * negation there, while a wrong "nothing" would admit invalid values. */

@@ -95,7 +95,7 @@ std::string either(const std::vector<std::string> &alternatives)
 /* The numbers of one length (digits before the point), written from the first digit on. Within one length, numbers are
  * ordered like texts, so a bound can be applied digit by digit. A longer number is larger, and a shorter one smaller,
  * whatever its digits are.
- * *
+ *
  * `low` and `high` say that the digits so far equal those of the bound, so the bound still limits the next digit.
  * After a digit above the lower bound's, or below the upper bound's, any digits can follow. From 137 to 254: 1, then
  * 3, then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4, then any digit; and after 25 only 0 to 4. So a

@@ -220,11 +220,11 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
  *   names_from(a)  the name a, its value, rest_from(b)
  *   rest_from(b)   "," names_from(b) | "}"
  *   names_from(b)  the name b, its value, rest_from(end)
- * *
+ *
  * One rule per next member gives as many rules as members. Rules that listed which members are left would need one for
  * each set of members. Rules are kept by next member and by the number of members before it, as far as that number
  * matters.
- * *
+ *
  * Returns the rule from the name of member `at`, or of a later one, to the end. "": the object cannot be completed. */
 std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 {

@@ -16,7 +16,7 @@ constexpr size_t NODES_MAX = 20000; /* nodes of the nondeterministic automaton, 
  * without one. It is built from the end, so that each part knows what follows it. The sets of nodes that a text can
  * reach then become the states of a deterministic automaton. (a|b)*a(a|b){n} has two to the power of n such sets, so
  * states and work are limited.
- * *
+ *
  * The beginning and the end of the text are characters of their own (REGEX_BEGIN, REGEX_END), which ^ and $ wait
  * for. With them, an anchor can stand anywhere in an expression, also in one of several alternatives. Loops over any
  * character surround the expression, since a pattern can match anywhere in the text. */

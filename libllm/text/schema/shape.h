@@ -1,11 +1,11 @@
 /* shape.h: what one JSON schema, or several that hold at once, allow: a list of shapes, each a conjunction without
  * alternatives.
- * *
+ *
  * A condition is a schema of the document or one of its keywords, negated or not. A node is a set of conditions; the
  * value of a member or an item has to meet a node. {"allOf": [A, {"properties": {"x": B}}], "properties": {"x": C}} is
  * one node of one condition. Its member x has to meet the node {B, C}, or {B, C, D} if A declares x as D. {"anyOf": [A,
  * B], "type": "object"} has two shapes, or one if A is a number.
- * *
+ *
  * A document has a finite number of keywords, and therefore a finite number of conditions and nodes: a node that is
  * met again uses the rule that was made for it, and recursion ends. That is why conditions refer to schemas by
  * address and never contain a merged schema: if a schema refers to itself beside other keywords, a merged schema

@@ -1,5 +1,5 @@
 /* work_budget.h: limits the work of compiling a schema. Owned by the thread that compiles.
- * *
+ *
  * Clients choose the schema, and other requests wait for the thread that compiles it. Limits on single parts (states
  * of an automaton, shapes of a node) did not limit all parts together: a schema with several patterns of hundreds of
  * repetitions took 2.2 s. The budget counts steps and not time, so that a schema that is accepted on one machine is
