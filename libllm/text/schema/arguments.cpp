@@ -7,13 +7,13 @@
 
 namespace {
 
-/* levels of the schema to compile; each retry uses fewer, until the grammar is small enough */
+/* levels of the schema to compile; each retry uses fewer levels, until the grammar is small enough */
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1};
 /* names of one tool; the grammar of calls uses a level of the stack for each required name */
 constexpr size_t NAMES_MAX = 256;
 
-/* Names in all tools of one request. A grammar of calls takes about 0.7 ms and 40 KB for each name, and with more
- * names it would not fit a constraint document. Agents have up to 150 tools of 20 names. */
+/* Names in all tools of one request. A grammar of calls takes about 0.7 ms and 40 KB for each name, and with more names
+ * would not fit a constraint document. Agents have up to 150 tools of 20 names. */
 constexpr size_t NAMES_IN_ALL_MAX = 4096;
 
 const schema_json &any_object()
@@ -22,8 +22,8 @@ const schema_json &any_object()
     return schema;
 }
 
-/* Returns the types that values of the node can have. For a list of values (enum) it only distinguishes text from
- * everything else, since the callers ask only for texts. */
+/* Returns the types that values of the node can have. For a list of values (enum) the result only distinguishes text
+ * from other types, since the callers ask only for texts. */
 uint8_t types_of(expansion &meaning, const node &n)
 {
     uint8_t all = n.empty() ? json_type::ANY : json_type::NOTHING;
@@ -41,8 +41,8 @@ uint8_t types_of(expansion &meaning, const node &n)
     return all;
 }
 
-/* Returns the member names of the shapes in their order. An empty name is left out: no template can mark it, and an
- * empty schema_argument::name stands for the undeclared names. */
+/* Returns the member names of the shapes in their order. An empty name is left out, because no template can write it,
+ * and because an empty schema_argument::name stands for the undeclared names. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
@@ -184,9 +184,9 @@ class argument_compiler {
 } // namespace
 
 /* Calls `compile` with fewer levels each time, as long as the grammar is too large. Each attempt can use half of the
- * work that is left, so that the next attempt and the next tool also get some. Otherwise one tool with a hard schema
- * would leave all later tools unconstrained. The rules of a failed attempt are removed, since they refer to rules
- * that were never defined. */
+ * remaining budget, so that the next attempt and the next tool can also be compiled. Otherwise one tool with a hard
+ * schema would leave all later tools unconstrained. The rules of a failed attempt are removed, since they refer to
+ * undefined rules. */
 template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
 {
     for (const size_t n_levels : LEVELS) {
@@ -239,7 +239,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
         argument_compiler compiler(meaning, values, out, part);
         const std::vector<std::string> names = names_of(shapes);
         if (names.size() > std::min(NAMES_MAX, NAMES_IN_ALL_MAX - n_names)) {
-            /* 20,000 names in one tool overflowed the stack and ended the process */
+            /* 20,000 names in one tool overflowed the stack, which ended the process */
             throw grammar_beyond("too many names");
         }
         for (const std::string &name : names) {
@@ -263,7 +263,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
 
 std::optional<std::string> schema_arguments::bare_names(const automaton &names)
 {
-    automaton possible; /* excludes control characters and the characters that marks consist of, above all `</` */
+    automaton possible; /* excludes control characters and the characters of delimiters, above all `</` */
     possible.states.resize(2);
     possible.states[0].ways = {{' ', '!', 1}, {'#', '.', 1}, {'0', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
     possible.states[1].ways = {{' ', '!', 1}, {'#', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};

@@ -1,9 +1,9 @@
 /* arguments.h: compiles the schemas of tools into one grammar. For templates that write a call's arguments as a JSON
- * object, a schema is compiled as a whole. For templates that write each argument between marks of its own, each
- * parameter is compiled by itself. Owned by the thread that reads the request.
+ * object, a schema is compiled as a whole. For templates that write each argument between delimiters of its own
+ * (<parameter=city>Rome</parameter>), each parameter is compiled by itself. Owned by the thread that reads the request.
  *
- * Schemas of tools are enforced loosely: a tool with an unusual schema is offered with fewer conditions, or with
- * none, and never makes the request fail. */
+ * Schemas of tools are enforced loosely: an unusual schema is enforced in part or not at all, but never makes the
+ * request fail. */
 #ifndef LLM_SCHEMA_ARGUMENTS_H
 #define LLM_SCHEMA_ARGUMENTS_H
 
@@ -14,16 +14,16 @@
 #include "text/schema/rules.h"
 #include "text/schema/shape.h"
 
-/* One parameter, or all parameters with names that the schema does not declare. If the marks of a template hold bare
- * text, a text is written without quotes. An argument that can be a text or a number therefore has two rules:
- * `texts` and `not_text`. */
+/* One parameter, or all parameters with names that the schema does not declare. Some templates write a text without
+ * quotes between the delimiters. An argument that can be a text or a number therefore has two rules, `texts` and
+ * `not_text`. */
 struct schema_argument {
-    std::string name;                          /* "": the undeclared names in `names` */
+    std::string name;                          /* "" if this stands for the undeclared names in `names` */
     std::string element;                       /* a rule of the grammar */
     bool is_required = false;                  /* true only if every shape of the schema requires it */
-    bool may_be_text = false, is_text = false; /* is_text: no other type is possible */
+    bool may_be_text = false, is_text = false; /* is_text: the argument can only be a text */
     std::optional<automaton> names, texts;     /* texts: the possible texts; nullopt: any text */
-    std::string not_text;                      /* rule of the values that are not texts; "": no such value */
+    std::string not_text;                      /* rule of the values that are not texts; "" if every value is a text */
 };
 
 /* Keywords that cannot be enforced are ignored. The only exception that any member throws is std::bad_alloc. */
@@ -38,20 +38,20 @@ class schema_arguments {
      * the rule of any object. */
     std::string object(const schema_json &document);
 
-    /* Returns each member that one of the schema's shapes declares or requires. If there are too many, or the
+    /* Returns each member that one of the schema's shapes declares or requires. If there are too many members, or the
      * grammar would become too large, returns one member with any name and value. */
     std::vector<schema_argument> members(const schema_json &document);
 
-    /* Returns the rule of one of these names as a template's marks can hold it. "": marks can hold none of them.
-     * nullopt: the rule would be too large. */
+    /* Returns the rule of those names that can be written between a template's delimiters. Returns "" if no name can,
+     * and nullopt if the rule would be too large. */
     std::optional<std::string> bare_names(const automaton &names);
 
-    /* Returns the rule of one of the texts between single quotes, without those that would need escapes. nullopt:
-     * none is left. */
+    /* Returns the rule of the texts between single quotes, without texts that need escapes. Returns nullopt if every
+     * text needs escapes. */
     std::optional<std::string> quoted_texts(const automaton &texts);
 
-    /* Returns the rule of one of the texts, without quotes and escapes, followed by `close`. nullopt: the rule would
-     * be too large, or no text can stand before `close`. */
+    /* Returns the rule of the texts, without quotes and escapes, followed by `close`. Returns nullopt if the rule would
+     * be too large or no text can precede `close`. */
     std::optional<std::string> bare_texts(const automaton &texts, const std::string &close);
 
     /* Returns all rules, including those of any JSON value: `object`, `value`, ... */

@@ -12,7 +12,7 @@
 namespace {
 
 constexpr uint32_t NOWHERE = UINT32_MAX;
-constexpr size_t WAYS_MAX = 1 << 16; /* ways of one product: a state can have one for each range of both automata */
+constexpr size_t WAYS_MAX = 1 << 16; /* most ways of a product; a state can have a way for each range of both */
 
 std::vector<uint32_t> characters_of(const std::string &text)
 {
@@ -45,8 +45,8 @@ void add_way(std::vector<automaton::way> &ways, automaton::way next)
     }
 }
 
-/* The states that lead to each state, one entry per way. They are in one array, because a list per state takes
- * longer to build. */
+/* The states that lead to each state, one entry per way, all in one array, because a list per state takes longer to
+ * build. */
 class predecessors {
   public:
     explicit predecessors(const automaton &a) : begins(a.states.size() + 2, 0)
@@ -104,12 +104,12 @@ std::vector<bool> living(const automaton &a)
     return lives;
 }
 
-/* Classes of equivalent states: states that are both ends or both not, and lead to equivalent states (Hopcroft's
- * algorithm). It starts with two classes, the ends and the others. A class is split by where its states lead until
- * all its states lead to the same classes. After a split, only the states that lead to the smaller parts are
- * examined again: those that lead to the largest part lead to the same class as before. So each state is examined
- * log n times per way. The simpler algorithm, which examines all states after every split, takes n * n steps for a
- * chain of n states, and every length and every repetition is such a chain. */
+/* Classes of equivalent states (Hopcroft's algorithm). Two states are equivalent if both or neither are ends, and if
+ * they lead to equivalent states. The algorithm starts with two classes, the ends and all other states. A class is
+ * split by where its states lead until all its states lead to the same classes. After a split, only states that lead to
+ * the smaller parts are examined again, because the largest part keeps the number of the class. So each state is
+ * examined log n times per way. The simpler algorithm, which examines all states after every split, takes n * n steps
+ * for a chain of n states, and every length and every repetition is such a chain. */
 class partition {
   public:
     partition(const automaton &of_states, work_budget &spent)
@@ -279,9 +279,9 @@ class partition {
     }
 };
 
-/* Steps through both automata at once: a state of the product is a pair of states, and only reachable pairs are
- * made. If one automaton has no way for a character, its half of the pair becomes NOWHERE, because FIRST_ONLY and
- * EITHER accept texts that one automaton rejects. */
+/* Steps through both automata at once. A state of the product is a pair of states, and only reachable pairs are made.
+ * If one automaton has no way for a character, its half of the pair becomes NOWHERE, because FIRST_ONLY and EITHER
+ * accept texts that one automaton rejects. */
 class product {
   public:
     product(automaton_operation what, const automaton &first, const automaton &second, work_budget &spent)
@@ -310,7 +310,7 @@ class product {
     std::vector<automaton::way> ways; /* ways of the state being made */
     size_t n_ways = 0;
 
-    /* Returns where ascending characters lead from one state. NULL: nowhere. */
+    /* Returns where ascending characters lead from one state, or NOWHERE for all characters if `from` is NULL. */
     class follower {
       public:
         explicit follower(const automaton::state *from)
@@ -421,9 +421,9 @@ automaton automaton_of_any()
 
 namespace {
 
-/* Returns the texts as a tree. Equal states are not merged here, since `rules` finds equal ones when it writes them.
- * The work is linear in the document, so it is counted but never refused: open objects exclude declared names even
- * if the budget is spent. */
+/* Returns the texts as a tree. Equal states are not merged here, since `rules` merges equal states when it writes them.
+ * The work is linear in the document, so it is counted but never refused. Open objects exclude declared names even if
+ * the budget is spent. */
 automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;
@@ -484,13 +484,13 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
     return out;
 }
 
-/* In state q, the text so far ends with the first q characters of `close` and with no longer beginning of it (Knuth,
- * Morris and Pratt). */
+/* In state q, the longest beginning of `close` with which the text so far ends has q characters (Knuth, Morris and
+ * Pratt). */
 automaton automaton_of_text_before(const std::string &close)
 {
     const std::vector<uint32_t> mark = characters_of(close);
     const size_t n = mark.size();
-    std::vector<size_t> shorter(n, 0); /* longest shorter beginning of `close` with which its first q characters end */
+    std::vector<size_t> shorter(n, 0); /* length of the longest such beginning shorter than q */
     const auto next = [&](size_t q, uint32_t c) {
         while (q > 0 && mark[q] != c) {
             q = shorter[q];

@@ -23,13 +23,15 @@ constexpr size_t AUTOMATON_STATES_MAX = 4096;
 
 struct automaton {
     struct way {
-        uint32_t low, high, to; /* the characters from low to high, both included, lead to the state `to` */
+        uint32_t low, high, to; /* a transition: the characters from low to high, both included, lead to the state
+                                 * `to` */
     };
     struct state {
-        std::vector<way> ways; /* ascending, disjoint; a character without a way is rejected */
+        std::vector<way> ways; /* ascending, disjoint; a character that is in no way is rejected */
         bool is_end = false;
     };
-    std::vector<state> states; /* state 0 is the start; each state leads to an end. Empty: no text is accepted */
+    std::vector<state> states; /* state 0 is the start; from each state an end can be reached. Empty if no text is
+                                * accepted */
 
     bool is_empty() const
     {
@@ -47,11 +49,11 @@ automaton automaton_of_any();
 
 /* Builds a tree of the texts, in which equal states are not merged. Throws grammar_fault if a text is not UTF-8. */
 automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget);
-/* every text but these */
+/* Returns the automaton of all other texts. */
 automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_budget &budget);
 
-/* Returns the texts after which `close` can follow so that it first occurs at the end: an argument between tags ends
- * at the first closing tag that the model writes. `close` is not empty. */
+/* Returns the texts x for which the first occurrence of `close` in x + `close` is at the end. An argument between tags
+ * needs this, because it ends at the first closing tag that the model writes. `close` must not be empty. */
 automaton automaton_of_text_before(const std::string &close);
 
 /* Returns the texts of `least` to `most` characters. SIZE_MAX as `most` means no limit. Each length is a state of

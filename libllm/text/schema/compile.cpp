@@ -5,7 +5,7 @@
 namespace {
 
 constexpr size_t LEVELS_MAX = 200;
-/* levels of a loose schema to compile; each retry uses fewer, until the grammar is small enough */
+/* levels of a loose schema to compile; each retry uses fewer levels, until the grammar is small enough */
 const size_t FEWER_LEVELS[] = {LEVELS_MAX, 8, 5, 3, 2, 1};
 
 std::string compiled(const schema_json &document, schema_policy policy, size_t most_bytes, size_t n_levels,

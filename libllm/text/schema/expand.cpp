@@ -1,11 +1,11 @@
 /* expand.cpp: turns conditions into shapes. Conditions that hold at once are merged into one state. If a schema has a
  * choice, the state is copied for each alternative.
  *
- * The danger is the product: ten anyOf of four alternatives each, side by side, have a million shapes. Choices are
+ * The danger is a product of choices: ten anyOf of four alternatives each have a million combinations. Choices are
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
- * once and leave no shape: in {"properties": {"kind": ...}, "oneOf": [...]}, an alternative of another type is
- * dropped when it begins. If there are still too many (SHAPES_MAX, the budget), the schema is refused, or all
- * choices of the node are ignored and only the unconditional conditions are enforced. */
+ * once and leave no shape: in {"properties": {"kind": ...}, "oneOf": [...]}, an alternative of another type than object
+ * is dropped before it is merged. If there are still too many shapes (SHAPES_MAX) or the budget is spent, the schema is
+ * refused, or all choices of the node are ignored and only the unconditional conditions are enforced. */
 #include <algorithm>
 #include <cmath>
 
@@ -158,12 +158,12 @@ size_t expansion::state::n_items() const
 }
 
 /* Merges all pending conditions, then tries each alternative of the first remaining choice. Appends one shape for each
- * consistent combination of alternatives; a combination that contradicts itself leaves none. If `has_choices` is false,
- * all choices are ignored.
+ * consistent combination of alternatives; a combination that contradicts itself has no shape. If `has_choices` is
+ * false, all choices are ignored.
  *
- * A condition that was merged before is skipped, since a schema can refer to itself: without `met`, {"allOf":
- * [{"$ref": "#"}]} would never end. A condition and its negation contradict each other, which drops alternatives
- * before their keywords are compared. */
+ * A condition that was merged before (`met`) is skipped, because a schema can refer to itself and {"allOf": [{"$ref":
+ * "#"}]} would never end. An alternative is dropped before its keywords are compared if a condition and its negation
+ * hold. */
 void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
 {
     if (has_choices && !budget.take(work_budget::MERGED_STATE)) {
@@ -197,7 +197,7 @@ void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
     const std::vector<node> alternatives = std::move(s.choices.back());
     s.choices.pop_back();
     for (const node &one : alternatives) {
-        /* without a charge, 3,000 choices were copied 3,000 times: 1.5 GB */
+        /* when copies were not counted, 3,000 choices were copied 3,000 times, which took 1.5 GB */
         if (!budget.take(s.n_items() * work_budget::COPIED_ITEM)) {
             throw too_many_ways(work_budget::beyond());
         }
@@ -225,8 +225,8 @@ bool expansion::apply(state &s, const condition &c)
 
 namespace {
 
-/* Narrows the types to those of the keyword. An unknown name changes nothing and clears *is_known. "integer" is
- * NUMBER with is_integer set; in ["integer", "number"] is_integer stays clear. */
+/* Narrows the types to the types that the keyword names. An unknown name changes nothing and clears *is_known.
+ * "integer" is NUMBER with is_integer set; in ["integer", "number"] is_integer stays clear. */
 void apply_types(shape &s, const schema_json &type, bool *is_known)
 {
     uint8_t allowed = json_type::NOTHING;
@@ -285,7 +285,7 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* keeps the shorter list; is_kept tests its values later */
+            s.s.values = std::move(values); /* keeps the shorter list, whose values is_kept tests later */
         }
     };
     if (schema.contains("const")) {
@@ -391,8 +391,8 @@ void expansion::apply_objects(state &s, const schema_json &schema)
     apply_dependencies(s, schema);
 }
 
-/* If the member is present, other members are required, or the object has to meet a schema. A dependency is therefore a
- * choice between an object without the member and one that meets the dependency. No schema of the document says
+/* A dependency: if a member is present, other members are required, or the object has to meet a schema. This is a
+ * choice between an object without the member and an object that meets the dependency. No schema of the document says
  * "without this member", so the condition is the keyword itself with the index of the member. Negated, it means that
  * the member is absent; not negated, it requires the dependent members (negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
@@ -446,11 +446,11 @@ void expansion::apply_choices(state &s, const schema_json &schema)
     }
 }
 
-/* oneOf: one alternative holds, and none of the others that can overlap with it. Treating it as anyOf would accept
- * values that meet two alternatives, which are invalid. Negating every other alternative would be right, but is
- * seldom possible (keywords::NOT_NEGATED) and multiplies the shapes. Most alternatives exclude each other by a type
- * or a constant, which is_nothing detects. The number of pairs is the square of the alternatives: comparing 1,500
- * constants took 19 s and 950 MB, so oneOf is ignored once the budget is spent. */
+/* oneOf becomes a choice: one alternative holds, and every alternative that can overlap with it is negated. If oneOf
+ * were treated as anyOf, values that meet two alternatives would be accepted, although they are invalid. Negating all
+ * other alternatives would be right, but is seldom possible (keywords::NOT_NEGATED) and multiplies the shapes. Most
+ * alternatives exclude each other by a type or a constant, which is_nothing detects. The number of pairs is the square
+ * of the alternatives: comparing 1,500 constants took 19 s and 950 MB, so oneOf is ignored once the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

@@ -8,8 +8,8 @@
 
 namespace {
 
-/* The fractions of seconds and durations have at most nine digits, since a model that has lost its way writes digits
- * forever. The pattern of dates knows the days of each month, also in leap years. */
+/* The fractions of seconds and durations have at most nine digits, since a confused model can write digits forever. The
+ * pattern of dates knows the days of each month, also in leap years. */
 const std::string YEAR_MONTH_DAY =
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";
@@ -35,7 +35,7 @@ std::string ipv6()
 {
     std::string all =
         "(?:" + GROUP + ":){7}" + GROUP + "|(?:" + GROUP + ":){6}" + IPV4 + "|::(?:" + GROUP + ":){0,5}" + IPV4;
-    /* number of groups before ::; the groups after it leave out at least one */
+    /* number of groups before "::", which stands for at least one group */
     for (int before = 0; before <= 7; before++) {
         const std::string first = before == 0 ? "" : GROUP + "(?::" + GROUP + "){" + std::to_string(before - 1) + "}";
         const int behind = 7 - before;
@@ -111,7 +111,7 @@ std::shared_ptr<const automaton> format_automaton(const std::string &name)
     const std::lock_guard<std::mutex> hold(lock);
     std::shared_ptr<const automaton> &found = known[name];
     if (found == nullptr) {
-        /* a budget of its own: the automaton is kept for all schemas, so no single schema pays for it */
+        /* a separate budget, because the automaton is kept for all schemas, and no single schema pays for it */
         work_budget own;
         found = std::make_shared<const automaton>(regex_automaton(expression->second, own));
     }

@@ -1,5 +1,5 @@
-/* formats.h: the values of `format` that are enforced. Any thread can call these functions; a lock guards the kept
- * automata. */
+/* formats.h: the values of `format` that are enforced. Any thread can call these functions; a lock guards the automata
+ * that the process keeps. */
 #ifndef LLM_SCHEMA_FORMATS_H
 #define LLM_SCHEMA_FORMATS_H
 

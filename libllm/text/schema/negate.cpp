@@ -1,7 +1,7 @@
-/* negate.cpp: negated conditions, which `not`, `oneOf` and `if` need. A schema is violated if one of its keywords
- * is, so the negation of n keywords is a choice of n alternatives. A keyword constrains only values of certain
- * types, so its negation also states the type: not {"minimum": 3} is a number below 3, and not a text. A schema that
- * cannot be negated is refused (STRICT) or ignored (LOOSE). */
+/* negate.cpp: negated conditions, which `not`, `oneOf` and `if` need. A schema is violated if one of its keywords is
+ * violated, so the negation of n keywords is a choice of n alternatives. A keyword constrains only values of certain
+ * types, so its negation also states the type: the negation of {"minimum": 3} allows numbers below 3, but no texts. A
+ * schema that cannot be negated is refused (STRICT) or ignored (LOOSE). */
 #include <algorithm>
 #include <cstring>
 
@@ -17,9 +17,9 @@ bool is_named(const char *keyword, const char *name)
     return strcmp(keyword, name) == 0;
 }
 
-/* Returns whether the schema has the keyword with a value of a type that the keyword accepts. With another value the
- * keyword is ignored: it holds for every value, and its negation for none. Without this check, the negation of
- * {"minimum": {...}} wrote the object's text as the digits of a number. */
+/* Returns whether the schema has the keyword with a value of a type that the keyword accepts. With a value of another
+ * type the keyword is ignored, so every value meets the keyword, and no value meets its negation. Without this check,
+ * the negation of {"minimum": {...}} wrote the object's text as the digits of a number. */
 bool says_something(const schema_json &schema, const char *keyword)
 {
     const auto found = schema.find(keyword);
@@ -67,8 +67,8 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 
 } // namespace
 
-/* Returns whether shapes can express the negation of the schema. Called before any alternative is made, because half
- * a negation would forbid valid values. `depth`: the references and nested schemas to follow at most, since a schema
+/* Returns whether shapes can express the negation of the schema. It is called before any alternative is made, because
+ * half a negation would forbid valid values. At most `depth` references and nested schemas are followed, since a schema
  * can refer to itself. */
 bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
@@ -140,9 +140,9 @@ bool expansion::apply_negated(state &s, const schema_json &schema)
 
 namespace {
 
-/* Negates bounds and counts. Returns false if the keyword is neither. A least becomes a most and vice versa, and an
- * inclusive bound becomes an exclusive one. A least count of 0, or a most that no value exceeds, holds for every
- * value, so its negation allows none. */
+/* Negates bounds and counts. Returns false if the keyword is neither. A lower bound becomes an upper bound and vice
+ * versa, and an inclusive bound becomes exclusive. Every value meets a lower bound of 0 on a count, or an upper bound
+ * that no value exceeds, so no value meets the negation. */
 bool negate_bound(shape &s, const char *keyword, const schema_json &schema)
 {
     const schema_json &value = schema[keyword];
@@ -186,7 +186,7 @@ void negate_types(shape &s, const schema_json &type)
 {
     const auto remove = [&](const schema_json &one) {
         const uint8_t bit = one.is_string() ? schema_type(one.get<std::string>()) : json_type::NOTHING;
-        const bool is_part = one == "integer" && !s.is_integer; /* numbers that are not integers stay */
+        const bool is_part = one == "integer" && !s.is_integer; /* numbers that are not integers are still allowed */
         if (!is_part) {
             s.types = static_cast<uint8_t>(s.types & ~bit);
         }
@@ -202,8 +202,8 @@ void negate_types(shape &s, const schema_json &type)
 
 } // namespace
 
-/* Applies a dependency: negated, the member is absent; not negated, the dependent members are required
- * (apply_dependencies). */
+/* Applies a dependency (apply_dependencies). If the condition is negated, the member is absent, otherwise the dependent
+ * members are required. */
 static void apply_dependency(shape &s, const condition &c)
 {
     std::string name;

@@ -1,17 +1,17 @@
-/* nothing.cpp: detects nodes that no value meets, as far as a few levels show it, and collects the conditions of a
- * shape on one member.
+/* nothing.cpp: detects nodes that no value meets, if a few levels of the schema prove it, and collects the conditions
+ * of a shape on one member.
  *
- * The answer "nothing" is proved; the answer "not nothing" is not: patterns, items and multiples are not examined.
- * The answers are only used to show that alternatives of oneOf exclude each other. A wrong "not nothing" costs a
- * negation there, while a wrong "nothing" would admit invalid values. */
+ * The answer "nothing" is proved. The answer "not nothing" can be wrong, because patterns, items and multiples are not
+ * examined. The answers only serve to show that alternatives of oneOf exclude each other. A wrong "not nothing" only
+ * adds a needless negation to oneOf, while a wrong "nothing" would allow invalid values. */
 #include <algorithm>
 
 #include "text/schema/shape.h"
 
 namespace {
 
-/* Returns whether two of the bounds exclude every number. Integers are not treated specially: 1.2 and 1.8 count as
- * bounds with numbers between them. */
+/* Returns whether two of the bounds exclude every number. Integers are not treated specially: bounds of 1.2 and 1.8 do
+ * not exclude every number. */
 bool are_apart(const std::vector<shape::bound> &least, const std::vector<shape::bound> &most)
 {
     for (const shape::bound &low : least) {

@@ -31,7 +31,7 @@ int compared(const magnitude &a, const magnitude &b)
         return a.whole.size() < b.whole.size() ? -1 : 1;
     }
     const int whole = a.whole.compare(b.whole);
-    /* compared digit by digit: of two that begin alike, the longer is larger */
+    /* compared digit by digit; of two fractions that begin alike, the longer is larger */
     return whole != 0 ? whole : a.fraction.compare(b.fraction);
 }
 
@@ -57,7 +57,7 @@ magnitude magnitude_of(const number_bound &bound)
         point += strtol(text.c_str() + exponent_at + 1, nullptr, 10);
     }
     const size_t first = std::min(digits.find_first_not_of('0'), digits.size());
-    /* digits before the point; if negative, the number of zeros after the point */
+    /* number of digits before the point; if negative, minus the number of zeros after the point */
     const long n_before = point - static_cast<long>(first);
     digits.erase(0, first);
     digits.erase(digits.find_last_not_of('0') + 1);
@@ -92,17 +92,17 @@ std::string either(const std::vector<std::string> &alternatives)
     return alternatives.size() > 1 ? "(" + out + ")" : out;
 }
 
-/* The numbers of one length (digits before the point), written from the first digit on. Within one length, numbers are
- * ordered like texts, so a bound can be applied digit by digit. A longer number is larger, and a shorter one smaller,
+/* The numbers of one length (digits before the point), written from the first digit on. Numbers of one length are
+ * ordered like texts, so a bound can be applied digit by digit. Of numbers of different lengths, the longer is larger,
  * whatever its digits are.
  *
- * `low` and `high` say that the digits so far equal those of the bound, so the bound still limits the next digit.
- * After a digit above the lower bound's, or below the upper bound's, any digits can follow. From 137 to 254: 1, then
- * 3, then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4, then any digit; and after 25 only 0 to 4. So a
- * rule has a few alternatives per digit, instead of one per number. */
+ * `low` (`high`) is true while the digits so far equal the digits of the lower (upper) bound, so that this bound limits
+ * the next digit. After a digit above the lower bound's digit, or below the upper bound's digit, any digits can follow.
+ * From 137 to 254: 1, then 3, then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4, then any digit; and after 25
+ * only 0 to 4. So a rule has a few alternatives per digit, instead of one per number. */
 class of_length {
   public:
-    /* most: NULL if the length alone limits the numbers. */
+    /* `most` is NULL if the length alone limits the numbers. */
     of_length(size_t n_digits, const magnitude &least, const magnitude *most, bool only_integers)
         : is_integer(only_integers), n_whole(n_digits), is_beyond_least(least.is_beyond),
           is_beyond_most(most != nullptr && most->is_beyond), has_high(most != nullptr)
@@ -135,8 +135,8 @@ class of_length {
         return at >= digits.size() || digits.find_first_not_of('0', at) == std::string::npos;
     }
 
-    /* Returns whether the lower bound still limits the digits from `at` on. It does not if it is inclusive and only
-     * zeros follow in it, because then every continuation is large enough. */
+    /* Returns whether the lower bound limits the digits from `at` on. An inclusive bound with only zeros from `at` on
+     * does not, because every continuation is then large enough. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);
@@ -152,8 +152,8 @@ class of_length {
         return (n > 0 ? "[0-9]{" + std::to_string(n) + "} " : "") + (is_integer ? "" : FRACTION);
     }
 
-    /* Returns the rule of what can follow the first `at` digits. nullopt: nothing can follow, and the number cannot
-     * end here. */
+    /* Returns the rule of the text that can follow the first `at` digits, or nullopt if nothing can follow and the
+     * number cannot end here. */
     std::optional<std::string> rest(size_t at, bool low, bool high) const
     {
         if (!low && !high) {
@@ -204,8 +204,9 @@ class of_length {
         return found.empty() ? std::nullopt : std::optional(either(found));
     }
 
-    /* Returns the digits after all those that the bounds have: a larger number must have another digit that is not
-     * zero, one that may not be larger has only zeros. Zeros end after 16. */
+    /* Returns the rule of the digits that follow all digits of the bounds. A number that must be larger than the lower
+     * bound needs another digit that is not zero; a number that may not exceed the upper bound has only zeros. At most
+     * 16 zeros are allowed. */
     std::optional<std::string> digits_after(bool low, bool high) const
     {
         if (low) {
@@ -222,8 +223,8 @@ std::string of_any(size_t n_least, size_t n_most, bool is_integer)
            (is_integer ? "" : FRACTION);
 }
 
-/* Returns one alternative for each length that contains a bound, and one for all lengths between. Empty if no number
- * is between the bounds. */
+/* Returns one alternative for each length that contains a bound, and one alternative for all lengths between. The list
+ * is empty if no number is between the bounds. */
 std::vector<std::string> between(const magnitude &least, const magnitude &said_most, bool is_integer)
 {
     const magnitude limit = {power_of_ten(WHOLE_MAX).whole, "", true};
@@ -272,8 +273,8 @@ bool is_negative(const std::optional<number_bound> &bound)
     return bound.has_value() && bound->text[0] == '-' && !magnitude_of(*bound).is_zero();
 }
 
-/* Returns the digits of the whole number plus one. They are a text and not an integer of C, because a bound has up
- * to 40 digits. */
+/* Returns the digits of the whole number plus one. Digits are a text and not an integer of C, because a bound has up to
+ * 40 of them. */
 std::string next_whole(std::string digits)
 {
     size_t i = digits.size();
@@ -298,8 +299,8 @@ std::string previous_whole(std::string digits)
     return digits;
 }
 
-/* Returns the nearest integer within a bound, as an inclusive bound: a least of 2.5 becomes 3, an exclusive most of
- * 3 becomes 2. nullopt: there is no such integer. */
+/* Returns the nearest integer within a bound, as an inclusive bound: a lower bound of 2.5 becomes 3, an exclusive upper
+ * bound of 3 becomes 2. Returns nullopt if there is no such integer. */
 std::optional<magnitude> whole_within(const magnitude &m, bool is_least)
 {
     magnitude out = {m.whole, "", false};

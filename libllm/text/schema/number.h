@@ -12,8 +12,8 @@ struct number_bound {
     bool is_beyond;   /* the bound is exclusive */
 };
 
-/* Returns one element of GBNF that refers to the rules `fraction` (which can match nothing) and `more` (any number
- * of digits). nullopt: no number is between the bounds. The numbers have at most 40 digits before the point. Throws
+/* Returns one element of GBNF that refers to the rules `fraction` (which can match nothing) and `more` (any number of
+ * digits), or nullopt if no number is between the bounds. The numbers have at most 40 digits before the point. Throws
  * grammar_fault if a bound has more than 40 digits before or after the point. */
 std::optional<std::string> number_rule(const std::optional<number_bound> &least,
                                        const std::optional<number_bound> &most, bool is_integer);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t COUNTED_MAX = 4096; /* states of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
-/* members that can come in any order; such an object takes a rule for each set of them */
+/* most members that can come in any order, because such an object takes a rule for each set of members */
 constexpr size_t UNORDERED_MAX = 5;
 
 const schema_json *object_in(const schema_json &source, const char *name)
@@ -18,7 +18,8 @@ const schema_json *object_in(const schema_json &source, const char *name)
     return found != source.end() && found->is_object() ? &*found : nullptr;
 }
 
-/* Returns the names that any source declares, in their order, then those that are only required or forbidden. */
+/* Returns the names that any source declares, in the order of the declarations, then names that are only required or
+ * forbidden. */
 std::vector<std::string> names_of(const shape &s)
 {
     std::vector<std::string> names;
@@ -53,7 +54,8 @@ std::vector<std::string> names_of(const shape &s)
 bool writer::plan_members(const shape &s, object_plan *plan)
 {
     const std::vector<std::string> names = names_of(s);
-    if (names.size() > MEMBERS_MAX) { /* before the lookups below, which take the square of the number of names */
+    if (names.size() > MEMBERS_MAX) { /* checked before the lookups below, whose number is the square of the number of
+                                       * names */
         throw grammar_too_large("an object of more than " + std::to_string(MEMBERS_MAX) + " members");
     }
     for (const std::string &name : names) {
@@ -84,9 +86,9 @@ void writer::narrow_names(const shape &s, automaton *names)
     }
 }
 
-/* Returns the conditions on the value of a name in the class: from each source those of its matching patterns, or
- * its additionalProperties if none matches. If `are_known` is false, some pattern has no automaton and could match
- * the name, so additionalProperties does not apply. */
+/* Returns the conditions on the value of a name in the class: from each source the conditions of its matching patterns,
+ * or its additionalProperties if no pattern matches. `are_known` is false if some pattern has no automaton. That
+ * pattern could match the name, so additionalProperties does not apply. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;
@@ -106,9 +108,9 @@ node writer::undeclared_value(const shape &s, const name_class &one, bool are_kn
     return shapes.node_of(std::move(conditions));
 }
 
-/* Splits the names by each pattern into those that match it and those that do not, since the value of a name that
- * matches two patterns meets both schemas. n patterns that overlap in all ways make two to the power of n classes,
- * which is why NAME_CLASSES_MAX exists. */
+/* Splits the names by each pattern into names that match the pattern and names that do not, since the value of a name
+ * that matches two patterns has to meet both schemas. n patterns that overlap in all ways make two to the power of n
+ * classes, so NAME_CLASSES_MAX limits their number. */
 std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
 {
     std::vector<name_class> classes;
@@ -133,7 +135,7 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* A closed source (additionalProperties: false, no patterns) closes the object, whatever other sources say. If the
+/* A closed source (additionalProperties: false, no patterns) closes the object even if other sources are open. If the
  * names cannot be split into classes, undeclared names have any value, but declared names stay excluded. Otherwise a
  * model could write a declared member once more with a value that its schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
@@ -184,7 +186,7 @@ const char *writer::name_opening() const
     return out.syntax() == value_syntax::JSON ? "\"\\\"\" " : "";
 }
 
-/* Adds an alternative: the member, then `rest`. */
+/* Adds an alternative that consists of the member and `rest`. */
 void writer::add_member(const object_plan::member &member, const std::string &rest, std::vector<std::string> *ways)
 {
     if (!member.value.empty() && !rest.empty()) {
@@ -192,7 +194,7 @@ void writer::add_member(const object_plan::member &member, const std::string &re
     }
 }
 
-/* Adds the alternatives that begin with an undeclared name and go on to the object's end. */
+/* Adds the alternatives that begin with an undeclared name and contain everything up to the object's end. */
 void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vector<std::string> *ways)
 {
     const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
@@ -201,7 +203,7 @@ void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vec
     }
 }
 
-/* Returns the rule from any name, declared or not, to the object's end. */
+/* Returns the rule of everything from a name, declared or not, to the object's end. */
 std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
 {
     const std::string declared = names_from(plan, at, n_written);
@@ -221,11 +223,12 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
  *   rest_from(b)   "," names_from(b) | "}"
  *   names_from(b)  the name b, its value, rest_from(end)
  *
- * One rule per next member gives as many rules as members. Rules that listed which members are left would need one for
- * each set of members. Rules are kept by next member and by the number of members before it, as far as that number
- * matters.
+ * One rule per next member gives as many rules as members. Rules that depend on which members are left would be as many
+ * as there are sets of members. Rules are stored by the next member and, if the number of members matters, by the
+ * number of members before.
  *
- * Returns the rule from the name of member `at`, or of a later one, to the end. "": the object cannot be completed. */
+ * Returns the rule of everything from the name of member `at`, or of a later member, to the object's end, or "" if the
+ * object cannot be completed. */
 std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -257,8 +260,9 @@ std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
     return plan.names[key] = ways.empty() ? "" : out.add(either(ways));
 }
 
-/* Returns the rule of what follows a member and its blanks. After all declared members the rule calls itself, since
- * any number of undeclared members can follow. Its name is therefore reserved before it is written. */
+/* Returns the rule of everything that follows a member and its blanks. After all declared members the rule calls
+ * itself, since any number of undeclared members can follow. The rule's name is therefore reserved before the rule is
+ * written. */
 std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -289,8 +293,8 @@ std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
     return plan.rests[key] = name;
 }
 
-/* Gemma's templates sort members by name, both in the tools that they declare and in past calls, and so does the
- * model. */
+/* Orders the members by name for Gemma, whose templates sort members by name in declared tools and in past calls, so
+ * that the model writes members in this order, too. */
 void writer::order_members(object_plan *plan)
 {
     if (out.syntax() == value_syntax::JSON) {
@@ -302,7 +306,7 @@ void writer::order_members(object_plan *plan)
 }
 
 /* Writes an object. Members are counted only if minProperties or maxProperties require more than `required` and the
- * declared names imply: each count is a copy of all rules of the object. */
+ * declared names imply, because each count takes a copy of all rules of the object. */
 std::string writer::object(const shape &s, const node &n)
 {
     object_plan plan;

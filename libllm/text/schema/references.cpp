@@ -57,7 +57,7 @@ const schema_json *at_pointer(const schema_json &root, const std::string &pointe
     return found;
 }
 
-/* Resolves an address relative to another one (RFC 3986, without dot segments). */
+/* Resolves an address relative to a base address (RFC 3986, without dot segments). */
 std::string joined(const std::string &base, const std::string &address)
 {
     const size_t colon = address.find(':');
@@ -74,8 +74,8 @@ std::string joined(const std::string &base, const std::string &address)
     return (has_path ? base.substr(0, slash + 1) : host != std::string::npos ? base + "/" : "") + address;
 }
 
-/* Finds the path by searching the whole document. Only error messages need paths, and recording one per schema would
- * slow every request. */
+/* Finds the path by searching the whole document. Only error messages need paths, and recording a path for each schema
+ * would slow every request. */
 bool path_to(const schema_json &at, const schema_json *wanted, std::string &path)
 {
     if (&at == wanted) {
@@ -143,9 +143,10 @@ const schema_json *references::first_equal(const schema_json *schema) const
     return found != firsts.end() ? found->second : schema;
 }
 
-/* Records the names that the schema gives itself. If it has an address, `base` becomes that address for the schemas
- * inside it. Until draft 7, a $ref hides the keywords beside it, ids too. Since then, `id` without a dollar sign is
- * an ordinary member. "#name" names a place within the document, like `$anchor` since draft 2019-09. */
+/* Records the names that the schema gives itself. If the schema has an address, `base` becomes this address for the
+ * schemas inside. Until draft 7, a $ref hides the other keywords of its object, ids too. Since then, `id` without a
+ * dollar sign is an ordinary member. The id "#name" names a schema within the document, as `$anchor` does since draft
+ * 2019-09. */
 void references::find_id(const schema_json &value, std::string &base)
 {
     if (is_old && text_of(value, "$ref") != nullptr) {
@@ -175,8 +176,8 @@ void references::find_id(const schema_json &value, std::string &base)
 }
 
 /* Records the base of each object, since a reference is relative to the schema that contains it. Members of
- * `properties` and similar keywords are names and not keywords: a property called "$id" names nothing (is_schema is
- * false there). Values (const, enum, examples) contain no schemas and are skipped. */
+ * `properties` and similar keywords are names and not keywords (is_schema is false there), so a property called "$id"
+ * is not an id. Values (const, enum, examples) contain no schemas and are skipped. */
 void references::find_ids(const schema_json &value, const std::string &base_around, bool is_schema)
 {
     std::string base = base_around;
@@ -204,8 +205,8 @@ const schema_json *references::resource(const std::string &address) const
     return found != named.end() ? found->second : nullptr;
 }
 
-/* Resolves the address against the schema's base, then follows the fragment: a pointer (#/a/b) or a name (#a). If
- * the base has no such pointer, it is followed from the root of the document. */
+/* Resolves the address against the schema's base, then follows the fragment: a pointer (#/a/b) or a name (#a). If the
+ * base has no such pointer, the pointer is followed from the root of the document. */
 const schema_json *references::target(const schema_json &schema) const
 {
     const std::string *ref = text_of(schema, "$ref");

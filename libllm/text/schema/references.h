@@ -19,18 +19,18 @@ class references {
     /* Returns the schema that the `$ref` of `schema` names, or NULL if the document does not contain it. */
     const schema_json *target(const schema_json &schema) const;
 
-    /* Until draft 7, a `$ref` hides the keywords beside it. */
+    /* Returns true if the schema is of draft 7 or earlier, where a `$ref` hides the other keywords of its object. */
     bool hides_siblings() const
     {
         return is_old;
     }
 
-    /* Returns the first schema of the document that equals this one, so that equal schemas are compiled once:
-     * generated documents (Kubernetes) repeat their parts instead of referring to them. If the document has ids it
-     * returns the schema itself, since the same `$ref` can refer to another schema in another place. */
+    /* Returns the first schema of the document that equals `schema`, so that equal schemas are compiled once, because
+     * generated documents (Kubernetes) repeat schemas instead of referring to them. If the document has ids, returns
+     * `schema` itself, since the same `$ref` can then mean different schemas in different places. */
     const schema_json *first_equal(const schema_json *schema) const;
 
-    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. "" is the root, and also a
+    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. "" stands for the root and for a
      * schema outside the document. */
     std::string path(const schema_json *schema) const;
 
@@ -39,7 +39,8 @@ class references {
     bool is_old = false, has_ids = false;
     std::map<std::string, const schema_json *> named; /* by absolute address, including #anchor */
     std::map<const schema_json *, std::string> bases; /* base address of each schema, if the document has ids */
-    std::unordered_map<const schema_json *, const schema_json *> firsts; /* for repeated objects, the first equal one */
+    std::unordered_map<const schema_json *, const schema_json *> firsts; /* the first equal object of each repeated
+                                                                          * object */
 
     using seen_objects = std::unordered_multimap<size_t, const schema_json *>; /* objects by hash */
     size_t find_equal(const schema_json &value, seen_objects &seen);

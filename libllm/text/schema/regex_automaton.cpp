@@ -12,14 +12,14 @@ namespace {
 
 constexpr size_t NODES_MAX = 20000; /* nodes of the nondeterministic automaton, repetitions written out */
 
-/* An expression as a nondeterministic automaton (Thompson): a node waits for a character, or continues in two ways
- * without one. It is built from the end, so that each part knows what follows it. The sets of nodes that a text can
- * reach then become the states of a deterministic automaton. (a|b)*a(a|b){n} has two to the power of n such sets, so
- * states and work are limited.
+/* An expression as a nondeterministic automaton (Thompson). A node waits for a character, or continues without a
+ * character to two other nodes. The automaton is built from the end, so that the node after each part exists before the
+ * part is built. The sets of nodes that a text can reach then become the states of a deterministic automaton.
+ * (a|b)*a(a|b){n} has two to the power of n such sets, so states and work are limited.
  *
- * The beginning and the end of the text are characters of their own (REGEX_BEGIN, REGEX_END), which ^ and $ wait
- * for. With them, an anchor can stand anywhere in an expression, also in one of several alternatives. Loops over any
- * character surround the expression, since a pattern can match anywhere in the text. */
+ * The beginning and the end of the text are characters of their own (REGEX_BEGIN, REGEX_END), which ^ and $ wait for.
+ * An anchor can therefore be anywhere in an expression, also in one of several alternatives. Loops over any character
+ * surround the expression, since a pattern can match anywhere in the text. */
 class net {
   public:
     net(const regex_part &root, work_budget &spent) : budget(spent)
@@ -49,7 +49,7 @@ class net {
 
   private:
     struct node {
-        character_set set; /* empty: the node continues to both without a character */
+        character_set set; /* if empty, the node continues to both `next` and `other` without a character */
         uint32_t next, other;
     };
     work_budget &budget;
@@ -67,7 +67,8 @@ class net {
                                    });
         }
     };
-    std::unordered_map<node_set, uint32_t, set_hash> numbers; /* state numbers by the nodes they stand for */
+    std::unordered_map<node_set, uint32_t, set_hash> numbers; /* number of each state, by the nodes that the state
+                                                               * stands for */
     std::vector<const node_set *> sets;                       /* the keys of `numbers` */
     std::vector<uint32_t> seen, lows;
     uint32_t visit = 0;
@@ -129,16 +130,16 @@ class net {
         }
         for (uint64_t i = 0; i < p.least; i++) {
             after = built(p.parts[0], after);
-            if (nodes.size() + i > NODES_MAX) { /* counts repetitions of a part without characters, too */
+            if (nodes.size() + i > NODES_MAX) { /* also limits repetitions of a part without characters */
                 throw grammar_beyond("the regular expression is too large");
             }
         }
         return after;
     }
 
-    /* Finds all nodes that are reachable from `todo` without a character, and keeps in `reached` those that wait for
-     * one, and the end. Visited nodes are marked with the number of this visit, since clearing a mark per node would
-     * take longer than the visit. */
+    /* Finds all nodes that are reachable from `todo` without a character, and stores in `reached` the nodes that wait
+     * for a character, and the end. `seen` has the number of each node's last visit, since clearing a flag per node
+     * would take longer than the visit. */
     void close()
     {
         seen.resize(nodes.size(), 0);
@@ -178,8 +179,7 @@ class net {
         close();
     }
 
-    /* Steps over an anchor as often in a row as the expression allows: both $ of (a$|,)+$ match the same end of a
-     * text. */
+    /* Steps over several anchors in a row, because both $ of (a$|,)+$ match the same end of a text. */
     void step_all(const node_set &from, uint32_t anchor)
     {
         step(from, anchor);
@@ -192,7 +192,8 @@ class net {
         }
     }
 
-    /* Returns the number of the state that stands for `reached`, a new one if no text reached the same nodes before. */
+    /* Returns the number of the state that stands for `reached`, which is a new state if no text has reached the same
+     * nodes before. */
     uint32_t state_reached()
     {
         const auto [found, is_new] = numbers.try_emplace(reached, static_cast<uint32_t>(sets.size()));
@@ -207,7 +208,7 @@ class net {
         return found->second;
     }
 
-    /* Finds the ways of a state. The bounds of all ranges that its nodes wait for divide the characters into
+    /* Finds the ways of a state. The bounds of all ranges that the state's nodes wait for divide the characters into
      * intervals. All characters of an interval lead to the same nodes, so one step per interval is enough. */
     void find_ways(uint32_t number, const node_set &here)
     {
@@ -281,8 +282,8 @@ automaton simple_automaton(const std::string &expression, work_budget &budget)
 } // namespace
 
 /* A look-ahead at the start is a condition on the whole text: ^(?!abc)x is the product of "x at the start" and the
- * negation of "abc at the start". A look-ahead elsewhere starts in the middle of a match and is no condition on the
- * whole text, so it is refused. A | outside of groups after a look-ahead is refused too, since the condition would
+ * negation of "abc at the start". A look-ahead elsewhere is refused, because it starts in the middle of a match and is
+ * no condition on the whole text. A | outside of groups after a look-ahead is refused too, since the condition would
  * hold in only one of the alternatives. */
 automaton regex_automaton(const std::string &expression, work_budget &budget)
 {

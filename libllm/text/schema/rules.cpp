@@ -9,14 +9,14 @@
 
 namespace {
 
-constexpr size_t WRITTEN_OUT_MAX = 64; /* repetitions that are written out; larger counts use powers of ten */
+constexpr size_t WRITTEN_OUT_MAX = 64; /* most repetitions that are written out; larger counts use powers of ten */
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
-/* Rules of any JSON value. Blanks, digits and exponents are limited, since a model that has lost its way writes them
- * forever. Carriage returns are not allowed: llama.cpp's reader of calls accepts none between values and loses the
- * comma after one. `tail` is the rest of a text up to its closing quote. `beyond` are the escapes of characters
- * other than printable ASCII, `control` those of JSON's own control characters. A `unit` that begins a surrogate
- * pair is followed by its second half (`pairing`), since a half alone is not a character. */
+/* Rules of any JSON value. Blanks, digits and exponents are limited, since a confused model can repeat them forever.
+ * Carriage returns are not allowed, because llama.cpp's parser of calls does not accept a carriage return between
+ * values and loses the comma after it. `tail` is the rest of a text up to its closing quote. `beyond` are the escapes
+ * of characters other than printable ASCII, `control` the escapes of JSON's own control characters. A `unit` that
+ * begins a surrogate pair is followed by its second half (`pairing`), since a half alone is not a character. */
 const char *const ANY_JSON = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -33,7 +33,7 @@ control ::= "\\" (["\\bfnrt] | "u00" [01] hex)
 beyond ::= control | "\\u" ("00" [89a-fA-F] hex | "0" [1-9a-fA-F] hex hex | [1-9a-cA-CefEF] hex hex hex | [dD] ([0-7] hex hex | pairing))
 )";
 
-/* Rules of any value as Gemma writes it. `tail` is the rest of a text up to the mark that ends it; `mark`, `quote`,
+/* Rules of any value in Gemma's syntax. `tail` is the rest of a text up to the mark that ends it; `mark`, `quote`,
  * `bar` and `end` follow the first 1, 2, 3 and 4 characters of that mark. A name contains no punctuation of JSON:
  * otherwise a model that falls back into JSON would name a member "\"city\"". */
 const char *const ANY_GEMMA = R"(ws ::= ""
@@ -77,7 +77,7 @@ std::string shown(uint32_t c)
     return text;
 }
 
-/* Returns the set in GBNF. Two neighboring characters are written without a dash, which is shorter. */
+/* Returns the set in GBNF. A range of two characters is written without a dash, which is shorter. */
 std::string set_text(const character_set &set, bool is_negated)
 {
     std::string out = is_negated ? "[^" : "[";
@@ -95,10 +95,10 @@ bool covers(const character_set &set, uint32_t low, uint32_t high)
 
 /* Returns how a JSON string writes the characters of the set. In JSON a model can write any character as an escape
  * (\u0041 for A), and a grammar's mask must not forbid valid text. But a set that allows only some characters would
- * need one escape for each. So wide sets (those with all control characters, the quote and the backslash) get
+ * need one escape for each character. So wide sets (those with all control characters, the quote and the backslash) get
  * escapes by the rules of the preamble, and other sets get only the short escapes (\n, \") of their characters, so a
- * pattern's letters are written without escapes. The set is written negated if that is shorter: open objects exclude
- * a few characters of a million. */
+ * pattern's letters are written without escapes. The set is written negated if this is shorter, because the names in
+ * open objects exclude a few characters of a million. */
 rules::written_set written_as_json(const character_set &set)
 {
     character_set others; /* characters outside the set that are not plain */
@@ -152,13 +152,13 @@ rules::written_set written_as_json(const character_set &set)
 }
 
 /* Writes the states of an automaton as rules, targets before the states that lead to them, so that equal states get
- * equal bodies and become one rule (trees of texts are not reduced). A state that leads to itself, or back to a
- * state that is still being written, has no body yet: its name is reserved, and defined when the body is complete. A
- * chain of states with one way each becomes one literal: "temperature" is one element and not eleven rules. The
- * literal ends before a state that already has a name. */
+ * equal bodies and become one rule (trees of texts are not reduced). A state that is reached again while its rule is
+ * being written has no body yet. Its name is reserved, and defined when the body is complete. A chain of states with
+ * one way each becomes one literal, so that "temperature" is one element and not eleven rules. The literal ends before
+ * a state that already has a name. */
 class automaton_writer {
   public:
-    /* bare_close: the text that ends a text without quotes. NULL: texts are written as JSON strings. */
+    /* `bare_close` ends a text without quotes. If it is NULL, texts are written as JSON strings. */
     automaton_writer(rules &to, const automaton &texts, const std::string *bare_close)
         : out(to), a(texts), close(bare_close), end(grammar_literal(close == nullptr ? "\"" : *close)),
           names(texts.states.size()), is_open(texts.states.size())
@@ -177,7 +177,7 @@ class automaton_writer {
         }
         is_open[state] = true;
         const std::string body = body_of(state);
-        if (!names[state].empty()) { /* the state leads to itself */
+        if (!names[state].empty()) { /* the state was reached again while its body was written */
             out.define(names[state], body);
         } else {
             names[state] = out.add(body);
@@ -195,7 +195,7 @@ class automaton_writer {
     std::vector<automaton::way> ways; /* ways of all states that are being written, consecutive, sorted by target */
     character_set set;                /* the set that is being written */
 
-    /* Returns whether any text can follow the state, which is then the preamble's rule `tail`. */
+    /* Returns whether any text can follow the state. If so, the state is written as the preamble's rule `tail`. */
     bool is_universal(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -203,7 +203,7 @@ class automaton_writer {
                s.ways[0].to == state;
     }
 
-    /* Returns the single way out of a state that is not an end. NULL: the state is an end or has several. */
+    /* Returns the only way of a state that is not an end, or NULL if the state is an end or has several ways. */
     const automaton::way *only_way(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -211,7 +211,7 @@ class automaton_writer {
         return is_one ? &s.ways[0] : nullptr;
     }
 
-    /* Returns the alternatives of a state, one for each target state: ways are sorted by target, so all characters
+    /* Returns the alternatives of a state, one for each target state. Ways are sorted by target, so that all characters
      * that lead to the same state form one set. `ways` is one array for all states that are being written, since
      * body_of recurses into the next state. Positions in the array stay valid when it grows; pointers would not. */
     std::string body_of(uint32_t state)
@@ -254,7 +254,7 @@ class automaton_writer {
             return;
         }
         const bool is_begun = close == nullptr && is_universal(one.to);
-        /* written first, since writing also uses the member `set` */
+        /* the target is written first, because writing it also uses the member `set` */
         const std::string *next = is_begun ? nullptr : &write(one.to);
         set.clear();
         for (size_t i = begin; i < after; i++) {
@@ -274,7 +274,7 @@ class automaton_writer {
         }
     }
 
-    /* Adds the text that begins with `first`, as long as there is only one way, up to 257 characters. */
+    /* Adds the longest literal that begins with `first` and follows states with only one way, up to 257 characters. */
     void add_literal(std::string &body, uint32_t first, uint32_t to)
     {
         std::string text = utf8_of(first);
@@ -465,9 +465,9 @@ std::string rules::add_bare_texts(const automaton &texts, const std::string &clo
 
 /* ---- repetitions ------------------------------------------------------------------------------------------------- */
 
-/* Returns the rule of `n` units; n is a power of ten. GBNF would expand {"minLength": 1000, "maxLength": 50000} to
- * 50,000 elements, because grammars expand repetitions when they are read. Long repetitions are therefore counted in
- * powers of ten: unit{10} is a rule, ten of that rule are the next one, and 50,000 is five times the rule of 10,000. */
+/* Returns the rule of `n` units; n is a power of ten. A grammar's parser would expand {"minLength": 1000, "maxLength":
+ * 50000} to 50,000 elements. Long repetitions are therefore counted in powers of ten: unit{10} is a rule, ten times
+ * this rule is the next rule, and 50,000 is five times the rule of 10,000. */
 std::string rules::power(const std::string &unit, size_t n)
 {
     return n == 1 ? unit : add(power(unit, n / 10) + "{10}");
@@ -494,8 +494,8 @@ std::string rules::exactly(const std::string &unit, size_t n)
     return out;
 }
 
-/* Returns the rule of 0 to n units, by the digits of n: for 2345 it is either a whole thousand and 0 to 1345 more,
- * or less than a thousand. The counts of the two alternatives do not overlap, so each text has one derivation. */
+/* Returns the rule of 0 to n units, by the digits of n: for 2345 the rule allows a thousand and 0 to 1345 further
+ * units, or less than a thousand. The two alternatives have different counts, so each text has one derivation. */
 std::string rules::at_most(const std::string &unit, size_t n)
 {
     if (n <= WRITTEN_OUT_MAX) {

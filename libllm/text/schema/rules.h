@@ -1,6 +1,6 @@
-/* rules.h: the rules of the GBNF that a schema is compiled to. A rule is looked up by its body, so that equal rules
- * are written once, however often a schema repeats itself. Their total bytes are limited. Owned by the thread that
- * compiles. */
+/* rules.h: the rules of the GBNF that a schema is compiled to. A rule is looked up by its body, so that equal rules are
+ * written once, however often a schema repeats itself. The bytes of all rules together are limited. Owned by the thread
+ * that compiles. */
 #ifndef LLM_SCHEMA_RULES_H
 #define LLM_SCHEMA_RULES_H
 
@@ -17,12 +17,12 @@ struct grammar_too_large : grammar_fault {
 };
 
 /* Syntax of values. GEMMA is the syntax of arguments in Gemma 4's calls, {city:<|"|>New York<|"|>,days:3}: texts
- * without escapes, names without quotes, no blanks. llama.cpp's parser of that family reads it. */
+ * without escapes, names without quotes, no blanks. llama.cpp's parser of Gemma 4's calls accepts this syntax. */
 enum class value_syntax { JSON, GEMMA };
 
 class rules {
   public:
-    /* `spent` counts the work of a rule but never stops it half-way: an unfinished rule would break the grammar. */
+    /* `spent` counts the work of a rule but never interrupts it, because an unfinished rule would break the grammar. */
     rules(size_t most_bytes, work_budget &spent, value_syntax how_values_are_written = value_syntax::JSON)
         : written_as(how_values_are_written), bytes_max(most_bytes), budget(spent)
     {}
@@ -33,16 +33,16 @@ class rules {
     }
 
     std::string add(const std::string &body); /* returns the name of the rule */
-    /* returns a name for a rule that is defined later, since it refers to itself */
+    /* returns a name for a rule that is defined later, because the rule refers to itself */
     std::string reserve();
     void define(const std::string &name, const std::string &body);
 
-    /* Returns elements for one of these texts with its quotes, in the syntax of the values. "": none of them can be
-     * written. */
+    /* Returns elements that match one of these texts with its quotes, in the syntax of the values, or "" if no text can
+     * be written. */
     std::string text_value(const automaton &texts);
 
     /* Returns the name of a member and the text between it and the value. An opening quote of the name is left out.
-     * "": the name cannot be written. `names_with_colon` does the same for any of these names. */
+     * Returns "" if the name cannot be written. `names_with_colon` matches any of several names. */
     std::string name_with_colon(const std::string &name) const;
     std::string names_with_colon(const automaton &names);
 
@@ -52,19 +52,22 @@ class rules {
     /* Returns the rule of any text within a JSON string that begins with one of these characters. */
     const std::string &add_begun(const character_set &set);
 
-    /* A set of characters within a JSON string: those written plainly and those written as escapes. "": none. */
+    /* Two GBNF sets for a set of characters within a JSON string: the characters written plainly and the characters
+     * written as escapes; "" if there are none. */
     struct written_set {
         std::string plain, escaped;
     };
     const written_set &written(const character_set &set);
 
-    /* Returns the set, or the name of a rule of it: the set of all letters takes 10 KB and is part of many rules. */
+    /* Returns the set, or the name of a rule for a long set, because the set of all letters takes 10 KB and is part of
+     * many rules. */
     std::string set_element(const std::string &set);
 
-    /* Returns a rule of one of these texts without quotes and escapes, followed by `close`. */
+    /* Returns a rule that matches one of these texts without quotes and escapes, followed by `close`. */
     std::string add_bare_texts(const automaton &texts, const std::string &close);
 
-    /* Returns `unit` (one element of GBNF) repeated; "" for zero times. SIZE_MAX as `most` means no limit. */
+    /* Returns `unit` (one element of GBNF) repeated `least` to `most` times, or "" if `most` is 0. SIZE_MAX as `most`
+     * means no limit. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
     /* Removes the rules added since the mark. A failed compilation leaves rules that refer to reserved names without
@@ -89,11 +92,11 @@ class rules {
     std::unordered_map<std::string, std::string> known; /* names of rules by body */
     std::vector<const std::string *> order;             /* bodies in the order they were added */
 
-    /* Automata repeat a few sets in thousands of states, and writing a set takes longer than everything else in a
-     * state. */
+    /* Rules of sets that were written before. The states of an automaton have few different sets, and writing a set
+     * takes longer than the rest of a state's rule. */
     struct known_set {
         written_set written;
-        std::string begun; /* name of the rule; "": not added yet */
+        std::string begun; /* name of the rule; "" if it has not been added yet */
     };
     struct set_order {
         size_t operator()(const character_set &set) const;

@@ -8,8 +8,8 @@
 
 namespace {
 
-constexpr size_t MULTIPLES_MAX = 512; /* multiples that are listed one by one */
-constexpr size_t LENGTH_MAX = 40;     /* length that is counted in texts that end with a mark */
+constexpr size_t MULTIPLES_MAX = 512; /* most multiples that are listed one by one */
+constexpr size_t LENGTH_MAX = 40;     /* largest length that is enforced in texts that end with Gemma's delimiter */
 constexpr size_t REMAINDERS_MAX = 128, EXCLUDED_MAX = 32;
 
 } // namespace
@@ -30,9 +30,9 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
     }
 }
 
-/* Intersects all conditions on texts: patterns, formats, excluded texts, and then lengths. Returns false if there
- * are only lengths. Lengths alone are written as repetitions (rules::repeated), since an automaton has a state for each
- * length. A condition that is too large is given up alone, so that the others stay enforced. */
+/* Intersects all conditions on texts: patterns, formats, excluded texts, and then lengths. Returns false if there are
+ * only lengths. Lengths are written as repetitions (rules::repeated), since an automaton has a state for each length.
+ * If one condition is too large, only this condition is given up. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;
@@ -130,8 +130,8 @@ std::string writer::text(const shape &s, const node &n)
         return "string";
     }
     if (out.syntax() == value_syntax::GEMMA) {
-        /* Such a text has a state for each character, times those of the mark that ends it: a few long ones would
-         * use up the grammar. */
+        /* The automaton of such a text has a state for each character, times the states of the delimiter that ends it,
+         * so a few long texts would use up the grammar. */
         const bool is_short = (s.length_most == SIZE_MAX ? s.length_least : s.length_most) <= LENGTH_MAX;
         return is_short ? out.text_value(automaton_of_length(s.length_least, s.length_most)) : "string";
     }
@@ -143,7 +143,7 @@ std::string writer::text(const shape &s, const node &n)
 
 namespace {
 
-/* Returns the tightest of the bounds; if two are equal, the exclusive one. */
+/* Returns the tightest of the bounds; of two equal bounds, the exclusive bound. */
 std::optional<number_bound> tightest(const std::vector<shape::bound> &bounds, bool is_least)
 {
     const shape::bound *found = nullptr;
@@ -196,8 +196,8 @@ std::string writer::bounded_number(const shape &s, const node &n)
 
 namespace {
 
-/* Returns n for a step of 10 to the power of -n: the number of digits after the point that its multiples can have.
- * SIZE_MAX: the step is not such a power. */
+/* Returns n if the step is 10 to the power of -n. Multiples of the step then have at most n digits after the point.
+ * Returns SIZE_MAX if the step is not such a power. */
 size_t places_of(double step)
 {
     for (size_t n = 1; n <= 15; n++) {
@@ -210,11 +210,11 @@ size_t places_of(double step)
 
 } // namespace
 
-/* Returns the multiples of a step. "": they cannot be enforced. A multiple is recognized by its remainder: the
- * digits so far have one of `modulus` remainders, and each remainder is a rule (a number is a multiple of 7 if it
- * ends in the rule of remainder 0). Additional bounds would need the product with the digits of the bound. They are
- * enforced only if the multiples between them can be listed, or if the only bound is 0. For a power of ten below
- * one, the multiples have a fixed number of digits after the point. */
+/* Returns the multiples of a step, or "" if they cannot be enforced. A multiple is recognized by its remainder: the
+ * digits so far have one of `modulus` remainders, and each remainder is a rule (a number is a multiple of 7 if it ends
+ * in the rule of remainder 0). Additional bounds would need the product with the digits of the bound. Bounds are
+ * enforced only if the multiples between them can be listed, or if the only bound is 0. For a power of ten below one,
+ * the multiples have a fixed number of digits after the point. */
 std::string writer::multiples(const shape &s, const node &n)
 {
     const double step = s.multiples.front()->get<double>();

@@ -1,15 +1,15 @@
-/* shape.h: what one JSON schema, or several that hold at once, allow: a list of shapes, each a conjunction without
- * alternatives.
+/* shape.h: the values that satisfy one or several JSON schemas, as a list of shapes. A shape is a conjunction of
+ * conditions without alternatives.
  *
- * A condition is a schema of the document or one of its keywords, negated or not. A node is a set of conditions; the
- * value of a member or an item has to meet a node. {"allOf": [A, {"properties": {"x": B}}], "properties": {"x": C}} is
- * one node of one condition. Its member x has to meet the node {B, C}, or {B, C, D} if A declares x as D. {"anyOf": [A,
- * B], "type": "object"} has two shapes, or one if A is a number.
+ * A condition is a schema of the document or one of its keywords, negated or not. A node is a set of conditions, all of
+ * which the value of a member or an item has to meet. {"allOf": [A, {"properties": {"x": B}}], "properties": {"x": C}}
+ * is one node of one condition. Its member x has to meet the node {B, C}, or {B, C, D} if A declares x as D. {"anyOf":
+ * [A, B], "type": "object"} has two shapes, or one if A is a number.
  *
- * A document has a finite number of keywords, and therefore a finite number of conditions and nodes: a node that is
- * met again uses the rule that was made for it, and recursion ends. That is why conditions refer to schemas by
- * address and never contain a merged schema: if a schema refers to itself beside other keywords, a merged schema
- * would be a new one at every level. */
+ * Recursion ends, because a document has a finite number of keywords, and therefore of conditions and nodes, and a node
+ * that occurs again uses the rule that was made for it. For this reason conditions refer to schemas by address and
+ * never contain a merged schema. If a schema has other keywords beside a reference to itself, merging would make a new
+ * schema at every level. */
 #ifndef LLM_SCHEMA_SHAPE_H
 #define LLM_SCHEMA_SHAPE_H
 
@@ -35,8 +35,9 @@ enum class schema_policy { STRICT, LOOSE };
 struct condition {
     const schema_json *schema;
     bool is_negated = false;
-    const char *keyword = nullptr; /* NULL: all keywords of the schema */
-    uint32_t index = 0;            /* index of a member or item of the keyword, if each of them is a condition */
+    const char *keyword = nullptr; /* NULL for all keywords of the schema */
+    uint32_t index = 0;            /* index of the member or item of the keyword, if each member or item is a
+                                    * condition */
 
     auto key() const
     {
@@ -58,8 +59,9 @@ namespace json_type {
 inline constexpr uint8_t NOTHING = 0, NUL = 1, BOOLEAN = 2, NUMBER = 4, STRING = 8, ARRAY = 16, OBJECT = 32, ANY = 63;
 }
 
-uint8_t schema_type(const std::string &name); /* NOTHING: the type is unknown */
-/* value of minItems and similar keywords; SIZE_MAX: not a number, or larger than any size */
+uint8_t schema_type(const std::string &name); /* returns NOTHING for an unknown type */
+/* Returns the value of minItems or a similar keyword, or SIZE_MAX if the value is not a number or too large for a
+ * size. */
 size_t schema_count(const schema_json &value);
 
 /* Distinct names in the order in which they were added. A linear search for each name took 6 s for 32,000 names. */
@@ -97,9 +99,8 @@ class name_list {
     std::set<std::string> known;
 };
 
-/* The conditions on one value. Each field combines all conditions: those that are cheap to intersect are one value
- * (types, counts), the others (bounds, patterns, sources of members) are a list that is intersected when the rule is
- * written. */
+/* The conditions on one value. Each field combines all conditions. Types and counts are cheap to intersect and are one
+ * value each. Bounds, patterns and sources of members are lists, which are intersected when the rule is written. */
 struct shape {
     uint8_t types = json_type::ANY;
     bool is_integer = false;
@@ -115,7 +116,7 @@ struct shape {
     std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain items or members */
     size_t items_least = 0, items_most = SIZE_MAX;
     bool is_unique = false;
-    std::vector<condition> contained; /* for each, some item must meet it */
+    std::vector<condition> contained; /* some item must meet each of these conditions */
     name_list required;
     std::set<std::string> absent;
     /* conditions on single members, in addition to object_sources */
@@ -127,7 +128,7 @@ struct shape {
     bool is_anything() const;
 };
 
-/* The automata of a schema's patterns. Each is built once. */
+/* The automata of a schema's patterns. Each automaton is built once. */
 class pattern_set {
   public:
     explicit pattern_set(work_budget &spent) : budget(spent) {}
@@ -144,12 +145,12 @@ class pattern_set {
     std::map<std::string, entry> known;
 };
 
-/* Whether a value meets a schema (valid.cpp). UNKNOWN: a keyword cannot be tested, or the budget or the depth is
- * used up. */
+/* Whether a value meets a schema (valid.cpp). The verdict is UNKNOWN if a keyword cannot be tested, or if the budget or
+ * the depth is used up. */
 struct verdict {
     enum { INVALID, VALID, UNKNOWN } is;
     const schema_json *schema = nullptr; /* the schema with the untestable keyword */
-    const char *keyword = nullptr;       /* the keyword that STRICT refuses; NULL: STRICT keeps the value */
+    const char *keyword = nullptr;       /* the keyword that STRICT refuses; NULL if STRICT keeps the value */
 };
 
 class expansion {
@@ -163,22 +164,22 @@ class expansion {
      * keyword that cannot be enforced (STRICT), or grammar_fault. */
     const std::vector<shape> &shapes_of(const node &n);
 
-    /* Returns whether a value of the document can be written for the node. STRICT refuses a keyword that decides
-     * this and cannot be tested. */
+    /* Returns whether the node allows a value of the document. Under STRICT, a keyword that decides this but cannot be
+     * tested is refused. */
     bool is_kept(const schema_json &value, const node &n);
 
-    /* Returns true if no value meets the node. Returns false also if a few levels do not prove it. */
+    /* Returns true if a few levels of the schema prove that no value meets the node, otherwise false. */
     bool is_nothing(const node &n, size_t depth);
 
     /* Returns the shape's conditions on a member with this name. */
     node member_node(const shape &s, const std::string &name);
 
-    /* Returns each condition once, without those that hold for every value, in the order in which their schemas were
-     * first used. Ordering by address would make a different grammar of the same schema in another process, or on
-     * the next request. */
+    /* Returns the conditions without repetitions and without conditions that hold for every value, in the order in
+     * which their schemas were first used. If the order were that of addresses, the same schema would give another
+     * grammar in another process, or on the next request. */
     node node_of(node conditions);
 
-    /* Replaces each schema by the first one that equals it, so that equal nodes are recognized. */
+    /* Replaces each schema by the first schema that equals it, so that equal nodes are recognized. */
     node without_repetitions(node n);
 
     /* Reports a keyword that cannot be enforced: STRICT throws and names it, LOOSE ignores it. */
@@ -189,9 +190,9 @@ class expansion {
     struct state {
         shape s;
         std::vector<condition> pending;
-        std::vector<std::vector<node>> choices; /* each is a list of alternatives, of which one holds */
+        std::vector<std::vector<node>> choices; /* each choice is a list of alternatives, one of which must hold */
         std::set<condition> met;
-        size_t n_items() const; /* number of items that copying the state copies */
+        size_t n_items() const; /* number of items in all lists of the state, which decides what a copy costs */
     };
     const references &refs;
     schema_policy policy;

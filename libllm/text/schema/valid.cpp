@@ -1,9 +1,10 @@
 /* valid.cpp: tests whether a value that the schema itself contains, in enum or const, meets conditions. Such a value is
- * tested instead of merged: {"enum": ["a", 1], "type": "string"} becomes a shape with a list, and 1 is left out when
- * the list is written. The same test finds declared names that propertyNames forbids.
+ * tested instead of merged: {"enum": ["a", 1], "type": "string"} becomes a shape with the list ["a", 1], and 1 is left
+ * out when the list is written. Declared names that propertyNames forbids are found in the same manner.
  *
- * A keyword that cannot be tested makes the verdict unknown instead of "valid", because under `not`, "valid" would
- * forbid a value that may be valid. A value with an unknown verdict is kept, and STRICT refuses the keyword by name. */
+ * A keyword that cannot be tested makes the verdict unknown instead of "valid", because `not` would turn "valid" into
+ * "invalid" and forbid a value that may be valid. A value with an unknown verdict is kept, and STRICT refuses the
+ * keyword by name. */
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +13,7 @@
 
 namespace {
 
-constexpr size_t DEPTH_MAX = 64; /* references and nested schemas; deeper ones make the verdict unknown */
+constexpr size_t DEPTH_MAX = 64; /* most references and nested schemas; the verdict on deeper schemas is unknown */
 
 size_t length_of(const std::string &text)
 {
@@ -25,14 +26,14 @@ verdict verdict_of(bool is_valid)
     return {is_valid ? verdict::VALID : verdict::INVALID};
 }
 
-/* `keyword`: the one that STRICT refuses; NULL: STRICT refuses none. */
+/* `keyword` is the keyword that STRICT refuses, or NULL if STRICT refuses no keyword. */
 verdict unknown(const schema_json &schema, const char *keyword)
 {
     return {verdict::UNKNOWN, &schema, keyword};
 }
 
-/* Returns a verdict that names the keyword if it is unknown, for uses that turn it into another verdict (a negation,
- * a count): there STRICT must not treat it as valid. */
+/* Returns the verdict, with the keyword's name if the verdict is unknown. Negations and counts, which turn one verdict
+ * into another, use this so that STRICT does not treat an unknown verdict as valid. */
 verdict named(const verdict &v, const schema_json &schema, const char *keyword)
 {
     return v.is == verdict::UNKNOWN && v.keyword == nullptr ? unknown(schema, keyword) : v;
@@ -43,7 +44,7 @@ verdict negated(const verdict &v, const schema_json &schema, const char *keyword
     return v.is == verdict::UNKNOWN ? named(v, schema, keyword) : verdict_of(v.is == verdict::INVALID);
 }
 
-/* Combines `one` into `all`, which is valid only if both are. Returns false once `all` is invalid. */
+/* Merges `one` into `all`, which stays valid only if `one` is valid. Returns false once `all` is invalid. */
 bool add(verdict *all, const verdict &one)
 {
     const bool is_worse = one.is == verdict::INVALID ||
@@ -82,9 +83,9 @@ verdict type_verdict(const schema_json &value, const schema_json &schema)
     return is_known ? verdict_of(false) : unknown(schema, "type");
 }
 
-/* Compares values regardless of the order of members; schema_json's own comparison depends on the order. Each member
- * is searched for linearly, so comparing two objects takes the square of their size. If the budget is spent, false
- * does not prove that the values differ. */
+/* Compares values regardless of the order of members, on which schema_json's own comparison depends. Each member is
+ * searched for linearly, so comparing two objects takes the square of their size. If the budget is spent, the result
+ * false does not prove that the values differ. */
 bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 {
     const auto is_same = [&](const schema_json &x, const schema_json &y) { return is_equal(x, y, budget); };
@@ -104,7 +105,8 @@ bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 }
 
 /* Returns whether the list contains the value. Usually the value is an element of this very list, so addresses are
- * compared first: comparing each element with each element takes the square of the list's length. */
+ * compared first, because comparing the contents of each element with each element takes the square of the list's
+ * length. */
 bool is_one_of(const schema_json &value, const schema_json &values, work_budget &budget)
 {
     return std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return &one == &value; }) ||
@@ -167,9 +169,9 @@ verdict expansion::verdict_on(const schema_json &value, const node &n)
     return all;
 }
 
-/* A format never decides about a listed text: for JSON schema a format is an annotation unless a validator tests it,
- * and an author who lists a text intends it. The verdict is unknown, which STRICT accepts unless a negation depends
- * on it. */
+/* A format never decides whether a listed text is valid, because in JSON schema a format is an annotation unless a
+ * validator tests it, and because an author who lists a text wants it to be allowed. The verdict is unknown, which
+ * STRICT accepts unless a negation depends on it. */
 verdict expansion::text_verdict(const schema_json &value, const schema_json &schema)
 {
     const std::string &text = value.get_ref<const std::string &>();
@@ -190,7 +192,7 @@ verdict expansion::text_verdict(const schema_json &value, const schema_json &sch
     return all;
 }
 
-/* `contains` beside minContains or maxContains is not enforced in apply_arrays either. */
+/* As in apply_arrays, `contains` is not enforced if the schema also has minContains or maxContains. */
 verdict expansion::array_verdict(const schema_json &value, const schema_json &schema, size_t depth)
 {
     if ((schema.contains("minItems") && schema["minItems"].is_number() &&

@@ -1,10 +1,10 @@
 /* work_budget.h: limits the work of compiling a schema. Owned by the thread that compiles.
  *
- * Clients choose the schema, and other requests wait for the thread that compiles it. Limits on single parts (states
- * of an automaton, shapes of a node) did not limit all parts together: a schema with several patterns of hundreds of
- * repetitions took 2.2 s. The budget counts steps and not time, so that a schema that is accepted on one machine is
- * accepted on every other, and every time. One step takes about 15 ns on a desktop's core, so STEPS_MAX is about 100
- * ms. Once the budget is spent, the schema is refused (STRICT), or the rest of it is ignored (LOOSE). */
+ * Clients choose the schema, and other requests wait for the thread that compiles it. Limits on single parts (states of
+ * an automaton, shapes of a node) did not limit all parts together, so that a schema with several patterns of hundreds
+ * of repetitions took 2.2 s. The budget counts steps and not time, so that a schema that is accepted once is accepted
+ * every time and on every machine. One step takes about 15 ns on a desktop's core, so STEPS_MAX is about 100 ms. Once
+ * the budget is spent, the schema is refused (STRICT), or the rest of the schema is ignored (LOOSE). */
 #ifndef LLM_SCHEMA_WORK_BUDGET_H
 #define LLM_SCHEMA_WORK_BUDGET_H
 

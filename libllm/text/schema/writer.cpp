@@ -7,8 +7,8 @@
 
 namespace {
 
-const char *const NO_TEXT = "[^\\x00-\\U0010FFFF]"; /* an empty set of characters: a rule that matches nothing */
-/* texts that are written one by one; more become a tree of common beginnings */
+const char *const NO_TEXT = "[^\\x00-\\U0010FFFF]"; /* an empty set of characters, which matches nothing */
+/* most texts that are written one by one; a longer list becomes a tree of common beginnings */
 constexpr size_t TEXTS_MAX = 8;
 
 } // namespace
@@ -29,10 +29,10 @@ void writer::add_once(std::vector<std::string> &to, std::string way)
     }
 }
 
-/* Returns the rule of the node. If a schema refers to itself, a node is reached again while its rule is being
- * written: its name is then reserved, and the rule is defined under that name at the end. A node that no value meets
- * has no rule (""); if its name is already in use, the rule becomes one that matches nothing. Once the budget is
- * spent, every node allows any value, so that the grammar is complete. */
+/* Returns the rule of the node. If a schema refers to itself, a node is reached again while its rule is being written.
+ * The rule's name is then reserved, and defined at the end. The result is "" for a node that no value meets; if its
+ * name is already in use, the name gets a rule that matches nothing. Once the budget is spent, every node allows any
+ * value, so that the grammar is complete. */
 std::string writer::value(const node &conditions)
 {
     if (conditions.empty() || level >= levels_max) {
@@ -43,7 +43,7 @@ std::string writer::value(const node &conditions)
         shapes.give_up(*n.front().schema, work_budget::beyond());
         return "value";
     }
-    known_node &entry = known[n]; /* the reference stays valid while others are added */
+    known_node &entry = known[n]; /* the reference stays valid while other entries are added */
     if (entry.is_open && !entry.is_reserved) {
         entry.name = out.reserve();
         entry.is_reserved = true;
@@ -59,14 +59,14 @@ std::string writer::value(const node &conditions)
     if (entry.is_reserved) {
         out.define(entry.name, body.empty() ? NO_TEXT : body);
     } else {
-        entry.is_reserved = body.empty(); /* the node is known to be nothing */
+        entry.is_reserved = body.empty(); /* no value meets the node */
         entry.name = body.empty() ? "" : out.add(body);
     }
     return entry.name;
 }
 
-/* Returns the alternatives of all shapes. The values of all lists (enum, const) are written together, each once:
- * alternatives often repeat constants, and many texts become one tree. */
+/* Returns the alternatives of all shapes. The values of all lists (enum, const) are written together, and each value
+ * once, because alternatives often repeat constants, and because many texts become one tree. */
 std::string writer::all_shapes(const node &n)
 {
     const std::vector<shape> all = shapes.shapes_of(n); /* copied, because more nodes are added meanwhile */
@@ -85,7 +85,7 @@ std::string writer::all_shapes(const node &n)
             const std::string text = one->dump();
             const bool is_new =
                 known_constants.count(text) == 0 && !is_excluded(s, *one) && known_constants.insert(text).second;
-            if (is_new && shapes.is_kept(*one, n)) { /* even if one shape excludes it, another can keep it */
+            if (is_new && shapes.is_kept(*one, n)) { /* another shape can list a value that this shape excludes */
                 constants.push_back(one);
             }
         }
@@ -97,12 +97,12 @@ std::string writer::all_shapes(const node &n)
 bool writer::is_excluded(const shape &s, const schema_json &value) const
 {
     if (budget.is_spent() || !budget.take(s.excluded.size())) {
-        return false; /* keeps the value; compile() refuses the schema under STRICT */
+        return false; /* keeps the value; under STRICT, compiled() refuses the schema */
     }
     return std::any_of(s.excluded.begin(), s.excluded.end(), [&](const schema_json *one) { return *one == value; });
 }
 
-/* Returns one alternative for each type of the shape; "" if it has none. */
+/* Returns one alternative for each type of the shape, or "" if the shape has no type. */
 std::string writer::one_shape(const shape &s, const node &n)
 {
     std::vector<std::string> ways;
@@ -152,7 +152,7 @@ std::string writer::values(const std::vector<const schema_json *> &all)
     return either(ways);
 }
 
-/* Returns the value as GBNF, with blanks where JSON allows them; "": GBNF cannot write it. */
+/* Returns the value as GBNF, with blanks where JSON allows them, or "" if GBNF cannot express it. */
 std::string writer::literal(const schema_json &value)
 {
     if (value.is_string()) {
@@ -189,7 +189,7 @@ std::string writer::literal(const schema_json &value)
 
 namespace {
 
-/* Returns the schema of the item at this index; NULL if `source` does not constrain it. */
+/* Returns the schema of the item at this index, or NULL if `source` does not constrain the item. */
 const schema_json *item_of(const schema_json &source, size_t at)
 {
     const bool is_list = source.contains("items") && source["items"].is_array();
@@ -209,8 +209,8 @@ size_t n_first(const schema_json &source)
 
 } // namespace
 
-/* Returns the plan of the array's items: the first ones one by one, and one rule for all others. An item that no
- * value meets ends the array before it. */
+/* Returns the plan of the array's items: a rule for each of the first items, and one rule for all others. If no value
+ * meets an item, the array ends before this item. */
 writer::item_plan writer::items_of(const shape &s)
 {
     item_plan plan = {{}, "value", s.items_least, s.items_most};
@@ -238,10 +238,10 @@ writer::item_plan writer::items_of(const shape &s)
     return plan;
 }
 
-/* Returns the rule of what follows item `at` - 1 and its blanks. "": nothing can follow. Each optional item is a
- * rule that refers to the next one; they are written from the last to the first. The required items are written in
- * one pass: joining 50,000 of them one by one from the end took the square of their length, and a level of the stack
- * each. */
+/* Returns the rule of everything after item `at` - 1 and its blanks, or "" if nothing can follow. Each optional item is
+ * a rule that refers to the rule of the next item, so these rules are written from the last to the first. The required
+ * items are written in one pass, because joining 50,000 of them one by one from the end took the square of their
+ * length, and a level of the stack for each. */
 std::string writer::rest_of_array(const item_plan &plan, size_t at)
 {
     const size_t n_listed = std::min(plan.first.size(), plan.most), n_at_end = std::max(at, n_listed);
@@ -266,8 +266,8 @@ std::string writer::rest_of_array(const item_plan &plan, size_t at)
     return rest.empty() ? "" : all + rest;
 }
 
-/* Returns an array with at least one item that meets `contained`, between any number of other items. Such an item
- * can match either rule. */
+/* Returns an array with at least one item that meets `contained`, between any number of other items. The other items
+ * can meet `contained`, too. */
 std::string writer::array_with(const item_plan &plan, const std::string &contained)
 {
     return "\"[\" ws " + out.repeated(out.add(plan.rest + " ws \",\" ws"), 0, SIZE_MAX) + " " + contained + " ws " +

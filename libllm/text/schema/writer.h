@@ -12,8 +12,8 @@
 
 class writer {
   public:
-    /* `n_levels`: values that are nested deeper are not constrained, so that a schema whose grammar is too large is
-     * enforced at its top levels. */
+    /* Values that are nested deeper than `n_levels` are not constrained, so that a schema whose grammar is too large
+     * can be enforced at its top levels. */
     writer(expansion &meaning, pattern_set &all_patterns, rules &to, size_t n_levels, work_budget &spent)
         : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
@@ -21,11 +21,11 @@ class writer {
     /* Returns one element of GBNF; "" if no value meets the node. */
     std::string value(const node &conditions);
 
-    /* Returns the texts that meet the node; nullopt: any text. Throws grammar_beyond. */
+    /* Returns the texts that meet the node, or nullopt if every text does. Throws grammar_beyond. */
     std::optional<automaton> texts_of(const node &n);
 
-    /* Names that no schema of the shape declares and that match the same patterns, with the conditions on their
-     * values. */
+    /* Names that no schema of the shape declares and that match the same patterns, with the node of the conditions on
+     * their values. */
     struct undeclared {
         automaton names;
         node value;
@@ -34,21 +34,22 @@ class writer {
     std::vector<undeclared> undeclared_of(const shape &s, const node &n, const std::vector<std::string> &declared);
 
   private:
-    /* How an object is written. Members come in the order of the schema, then the undeclared ones. An arbitrary
-     * order would take a rule for each set of members already written, which is two to the power of their number.
-     * There is a rule for each next member and, if minProperties or maxProperties need it, for each number of
-     * members before it. */
+    /* How an object is written: first the declared members in the order of the schema, then undeclared members. An
+     * arbitrary order of n members would take a rule for each set of members already written, which is two to the power
+     * of n. There is a rule for each next member and, if minProperties or maxProperties need it, for each number of
+     * members before. */
     struct object_plan {
         struct member {
-            std::string name, value; /* value: an element of GBNF; "": the member must be absent */
+            std::string name, value; /* value is an element of GBNF, or "" if the member must be absent */
             bool is_required;
         };
         std::vector<member> members;
         /* True if members come in any order. The position `at` is then the set of members already written, one bit
-         * each, and `needed` is the set of required ones. Otherwise the position is the number of the next member. */
+         * each, and `needed` is the set of required members. If members are ordered, the position is the number of the
+         * next member. */
         bool is_unordered = false;
         size_t needed = 0;
-        bool has_others_between = false; /* undeclared members can stand anywhere, not only after the declared ones */
+        bool has_others_between = false; /* undeclared members can come anywhere, not only after the declared members */
         std::vector<std::string> others; /* alternatives: undeclared names with their values */
         size_t n_needed = 0;             /* number of members up to the last required one */
         size_t least = 0, most = SIZE_MAX;
@@ -74,7 +75,7 @@ class writer {
     };
     struct item_plan {
         std::vector<std::string> first;
-        std::string rest; /* rule of all further items; "": no further items */
+        std::string rest; /* rule of all further items; "" if there are none */
         size_t least, most;
     };
 
