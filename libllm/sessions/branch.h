@@ -112,9 +112,12 @@ typedef struct branch {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* of this branch, never changed: names its files */
     bool has_file;                             /* the branch file exists, or its write is queued */
-    size_t n_file_bytes;                       /* bytes of its state file, which may be older than the state */
-    bool is_changing;                          /* a command waits until its name and pin are written */
-    uint64_t used;                             /* order of the last use: larger is more recent */
+    size_t n_file_bytes;                       /* bytes counted for its state file, which may be older than the state */
+    size_t n_stored_bytes; /* bytes of the state file that exists, by the results of its writes so far */
+    uint64_t last_write;   /* number of the last write of the state file */
+    uint64_t file_since;   /* number of the last removal of the state file: results of earlier writes are ignored */
+    bool is_changing;      /* a command waits until its name and pin are written */
+    uint64_t used;         /* order of the last use: larger is more recent */
     session_table_record record;
     parked parked;
     bool was_parked;        /* its slot was filled from a parked state and not used since */

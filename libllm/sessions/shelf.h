@@ -108,6 +108,13 @@ void table_read_back(branch_table *table, store_job *job);     /* a state was re
 
 size_t table_disk_bytes(const branch_table *table);
 
+/* A state file is counted from the moment its write is pushed, so that the limit always holds. Until the result arrives, an
+ * older file may be all that exists, and is all that a drop of the later state, an orderly stop or a kill leaves. Several
+ * writes may be queued, as a branch can leave a slot again before its last state is written. */
+void table_expect_file(branch_table *table, branch *b, store_job *job, size_t n_bytes); /* fills in the job's branch */
+void table_learn_file(branch *b, const store_job *job);                                 /* a result of the store */
+void table_file_is_gone(branch_table *table, branch *b); /* removed, or removed before any later write */
+
 /* Removes the state file, and the state if it is nowhere else. Returns false if memory is short. */
 bool table_remove_state(branch_table *table, branch *b);
 

@@ -1,6 +1,4 @@
 /* table_copy.c: makes a branch a copy of another one through its saved state, without the model. */
-#include <string.h>
-
 #include "sessions/branch_table.h"
 
 /* Gives the state file a second name for `to`. The store works in order, so that the name exists before `to` can be
@@ -12,13 +10,10 @@ static void share_file(branch_table *table, const branch *from, branch *to)
         store_job_free(job);
         return;
     }
-    job->entry = to->entry;
-    job->id = to->id;
     job->linked_id = from->id;
-    memcpy(job->name, to->name, sizeof job->name);
     branch_set_parked(to, &from->parked);
     to->parked.where = PARKED_ON_DISK;
-    branch_set_file_bytes(to, from->n_file_bytes); /* either branch can outlive the other */
+    table_expect_file(table, to, job, from->n_file_bytes); /* either branch can outlive the other */
     store_push(table->store, job);
 }
 

@@ -1,9 +1,41 @@
 /* table_disk.c: the limit on state files. Branch files, which are small, always stay. */
+#include <string.h>
+
 #include "sessions/branch_table.h"
 
 size_t table_disk_bytes(const branch_table *table)
 {
     return table->totals.file_bytes + table_loose_bytes(table);
+}
+
+void table_file_is_gone(branch_table *table, branch *b)
+{
+    b->file_since = table_new_number(table);
+    b->n_stored_bytes = 0;
+    branch_set_file_bytes(b, 0);
+}
+
+void table_expect_file(branch_table *table, branch *b, store_job *job, size_t n_bytes)
+{
+    job->entry = b->entry;
+    job->id = b->id;
+    memcpy(job->name, b->name, sizeof job->name);
+    job->n_bytes = n_bytes;
+    job->request = b->last_write = table_new_number(table);
+    branch_set_file_bytes(b, n_bytes);
+}
+
+void table_learn_file(branch *b, const store_job *job)
+{
+    if (job->request < b->file_since) {
+        return;
+    }
+    if (job->status == LLM_OK || job->status == LLM_NOT_FOUND) {
+        b->n_stored_bytes = job->status == LLM_OK ? job->n_bytes : 0;
+    }
+    if (job->request == b->last_write) { /* else the next result says */
+        branch_set_file_bytes(b, b->n_stored_bytes);
+    }
 }
 
 bool table_remove_state(branch_table *table, branch *b)
@@ -15,7 +47,7 @@ bool table_remove_state(branch_table *table, branch *b)
     job->changes[0].verb = CHANGE_RESET;
     job->changes[0].file.id = b->id;
     store_push(table->store, job);
-    branch_set_file_bytes(b, 0);
+    table_file_is_gone(table, b);
     if (b->parked.where == PARKED_ON_DISK) { /* the tokens stay known */
         branch_forget_parked(b);
         session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);

@@ -97,11 +97,7 @@ bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, 
         table_drop_parts(table, &job->state);
         return false;
     }
-    job->entry = b->entry;
-    job->id = b->id;
-    memcpy(job->name, b->name, sizeof job->name);
-    job->n_bytes_before = b->n_file_bytes;
-    branch_set_file_bytes(b, n_bytes);
+    table_expect_file(table, b, job, n_bytes);
     store_push(table->store, job);
     return true;
 }
@@ -148,7 +144,7 @@ void table_remove_file(branch_table *table, branch *b)
     if (b->has_file && table->store != NULL) {
         table_remove_id(table, b->id, b->owner, b->name);
         b->has_file = false;
-        branch_set_file_bytes(b, 0);
+        table_file_is_gone(table, b);
     }
 }
 
@@ -161,7 +157,7 @@ void table_reset_file(branch_table *table, branch *b)
     store_job *job = table_change_of(table, b, CHANGE_RESET);
     if (job != NULL) {
         table_attach(table, job);
-        branch_set_file_bytes(b, 0);
+        table_file_is_gone(table, b);
     } else {
         table_remove_file(table, b);
     }

@@ -247,6 +247,7 @@ void table_written(branch_table *table, const store_job *job)
     }
     const bool is_writing = b->parked.where == PARKED_WRITING;
     const bool is_held = is_writing && job->linked_id == 0 && b->parked.state == job->state.parts[0].held;
+    table_learn_file(b, job);
     if (job->status == LLM_OK) {
         if (is_held) {
             become_on_disk(b, state_file_bytes(&job->state), state_file_ends(&job->state));
@@ -255,9 +256,6 @@ void table_written(branch_table *table, const store_job *job)
     }
     if (job->linked_id != 0 && !is_writing) {
         (void)table_remove_state(table, b); /* there is no file to remove, only the name that was to be linked */
-    } else if (is_held || (!is_writing && b->n_file_bytes == (size_t)state_file_bytes(&job->state))) {
-        /* The older file is still there, and may be all that is left after a drop, a stop or a kill. */
-        branch_set_file_bytes(b, job->status == LLM_NOT_FOUND ? 0 : job->n_bytes_before);
     }
     if (is_held) {
         pause_writing(table); /* a branch file that could not be written would be tried again at once otherwise */
@@ -344,7 +342,9 @@ void table_read_back(branch_table *table, store_job *job)
         table->shelf.is_lending = table->shelf.is_lending || is_for_lending;
         table_spill(table);
     } else {
-        branch_set_file_bytes(b, job->status == LLM_VERSION ? 0 : b->n_file_bytes); /* the file was set aside */
+        if (job->status == LLM_VERSION) { /* the file was set aside */
+            table_file_is_gone(table, b);
+        }
         session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
     }
 }

@@ -55,10 +55,10 @@ typedef struct store_change {
 
 typedef struct store_job {
     store_verb verb;
-    bool is_label;                             /* CHANGE: of name and pin (table_change.c) */
-    bool has_waiter;                           /* a command waits for the result */
-    uint64_t request;                          /* that command's id; READ for no command: the number of the read */
-    uint32_t owner;                            /* of the session and the label */
+    bool is_label;    /* CHANGE: of name and pin (table_change.c) */
+    bool has_waiter;  /* a command waits for the result */
+    uint64_t request; /* that command's id; READ, WRITE for no command: the number of the read or write */
+    uint32_t owner;   /* of the session and the label */
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* of the session */
     char label[LLM_SESSION_NAME_BYTES_MAX + 1];
     llm_status status;
@@ -67,13 +67,13 @@ typedef struct store_job {
     store_change *changes;
     uint32_t entry; /* WRITE, READ: of the session, which is still open there if its id is the same */
     uint64_t id;
-    uint64_t linked_id;    /* WRITE, SAVE, without parts: the session whose state file is linked; 0: none */
-    uint64_t n_bytes_max;  /* READ, LOAD: limit on the state */
-    size_t n_bytes_before; /* WRITE: of the state file that it replaces */
-    double took_us;        /* out: duration */
-    branch_file file;      /* SAVE: in; LOAD: out */
-    state_file state;      /* WRITE, SAVE: in; READ, LOAD: out, without parts if there is none */
-    uint64_t number;       /* in the order of pushes; a sweep after a change has the change's */
+    uint64_t linked_id;   /* WRITE, SAVE, without parts: the session whose state file is linked; 0: none */
+    uint64_t n_bytes_max; /* READ, LOAD: limit on the state */
+    size_t n_bytes;       /* WRITE: of the state file */
+    double took_us;       /* out: duration */
+    branch_file file;     /* SAVE: in; LOAD: out */
+    state_file state;     /* WRITE, SAVE: in; READ, LOAD: out, without parts if there is none */
+    uint64_t number;      /* in the order of pushes; a sweep after a change has the change's */
     struct store_job *next;
 } store_job;
 

@@ -20,7 +20,7 @@ enum { LONG = 300, N_SESSIONS = 20, DISK_MIB = 1000, MIB = 1 << 20 };
 static char directory[FILES_PATH_BYTES];
 static _Atomic bool is_held, is_full;
 static _Atomic uint64_t n_free_bytes;
-static _Atomic uint32_t n_allocated, n_refused, n_seconds_later;
+static _Atomic uint32_t n_allocated, n_refused, n_failing, n_seconds_later;
 
 /* These three instead of the library's. Only states are allocated. */
 int fallocate(int fd, int mode, off_t offset, off_t n)
@@ -28,7 +28,8 @@ int fallocate(int fd, int mode, off_t offset, off_t n)
     while (is_held) {
         usleep(1000);
     }
-    if (is_full) {
+    if (is_full || n_failing > 0) {
+        n_failing -= n_failing > 0;
         n_refused++;
         errno = ENOSPC;
         return -1;
@@ -64,7 +65,7 @@ static void reset_disk(void)
 {
     is_held = is_full = false;
     n_free_bytes = (uint64_t)DISK_MIB * MIB;
-    n_allocated = n_refused = n_seconds_later = 0;
+    n_allocated = n_refused = n_failing = n_seconds_later = 0;
 }
 
 static driver *open_within(uint32_t n_sessions, uint64_t n_disk_bytes)
@@ -270,6 +271,47 @@ static void test_a_write_that_fails_takes_no_part_of_the_limit(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* A state is on its way to the disk twice, and neither write succeeds: there is no file. */
+static void test_two_writes_that_fail_take_no_part_of_the_limit(void)
+{
+    reset_disk();
+    driver *d = open_with(1);
+    CHECK_INT(driver_wait(d, begin(d, "a", 1, 5))->status, LLM_OK);
+    is_held = true;
+    CHECK_INT(driver_wait(d, begin(d, "b", 2, 5))->status, LLM_OK);
+    CHECK(driver_wait(d, begin(d, "a", 1, 5))->n_reused >= LONG - 1);
+    CHECK_INT(driver_wait(d, driver_park(d, 0, "a"))->status, LLM_OK);
+    is_full = true;
+    is_held = false;
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    driver_fence(d);
+    CHECK_INT(n_refused, 3);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES), 0);
+    CHECK_INT(count_states(), 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* Of the same size, and only the later one is written. */
+static void test_a_write_after_one_that_fails_is_counted(void)
+{
+    reset_disk();
+    driver *d = open_with(1);
+    CHECK_INT(driver_wait(d, begin(d, "a", 1, 5))->status, LLM_OK);
+    is_held = true;
+    CHECK_INT(driver_wait(d, driver_park(d, 0, "a"))->status, LLM_OK);
+    CHECK(driver_wait(d, begin(d, "a", 1, 5))->n_reused >= LONG - 1);
+    CHECK_INT(driver_wait(d, driver_park(d, 0, "a"))->status, LLM_OK);
+    CHECK(driver_wait(d, begin(d, "a", 1, 5))->n_reused >= LONG - 1);
+    n_failing = 1;
+    is_held = false;
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    driver_fence(d);
+    CHECK_INT(n_refused, 1);
+    CHECK_INT(count_states(), 1);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES) / MIB, 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* A request has taken the state from memory by the time its write fails, and nothing else is written. The next state is not tried
  * all the same, and with a stop it is. */
 static void test_any_write_that_fails_keeps_others_from_a_full_disk(void)
@@ -391,6 +433,8 @@ int main(void)
     RUN_FILES(test_a_save_says_what_the_disk_said);
     RUN_FILES(test_no_state_goes_for_one_that_does_not_fit);
     RUN_FILES(test_a_write_that_fails_takes_no_part_of_the_limit);
+    RUN_FILES(test_two_writes_that_fail_take_no_part_of_the_limit);
+    RUN_FILES(test_a_write_after_one_that_fails_is_counted);
     RUN_FILES(test_any_write_that_fails_keeps_others_from_a_full_disk);
     RUN_FILES(test_a_stop_that_cannot_write_leaves_the_older_state);
     RUN_FILES(test_a_spill_that_cannot_write_leaves_the_older_state);
