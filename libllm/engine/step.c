@@ -208,14 +208,14 @@ static model_result call_model(step *t)
     ledger *account = t->table->shared.ledger;
     const size_t n_undo_bytes = may_stop ? undo_bytes(t) : 0;
     may_stop = may_stop && ledger_admits(account, n_undo_bytes);
-    ledger_reserve(account, may_stop ? n_undo_bytes : 0);
+    ledger_reserve(account, LEDGER_IN_FLIGHT, may_stop ? n_undo_bytes : 0);
     t->batch.stop = may_stop ? t->stop : NULL;
     t->batch.stop_context = t->stop_context;
     t->depth = depth_called(t);
     t->call_began_us = clock_us();
     const model_result result = t->model->ops->decode(t->model, &t->batch);
     t->call_us = clock_us() - t->call_began_us;
-    ledger_release(account, may_stop ? n_undo_bytes : 0);
+    ledger_release(account, LEDGER_IN_FLIGHT, may_stop ? n_undo_bytes : 0);
     last_words_working(NULL, NULL);
     session_table_gauge(t->session_table, LLM_COUNTER_IN_STEP, 0);
 

@@ -127,8 +127,16 @@ static size_t logits_bytes(const branch *b)
     return model_of(b)->info.n_vocab * sizeof *b->logits;
 }
 
+static size_t kept_logits_bytes(const branch *b)
+{
+    return b->logits != NULL ? logits_bytes(b) : 0;
+}
+
 void branch_forget_logits(branch *b)
 {
+    if (!branch_has_slot(b)) {
+        ledger_release(b->shared->ledger, LEDGER_PARKED, kept_logits_bytes(b));
+    }
     ledger_bytes_free(b->logits, logits_bytes(b));
     b->logits = NULL;
     b->logits_at = 0;
@@ -197,6 +205,7 @@ void branch_reset(branch *b)
     assert(b->is_open && b->running == NULL);
     clear(b);
     unpin(b);
+    branch_forget_logits(b);
     set_state(b, branch_has_slot(b) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
 }
 
@@ -555,6 +564,7 @@ bool branch_park(branch *b)
     if (is_torn(b) || branch_n_tokens(b) == 0) {
         m->ops->clear(m, slot(b));
         branch_forget_parked(b);
+        branch_forget_logits(b);
     } else {
         blob *state = save_state(b, LEDGER_PARKED);
         if (state == NULL) {
@@ -565,6 +575,7 @@ bool branch_park(branch *b)
         m->ops->clear(m, slot(b));
     }
     b->slot = BRANCH_NO_SLOT;
+    ledger_reserve(b->shared->ledger, LEDGER_PARKED, kept_logits_bytes(b));
     if (b->running == NULL) {
         set_state_unused(b, LLM_STATE_PARKED);
     }
@@ -584,6 +595,7 @@ model_result branch_take_slot(branch *b, uint16_t free_slot)
         is_loaded = result == MODEL_OK;
     }
     b->slot = free_slot;
+    ledger_release(b->shared->ledger, LEDGER_PARKED, kept_logits_bytes(b));
     b->was_parked = is_loaded && b->running == NULL;
     if (is_loaded && b->parked.k < n_tokens) {
         truncate_tokens(b, b->parked.k);

@@ -120,8 +120,10 @@ typedef struct branch {
     uint64_t used;         /* order of the last use: larger is more recent */
     session_table_record record;
     parked parked;
-    bool was_parked;        /* its slot was filled from a parked state and not used since */
-    float *logits;          /* owned (ledger_bytes_new): n_vocab logits after the first logits_at resident tokens */
+    bool was_parked; /* its slot was filled from a parked state and not used since */
+    /* owned (ledger_bytes_new): n_vocab logits after the first logits_at resident tokens. Without a slot they count as parked:
+     * slots are few, parked branches many. */
+    float *logits;
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which it began, or NULL */

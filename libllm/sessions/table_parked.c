@@ -56,6 +56,7 @@ static spilling spill(branch_table *table, branch *b)
     }
     ledger_hold(table->shared.ledger, LEDGER_IN_FLIGHT, state);
     ledger_drop(table->shared.ledger, LEDGER_PARKED, state);
+    branch_forget_logits(b); /* no job holds them, and the budget is for what stays in memory */
     b->parked.where = PARKED_WRITING;
     return SPILLED;
 }
@@ -202,7 +203,7 @@ bool table_read_file(branch_table *table, branch *b)
     job->id = b->id;
     job->request = table_new_number(table);
     job->n_bytes_max = n_bytes;
-    ledger_reserve(table->shared.ledger, n_bytes);
+    ledger_reserve(table->shared.ledger, LEDGER_IN_FLIGHT, n_bytes);
     b->parked.where = PARKED_READING;
     b->parked.n_lend_tokens = 0;
     b->parked.reading = job->request;
@@ -318,7 +319,7 @@ bool table_is_reading(const branch_table *table, uint64_t reading)
 
 void table_read_back(branch_table *table, store_job *job)
 {
-    ledger_release(table->shared.ledger, job->n_bytes_max);
+    ledger_release(table->shared.ledger, LEDGER_IN_FLIGHT, job->n_bytes_max);
     if (job->status == LLM_OK && job->state.n_parts > 0) {
         copy_cost_learn_disk(&table->pace, state_file_bytes(&job->state), job->took_us);
     }

@@ -82,7 +82,7 @@ int table_load(branch_table *table, session_name name, session_name label, uint6
         return status;
     }
     job->n_bytes_max = n_bytes;
-    ledger_reserve(table->shared.ledger, n_bytes);
+    ledger_reserve(table->shared.ledger, LEDGER_IN_FLIGHT, n_bytes);
     store_push(table->store, job);
     return LLM_OK;
 }

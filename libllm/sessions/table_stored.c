@@ -29,7 +29,7 @@ static void take_one(branch_table *table, store_job *job)
         break;
     case STORE_SAVE: table_drop_parts(table, &job->state); break;
     case STORE_READ: table_read_back(table, job); break;
-    case STORE_LOAD: ledger_release(table->shared.ledger, job->n_bytes_max); break;
+    case STORE_LOAD: ledger_release(table->shared.ledger, LEDGER_IN_FLIGHT, job->n_bytes_max); break;
     case STORE_CHANGE: changed(table, job); break;
     case STORE_UNSAVE:
     case STORE_SWEEP: break;

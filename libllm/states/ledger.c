@@ -155,14 +155,14 @@ size_t ledger_room(const ledger *l)
     return n < l->n_in_flight_max ? l->n_in_flight_max - n : 0;
 }
 
-void ledger_reserve(ledger *l, size_t n_bytes)
+void ledger_reserve(ledger *l, ledger_use use, size_t n_bytes)
 {
-    l->n_bytes[LEDGER_IN_FLIGHT] += n_bytes;
+    l->n_bytes[use] += n_bytes;
 }
 
-void ledger_release(ledger *l, size_t n_bytes)
+void ledger_release(ledger *l, ledger_use use, size_t n_bytes)
 {
-    assert(l->n_bytes[LEDGER_IN_FLIGHT] >= n_bytes);
-    l->n_bytes[LEDGER_IN_FLIGHT] -= n_bytes;
+    assert(l->n_bytes[use] >= n_bytes);
+    l->n_bytes[use] -= n_bytes;
     free_spare_of_empty(l);
 }

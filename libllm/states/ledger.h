@@ -2,7 +2,7 @@
  *
  * A blob is a state that never changes once it is filled: so it may have several holders, none of whom copies it, and
  * the last one to drop it frees it. There is no other way for a state to be in host memory. Its users:
- *   LEDGER_PARKED       sessions without a slot (branch.h)
+ *   LEDGER_PARKED       sessions without a slot (branch.h), and the logits that they keep
  *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
  *   LEDGER_IN_FLIGHT    jobs of the store (store.h): states on their way to or from a file (snapshot.h)
  * A blob counts in each use for which it is held, so that no budget depends on when another use drops it.
@@ -56,8 +56,9 @@ bool ledger_admits(const ledger *l, size_t n_bytes);
 /* Returns the unused part of n_in_flight_max. */
 size_t ledger_room(const ledger *l);
 
-/* Counts bytes of blobs that the store will make while it reads as in flight, until they are held or freed. */
-void ledger_reserve(ledger *l, size_t n_bytes);
-void ledger_release(ledger *l, size_t n_bytes);
+/* Counts bytes that are in no blob, or not yet: those of the blobs that the store will make while it reads are in flight until
+ * they are held or freed. */
+void ledger_reserve(ledger *l, ledger_use use, size_t n_bytes);
+void ledger_release(ledger *l, ledger_use use, size_t n_bytes);
 
 #endif

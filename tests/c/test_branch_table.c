@@ -306,6 +306,29 @@ static void test_what_lies_on_the_disk_keeps_no_logits(void)
     CHECK_INT(reused_after_parking(1), LONG - 1);
 }
 
+/* The budget of parked states counts the logits that are kept beside them. */
+static void test_parked_logits_are_counted(void)
+{
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense,length=0", .n_sessions = 1, .n_parked_max = 4, .capacity_policy = LLM_POLICY_PARK});
+    llm_info info;
+    llm_engine_info(d->engine, &info);
+    const uint32_t n_logits_bytes = info.n_vocab * sizeof(float);
+    const char *names[] = {"a", "b"};
+    for (uint64_t i = 0; i < 2; i++) {
+        say(d, names[i], 1 + i);
+        driver_wait(d, driver_park(d, 0, names[i]));
+        driver_loop(d);
+        CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_MEMORY_BYTES),
+                  driver_counter(d, LLM_COUNTER_PARKED_BYTES) + (i + 1) * n_logits_bytes);
+    }
+    CHECK_INT(say(d, "a", 1)->n_reused, LONG);
+    driver_wait(d, driver_reset(d, 0, "b"));
+    driver_loop(d);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_MEMORY_BYTES), 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* Of a session whose state was lost the tokens are known: the fork is read again from them. */
 static void test_a_fork_of_a_lost_state_has_the_tokens(void)
 {
@@ -723,6 +746,7 @@ int main(void)
     RUN(test_a_fork_replaces_only_what_it_may);
     RUN(test_a_fork_of_what_lies_on_the_disk);
     RUN(test_what_lies_on_the_disk_keeps_no_logits);
+    RUN(test_parked_logits_are_counted);
     RUN(test_a_fork_of_a_lost_state_has_the_tokens);
     RUN(test_what_cannot_be_loaded_replaces_nothing);
     RUN(test_a_saved_session_comes_back);

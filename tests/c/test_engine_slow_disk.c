@@ -118,14 +118,14 @@ static void test_results_of_the_disk_without_room_are_answered_after_the_stop(vo
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Two slots, memory for four parked states, three of them at rest; by four_states_in_flight, four on their way. */
+/* Two slots, memory for four parked states and their logits, three of them at rest; by four_states_in_flight, four on their way. */
 static driver *open_small(void)
 {
     return driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=1024,ctx=65536,step_us=2000",
                                                   .n_ctx = 65536,
                                                   .n_sessions = 2,
                                                   .n_parked_max = 2 * N_SESSIONS,
-                                                  .parked_bytes_max = 4 << 20,
+                                                  .parked_bytes_max = (4 << 20) + (64 << 10),
                                                   .capacity_policy = LLM_POLICY_PARK,
                                                   .state_dir = directory},
                             four_states_in_flight);

@@ -97,12 +97,12 @@ static void test_one_state_may_always_move(void)
     ledger l;
     ledger_open(&l, 100);
     CHECK(ledger_admits(&l, 1000));
-    ledger_reserve(&l, 60);
+    ledger_reserve(&l, LEDGER_IN_FLIGHT, 60);
     CHECK(ledger_admits(&l, 40) && !ledger_admits(&l, 41));
-    ledger_reserve(&l, 60);
+    ledger_reserve(&l, LEDGER_IN_FLIGHT, 60);
     CHECK_INT(ledger_room(&l), 0);
     CHECK(!ledger_admits(&l, 1));
-    ledger_release(&l, 120);
+    ledger_release(&l, LEDGER_IN_FLIGHT, 120);
     CHECK(ledger_admits(&l, 101));
 }
 
