@@ -201,7 +201,8 @@ static decode_among holders_of(const decode *d, const request *r)
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;
-    if (b == NULL || b->parked.where == PARKED_READING || table_has_in_flight(d->table)) {
+    if (b == NULL || b->parked.where == PARKED_READING ||
+        (table_has_in_flight(d->table) && !table_gives_up_jobs(d->table, b))) {
         return false;
     }
     const decode_among among = holders_of(d, r);
@@ -341,8 +342,7 @@ static uint64_t wait_end_us(const request *r, uint64_t now_us)
 static uint64_t first_wait_end_us(const decode *d)
 {
     const uint64_t now_us = clock_us();
-    const uint64_t spill_us = table_spill_waits_until_us(d->table);
-    uint64_t first_us = spill_us > now_us ? spill_us : 0;
+    uint64_t first_us = table_waits_until_us(d->table, now_us);
     for (uint32_t i = 0; i < d->n_requests; i++) {
         first_us = earlier(first_us, wait_end_us(d->requests[i], now_us));
     }

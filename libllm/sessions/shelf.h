@@ -46,7 +46,8 @@ typedef struct table_shelf {
     uint64_t refused_until_us; /* writing a state failed: until then no state is written */
     bool spill_waits;          /* a parked state waits in memory, over the budget, until the store has capacity, */
     uint64_t spill_until_us;   /* or until then; 0: none waits */
-    bool is_store_slow;        /* a wait for the store has timed out: no state waits until the store finishes a job */
+    uint64_t slot_until_us; /* a request waits for a slot that a job of the store may free, until then; 0: none waits */
+    bool is_store_slow;     /* a wait for the store has timed out: no state waits until the store finishes a job */
     uint64_t slow_logged_us;
     bool is_lending; /* a state is lent: until it is returned nothing is spilled */
     bool is_saving;  /* an orderly stop has begun */
@@ -84,8 +85,13 @@ bool table_is_unsaved(const branch_table *table); /* an orderly stop could not w
  * next result. */
 bool table_read_file(branch_table *table, branch *b);
 
-/* Returns when the wait of a parked state for the store ends; 0: none waits. */
-uint64_t table_spill_waits_until_us(const branch_table *table);
+/* Returns when the wait of a parked state or of a request for the store ends, whichever is earlier and later than now_us; 0: none
+ * waits. */
+uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us);
+
+/* Whether requests have waited long enough for a slot that a job of the store may free: as long as prefilling the tokens of `b`
+ * would take, and 10 s at least. Returns false while the wait goes on. */
+bool table_gives_up_jobs(branch_table *table, const branch *b);
 
 /* Drops the state on disk if the branch's request has waited for it as long as prefilling its tokens would take, and 10
  * s at least; the tokens are then prefilled. Returns false while the wait goes on. */

@@ -165,9 +165,24 @@ bool table_gives_up_reading(branch_table *table, branch *b)
     return true;
 }
 
-uint64_t table_spill_waits_until_us(const branch_table *table)
+bool table_gives_up_jobs(branch_table *table, const branch *b)
 {
-    return table->shelf.spill_waits ? table->shelf.spill_until_us : 0;
+    const uint64_t now_us = clock_us();
+    table_shelf *shelf = &table->shelf;
+    if (shelf->slot_until_us == 0) {
+        shelf->slot_until_us = wait_until_us(table, b, now_us);
+    }
+    if (!shelf->is_store_slow && now_us >= shelf->slot_until_us) {
+        report_slow_store(table, now_us);
+    }
+    return shelf->is_store_slow;
+}
+
+uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us)
+{
+    const uint64_t spill_us = table->shelf.spill_waits ? table->shelf.spill_until_us : 0;
+    const uint64_t slot_us = table->shelf.slot_until_us;
+    return spill_us > now_us && (slot_us <= now_us || spill_us < slot_us) ? spill_us : slot_us > now_us ? slot_us : 0;
 }
 
 /* Returns lent states to disk, as the requests for which they were read have begun. */

@@ -20,6 +20,7 @@ static void changed(branch_table *table, const store_job *job)
 
 static void take_one(branch_table *table, store_job *job)
 {
+    table->shelf.slot_until_us = 0;
     /* changes of branch files are small and prove nothing about states */
     table->shelf.is_store_slow = table->shelf.is_store_slow && job->verb == STORE_CHANGE;
     switch (job->verb) {

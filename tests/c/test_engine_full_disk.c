@@ -401,6 +401,31 @@ static void test_a_cancelled_request_takes_its_wait_for_the_disk_along(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* A write that does not end may free a slot when it does: a request waits for that, but not without end, while the slot is held
+ * by a generation that nobody reads. */
+static void test_a_disk_that_hangs_keeps_no_slot_for_the_unread(void)
+{
+    enum { LONGER_THAN_ANY_WAIT_S = 3600 };
+    reset_disk();
+    driver *d = open_with(1);
+    CHECK_INT(driver_wait(d, begin(d, "a", 1, 5))->status, LLM_OK);
+    is_held = true;
+    const uint64_t unread = begin(d, "b", 2, 0);
+    driver_wait_text(d, unread);
+    driver_pause(d, unread, true);
+    const uint64_t waiting = begin(d, "c", 3, 5);
+    driver_fence(d);
+    CHECK(!driver_answer(d, waiting)->is_started);
+    n_seconds_later = LONGER_THAN_ANY_WAIT_S;
+    driver_fence(d);
+    CHECK_INT(driver_wait(d, waiting)->status, LLM_OK);
+    CHECK(!driver_answer(d, unread)->is_over);
+    is_held = false;
+    driver_cancel(d, unread);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* Three states have room: those of the sessions used last. A start with a lower limit drops more. */
 static void test_states_stay_within_the_limit_of_the_disk(void)
 {
@@ -439,5 +464,6 @@ int main(void)
     RUN_FILES(test_a_stop_that_cannot_write_leaves_the_older_state);
     RUN_FILES(test_a_spill_that_cannot_write_leaves_the_older_state);
     RUN_FILES(test_a_cancelled_request_takes_its_wait_for_the_disk_along);
+    RUN_FILES(test_a_disk_that_hangs_keeps_no_slot_for_the_unread);
     return CHECK_RESULT();
 }
