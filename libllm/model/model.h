@@ -125,7 +125,8 @@ typedef struct model_ops {
     /* ---- state: owner thread, between decode calls. Only a model of the same identity and geometry may load it
      * ---- */
 
-    /* Makes dst, which is empty, an exact copy of src. False: refused, dst is empty. */
+    /* Makes dst, which is empty, an exact copy of src. False: refused, dst is empty. Called only where sequences share cells: a
+     * copy between cells of their own is a save and a load, so that its bytes are in an account. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
 
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);

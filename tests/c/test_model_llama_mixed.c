@@ -299,7 +299,7 @@ static void test_a_call_that_is_given_up_harms_no_copy(void)
     const uint32_t n_left[] = {0, 20, 50};
     CHECK_INT(feed(m, 0, 0, 0, 100, N_BATCH), MODEL_OK);
     for (int i = 0; i < 3 && m->info.n_stoppable > 0; i++) {
-        CHECK(m->ops->copy(m, 0, copies[i]));
+        CHECK(copy_sequence(m, 0, copies[i]));
         mixed c;
         mixed_begin(&c);
         mixed_add(&c, m, 0, N_BATCH);
@@ -326,7 +326,7 @@ static void with_copies(model *m, uint32_t n)
         m->ops->clear(m, seq);
     }
     CHECK_INT(feed(m, 0, 0, 0, n, N_BATCH), MODEL_OK);
-    CHECK(m->ops->copy(m, 0, 1) && m->ops->copy(m, 0, 2) && m->ops->copy(m, 0, 4));
+    CHECK(copy_sequence(m, 0, 1) && copy_sequence(m, 0, 2) && copy_sequence(m, 0, 4));
 }
 
 /* Logits after the tokens [n, to) of a sequence's own text behind the first n of sequence 0's: read by 3, which is free. */

@@ -30,7 +30,7 @@ static void test_a_copy_is_its_own(void)
     model *m = opened();
     CHECK(m != NULL);
     CHECK_INT(feed(m, 0, 1, 0, 200, 64), MODEL_OK);
-    CHECK(m->ops->copy(m, 0, 1));
+    CHECK(copy_sequence(m, 0, 1));
     CHECK(!m->ops->copy(m, 0, 1)); /* not empty */
     CHECK(!m->ops->copy(m, 0, 0));
     CHECK(!m->ops->copy(m, 0, N_SEQ));
@@ -39,7 +39,7 @@ static void test_a_copy_is_its_own(void)
     CHECK_STILL_GOOD();
     CHECK_INT(m->ops->position(m, 0), 260);
     m->ops->clear(m, 1);
-    CHECK(m->ops->copy(m, 0, 1));
+    CHECK(copy_sequence(m, 0, 1));
     m->ops->clear(m, 0);
     CHECK_INT(m->ops->position(m, 1), 260);
     CHECK_INT(feed(m, 1, 5, 260, 270, 10), MODEL_OK);
@@ -105,7 +105,7 @@ static void test_a_fork_at_a_checkpoint_leaves_the_source_alone(void)
         uint8_t *bytes = saved(m, 0, MODEL_STATE_CHECKPOINT, &n);
         CHECK(bytes != NULL);
         CHECK_INT(feed(m, 0, 1, 150, 300, 64), MODEL_OK);
-        CHECK(m->ops->copy(m, 0, 1));
+        CHECK(copy_sequence(m, 0, 1));
         CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_CHECKPOINT, 150, bytes, n), MODEL_OK);
         check_goes_on(m, 1, 150);
         CHECK_STILL_GOOD();
@@ -153,7 +153,7 @@ static void test_a_copied_window_goes_on_alike_at_every_length(void)
         m->ops->clear(m, 0);
         m->ops->clear(m, 1);
         CHECK_INT(feed(m, 0, 1, 0, k, 64), MODEL_OK);
-        CHECK(m->ops->copy(m, 0, 1));
+        CHECK(copy_sequence(m, 0, 1));
         check_goes_on(m, 1, k);
         CHECK_STILL_GOOD();
     }

@@ -237,7 +237,7 @@ static void change(model *m, texts *t, random_source *random)
         t->n[seq] = 0;
     } else if (other != POOL_SEQ) {
         if (what == 2) {
-            CHECK(m->ops->copy(m, seq, other));
+            CHECK(copy_sequence(m, seq, other));
         } else {
             const size_t n_bytes = m->ops->state_bytes(m, seq, MODEL_STATE_FULL);
             uint8_t *bytes = malloc(n_bytes);

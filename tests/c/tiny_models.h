@@ -65,6 +65,20 @@ static inline model *opened(void)
     return opened_with(N_CTX, N_SEQ);
 }
 
+/* As branch.c does it: between cells of their own, sequences are copied through a saved state. */
+static inline bool copy_sequence(model *m, uint16_t src, uint16_t dst)
+{
+    if (m->info.shares_cells) {
+        return m->ops->copy(m, src, dst);
+    }
+    const size_t n = m->ops->state_bytes(m, src, MODEL_STATE_FULL);
+    void *bytes = malloc(n);
+    const bool is_copied = bytes != NULL && m->ops->state_save(m, src, MODEL_STATE_FULL, bytes, n) == n &&
+                           m->ops->state_load(m, dst, MODEL_STATE_FULL, m->ops->position(m, src), bytes, n) == MODEL_OK;
+    free(bytes);
+    return is_copied;
+}
+
 /* Tokens [from, to) of a pseudo-random text that differs by `seed`, in chunks; logits wanted after the last. */
 static inline int32_t text_token(uint32_t seed, uint32_t i)
 {

@@ -49,17 +49,6 @@ const uint8_t *contents(model_state_kind kind, const void *bytes, size_t n_bytes
     return static_cast<const uint8_t *>(bytes) + sizeof head;
 }
 
-/* Copies through host memory. Between separate streams llama.cpp's own copy happens only with the next step, and
- * overwrites what was put there meanwhile; this one is complete when it returns. */
-bool copy_by_value(model_llama *m, uint16_t src, uint16_t dst)
-{
-    std::vector<uint8_t> state(llama_state_seq_get_size_ext(m->context, src, LLAMA_STATE_SEQ_FLAGS_NONE));
-    const size_t n =
-        llama_state_seq_get_data_ext(m->context, state.data(), state.size(), src, LLAMA_STATE_SEQ_FLAGS_NONE);
-    return n == state.size() &&
-           llama_state_seq_set_data_ext(m->context, state.data(), n, dst, LLAMA_STATE_SEQ_FLAGS_NONE) == n;
-}
-
 bool holds(model_llama *m, uint16_t seq, uint32_t k)
 {
     return llama_memory_seq_pos_max(m->memory, seq) + 1 == static_cast<llama_pos>(k);
@@ -102,16 +91,13 @@ bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
 {
     model_llama *m = self(base);
-    if (!m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
+    /* Between separate streams llama.cpp's own copy happens only with the next step, and overwrites what was put there
+     * meanwhile. */
+    if (!m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
         return false;
     }
     try {
-        if (m->info.shares_cells) {
-            llama_memory_seq_cp(m->memory, src, dst, -1, -1);
-        } else if (!model_llama_may_hold(m, dst, m->positions[src]) || !copy_by_value(m, src, dst)) {
-            empty(m, dst);
-            return false;
-        }
+        llama_memory_seq_cp(m->memory, src, dst, -1, -1);
         if (!holds(m, dst, m->positions[src])) {
             empty(m, dst);
             return false;
