@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/utf8.h"
+
 enum {
     REPLACEMENT = 0xFFFD,
     UNICODE_ESCAPE_BYTES = 6, /* \uXXXX */
@@ -53,29 +55,6 @@ static void skip_space(scan *s)
 }
 
 /* ---- strings --------------------------------------------------------------------------------------------- */
-
-/* Returns the number of bytes of a character that is not ASCII; 0: not UTF-8 (overlong, a surrogate, above U+10FFFF, or
- * cut). */
-static size_t character_bytes(const uint8_t *at, const uint8_t *end)
-{
-    const size_t room = (size_t)(end - at);
-    const uint8_t first = at[0];
-    if (first < 0xC2 || first > 0xF4 || room < 2) {
-        return 0;
-    }
-    const uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-    const uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-    const size_t n = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (room < n || at[1] < low || at[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < n; i++) {
-        if ((at[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    return n;
-}
 
 static bool is_plain(uint8_t byte)
 {
@@ -195,12 +174,12 @@ static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_m
         } else if (byte < 0x20) {
             return unexpected(s, LLM_JSON_CONTROL);
         } else {
-            const size_t n = character_bytes(s->at, s->end);
-            if (n == 0) {
+            const utf8_part c = utf8_part_of(s->at, (size_t)(s->end - s->at));
+            if (!c.is_valid) {
                 return LLM_JSON_UTF8;
             }
-            copy(s, s->at, n);
-            s->at += n;
+            copy(s, s->at, c.n_bytes);
+            s->at += c.n_bytes;
         }
     }
 }

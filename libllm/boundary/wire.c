@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "policy/utf8.h"
+
 /* First bytes of the encodings in use (MessagePack specification, "Formats"). */
 enum {
     FIXMAP = 0x80,
@@ -239,40 +241,14 @@ static const uint8_t *take_bytes(wire_reader *r, uint64_t count, size_t max, siz
     return bytes;
 }
 
-/* Returns the length in bytes of the UTF-8 character at `at`, or 0: overlong forms, surrogates, values above U+10FFFF
- * and cut characters are not UTF-8 (Unicode, table 3-7). The first byte alone decides which second bytes are valid, and
- * the bounds of the second byte exclude all of these. */
-static size_t utf8_length(const uint8_t *at, size_t n)
-{
-    uint8_t lead = at[0];
-    if (lead < 0x80) {
-        return 1;
-    }
-    size_t length = lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
-    if (length == 0 || length > n) {
-        return 0;
-    }
-    uint8_t second_min = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    uint8_t second_max = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    if (at[1] < second_min || at[1] > second_max) {
-        return 0;
-    }
-    for (size_t i = 2; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return length;
-}
-
 static bool utf8_is_valid(const uint8_t *text, size_t n)
 {
     for (size_t at = 0; at < n;) {
-        size_t length = utf8_length(text + at, n - at);
-        if (length == 0) {
+        const utf8_part c = utf8_part_of(text + at, n - at);
+        if (!c.is_valid) {
             return false;
         }
-        at += length;
+        at += c.n_bytes;
     }
     return true;
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/utf8.h"
+
 int stop_open(stop *s, uint32_t n_stops, const char *const *stops, const size_t *stop_bytes)
 {
     memset(s, 0, sizeof *s);
@@ -70,40 +72,6 @@ static uint32_t clear_of_stops(const stop *s)
     return s->n_held;
 }
 
-typedef struct character {
-    uint32_t n_bytes; /* of the character, or of the invalid part that is replaced */
-    bool valid;
-    bool cut; /* the available bytes are valid, but the character is incomplete */
-} character;
-
-/* Classifies the character that begins at `p`, which has n > 0 bytes. Ranges of second bytes: Unicode 15, table 3-7. */
-static character classify(const uint8_t *p, uint32_t n)
-{
-    if (p[0] < 0x80) {
-        return (character){.n_bytes = 1, .valid = true};
-    }
-    const uint32_t need = p[0] >= 0xf0 ? 4 : (p[0] >= 0xe0 ? 3 : 2);
-    if (p[0] < 0xc2 || p[0] > 0xf4) {
-        return (character){.n_bytes = 1};
-    }
-    uint8_t low = 0x80;
-    uint8_t high = 0xbf;
-    switch (p[0]) {
-    case 0xe0: low = 0xa0; break;
-    case 0xed: high = 0x9f; break;
-    case 0xf0: low = 0x90; break;
-    case 0xf4: high = 0x8f; break;
-    default: break;
-    }
-    uint32_t have = 1;
-    while (have < need && have < n && p[have] >= low && p[have] <= high) {
-        have++;
-        low = 0x80;
-        high = 0xbf;
-    }
-    return (character){.n_bytes = have, .valid = have == need, .cut = have < need && have == n};
-}
-
 /* Moves the first n held bytes to the result, whole characters only; an incomplete one at the end stays held unless
  * `last`. */
 static void release(stop *s, uint32_t n, bool last, stop_result *out)
@@ -111,12 +79,12 @@ static void release(stop *s, uint32_t n, bool last, stop_result *out)
     static const char replacement[] = "\xef\xbf\xbd";
     uint32_t at = 0;
     while (at < n) {
-        const character c = classify((const uint8_t *)s->held + at, n - at);
-        if (c.cut && !last) {
+        const utf8_part c = utf8_part_of((const uint8_t *)s->held + at, n - at);
+        if (c.is_cut && !last) {
             break;
         }
-        const char *from = c.valid ? s->held + at : replacement;
-        const uint32_t size = c.valid ? c.n_bytes : sizeof replacement - 1;
+        const char *from = c.is_valid ? s->held + at : replacement;
+        const uint32_t size = c.is_valid ? c.n_bytes : sizeof replacement - 1;
         memcpy(out->text + out->n_text, from, size);
         out->n_text += size;
         at += c.n_bytes;

@@ -1,0 +1,37 @@
+/* utf8.h: whether bytes begin with a UTF-8 character, by Unicode 15, table 3-7: overlong forms, surrogates and values above U+10FFFF
+ * are not UTF-8. Pure. */
+#ifndef LLM_UTF8_H
+#define LLM_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct utf8_part {
+    uint32_t n_bytes; /* of the character, or of the invalid part that is replaced */
+    bool is_valid;
+    bool is_cut; /* the available bytes are valid, but the character is incomplete */
+} utf8_part;
+
+/* Classifies the character that begins at `p`, which has n > 0 bytes. The first byte alone decides which second bytes are valid. */
+static inline utf8_part utf8_part_of(const uint8_t *p, size_t n)
+{
+    if (p[0] < 0x80) {
+        return (utf8_part){.n_bytes = 1, .is_valid = true};
+    }
+    if (p[0] < 0xc2 || p[0] > 0xf4) {
+        return (utf8_part){.n_bytes = 1};
+    }
+    const uint32_t need = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    uint8_t low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
+    uint32_t have = 1;
+    while (have < need && have < n && p[have] >= low && p[have] <= high) {
+        have++;
+        low = 0x80;
+        high = 0xbf;
+    }
+    return (utf8_part){.n_bytes = have, .is_valid = have == need, .is_cut = have < need && have == n};
+}
+
+#endif
