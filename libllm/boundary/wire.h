@@ -59,28 +59,31 @@ typedef struct wire_texts {
     size_t n_bytes[LLM_STOPS_MAX];
 } wire_texts;
 
+/* int32 little-endian, unaligned: tokens, or counts of tokens. */
+typedef struct wire_numbers {
+    const uint8_t *bytes;
+    size_t n;
+} wire_numbers;
+
 /* A decoded command. Pointers point into the message, or to "": the message must live as long. A member that the
  * command does not have, or leaves out, has its default. */
 typedef struct wire_command {
     llm_command_op op;
     uint64_t request;
-    session_name session;  /* "": scratch, or the command names none; its owner is the one of the command */
-    const uint8_t *prompt; /* int32 little-endian, unaligned */
-    size_t n_prompt;       /* tokens */
+    session_name session; /* "": scratch, or the command names none; its owner is the one of the command */
+    wire_numbers prompt;
     uint32_t max_tokens;
     llm_sampling sampling;
     const uint8_t *biases; /* 8 bytes each, unaligned */
     size_t n_biases;
     wire_texts stops;
     uint32_t flags;
-    const uint8_t *boundaries; /* int32 little-endian, unaligned */
-    size_t n_boundaries;
+    wire_numbers boundaries;
     session_name other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD, UNSAVE: label. */
     uint32_t n_head;
     int32_t n_logprobs;
     uint64_t after;
-    const uint8_t *stop_tokens; /* int32 little-endian, unaligned */
-    size_t n_stop_tokens;
+    wire_numbers stop_tokens;
     uint32_t min_tokens;
     uint32_t n_answer_stops;
     const char *constraint;
@@ -123,9 +126,7 @@ typedef struct wire_refusal {
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
 /* Returns the i-th element of the unaligned little-endian arrays. */
-int32_t wire_prompt_token(const wire_command *c, size_t i);
-int32_t wire_stop_token(const wire_command *c, size_t i);
-int32_t wire_boundary(const wire_command *c, size_t i);
+int32_t wire_number(const wire_numbers *numbers, size_t i);
 logit_bias wire_logit_bias(const wire_command *c, size_t i);
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */

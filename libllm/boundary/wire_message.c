@@ -73,15 +73,15 @@ static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, se
 /* Tokens are four bytes each, little-endian, as the processor has them, and stay where they are in the message: a
  * prompt of a hundred thousand tokens is not copied. They are read through little_endian, since the message is not
  * aligned. */
-static const uint8_t *read_tokens(wire_reader *r, const wire_field *f, size_t *n_tokens)
+static wire_numbers read_tokens(wire_reader *r, const wire_field *f)
 {
     size_t n_bytes;
     const uint8_t *bytes = wire_read_bin(r, SIZE_MAX, &n_bytes);
-    *n_tokens = n_bytes / TOKEN_BYTES;
-    if (n_bytes % TOKEN_BYTES != 0 || *n_tokens < (size_t)f->least || *n_tokens > f->most) {
+    const size_t n = n_bytes / TOKEN_BYTES;
+    if (n_bytes % TOKEN_BYTES != 0 || n < (size_t)f->least || n > f->most) {
         r->failed = true;
     }
-    return bytes;
+    return (wire_numbers){.bytes = bytes, .n = n};
 }
 
 static void read_biases(wire_reader *r, const wire_field *f, wire_command *c)
@@ -158,7 +158,7 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
     case WIRE_FIELD_request: c->request = read_uint(r, f); break;
     case WIRE_FIELD_owner: c->session.owner = c->other.owner = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_session: read_name(r, f, c->op, &c->session); break;
-    case WIRE_FIELD_prompt: c->prompt = read_tokens(r, f, &c->n_prompt); break;
+    case WIRE_FIELD_prompt: c->prompt = read_tokens(r, f); break;
     case WIRE_FIELD_max_tokens: c->max_tokens = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_sampling: read_sampling(r, &c->sampling, refused); break;
     case WIRE_FIELD_logit_bias: read_biases(r, f, c); break;
@@ -167,12 +167,12 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
         c->has_breakers = true;
         read_texts(r, f, &c->breakers);
         break;
-    case WIRE_FIELD_stop_tokens: c->stop_tokens = read_tokens(r, f, &c->n_stop_tokens); break;
+    case WIRE_FIELD_stop_tokens: c->stop_tokens = read_tokens(r, f); break;
     case WIRE_FIELD_min_tokens: c->min_tokens = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_n_answer_stops: c->n_answer_stops = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_constraint: c->constraint = wire_read_bin(r, (size_t)f->most, &c->n_constraint_bytes); break;
     case WIRE_FIELD_flags: c->flags = (uint32_t)read_uint(r, f); break;
-    case WIRE_FIELD_boundaries: c->boundaries = read_tokens(r, f, &c->n_boundaries); break;
+    case WIRE_FIELD_boundaries: c->boundaries = read_tokens(r, f); break;
     case WIRE_FIELD_n_head: c->n_head = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_n_logprobs: c->n_logprobs = (int32_t)wire_read_int(r, f->least, (int64_t)f->most); break;
     case WIRE_FIELD_after: c->after = read_uint(r, f); break;
@@ -193,9 +193,9 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
 static bool are_counts_within(const wire_command *c)
 {
     int32_t before = 0;
-    for (size_t i = 0; i < c->n_boundaries; i++) {
-        const int32_t boundary = wire_boundary(c, i);
-        if (boundary <= before || (size_t)boundary > c->n_prompt) {
+    for (size_t i = 0; i < c->boundaries.n; i++) {
+        const int32_t boundary = wire_number(&c->boundaries, i);
+        if (boundary <= before || (size_t)boundary > c->prompt.n) {
             return false;
         }
         before = boundary;
@@ -215,7 +215,7 @@ static wire_field_id misfit(const wire_command *c, uint32_t seen)
     if (!are_counts_within(c)) {
         return WIRE_FIELD_boundaries;
     }
-    if (c->n_head > c->n_prompt) {
+    if (c->n_head > c->prompt.n) {
         return WIRE_FIELD_n_head;
     }
     return c->after == c->request ? WIRE_FIELD_after : WIRE_FIELDS;
@@ -294,19 +294,9 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wi
     return read_command(&r, out, refused);
 }
 
-int32_t wire_prompt_token(const wire_command *c, size_t i)
+int32_t wire_number(const wire_numbers *numbers, size_t i)
 {
-    return (int32_t)little_endian(c->prompt + i * TOKEN_BYTES);
-}
-
-int32_t wire_stop_token(const wire_command *c, size_t i)
-{
-    return (int32_t)little_endian(c->stop_tokens + i * TOKEN_BYTES);
-}
-
-int32_t wire_boundary(const wire_command *c, size_t i)
-{
-    return (int32_t)little_endian(c->boundaries + i * TOKEN_BYTES);
+    return (int32_t)little_endian(numbers->bytes + i * TOKEN_BYTES);
 }
 
 logit_bias wire_logit_bias(const wire_command *c, size_t i)
@@ -339,11 +329,19 @@ static void end_event(wire_writer *w, uint8_t *begin)
     }
 }
 
+static void write_numbers(wire_writer *w, const uint64_t *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        wire_write_uint(w, numbers[i]);
+    }
+}
+
+#define NUMBERS(...) (const uint64_t[]){__VA_ARGS__}, sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)
+
 void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t entry)
 {
     uint8_t *begin = begin_event(w, LLM_EVENT_ADMITTED, 0);
-    wire_write_uint(w, request);
-    wire_write_uint(w, entry);
+    write_numbers(w, NUMBERS(request, entry));
     end_event(w, begin);
 }
 
@@ -351,10 +349,7 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
                         int32_t diverged_at)
 {
     uint8_t *begin = begin_event(w, LLM_EVENT_STARTED, 0);
-    wire_write_uint(w, request);
-    wire_write_uint(w, reason);
-    wire_write_uint(w, n_prompt);
-    wire_write_uint(w, n_reused);
+    write_numbers(w, NUMBERS(request, reason, n_prompt, n_reused));
     wire_write_int(w, diverged_at);
     end_event(w, begin);
 }
@@ -388,20 +383,10 @@ void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t 
 void wire_write_finished(wire_writer *w, const wire_finished *f)
 {
     uint8_t *begin = begin_event(w, LLM_EVENT_FINISHED, 0);
-    wire_write_uint(w, f->request);
-    wire_write_uint(w, f->outcome);
-    wire_write_uint(w, f->status);
-    wire_write_uint(w, f->n_prompt);
-    wire_write_uint(w, f->n_reused);
-    wire_write_uint(w, f->n_prefilled);
-    wire_write_uint(w, f->n_generated);
-    wire_write_uint(w, f->n_resident);
-    wire_write_uint(w, f->n_visible);
+    write_numbers(w, NUMBERS(f->request, f->outcome, f->status, f->n_prompt, f->n_reused, f->n_prefilled,
+                             f->n_generated, f->n_resident, f->n_visible));
     wire_write_int(w, f->stop_index);
-    wire_write_uint(w, f->queue_us);
-    wire_write_uint(w, f->prefill_us);
-    wire_write_uint(w, f->decode_us);
-    wire_write_uint(w, f->seed);
+    write_numbers(w, NUMBERS(f->queue_us, f->prefill_us, f->decode_us, f->seed));
     end_event(w, begin);
 }
 
@@ -416,9 +401,7 @@ void wire_write_forgotten(wire_writer *w, session_name session)
 void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, uint64_t prefill_us)
 {
     uint8_t *begin = begin_event(w, LLM_EVENT_CONSUMED, 0);
-    wire_write_uint(w, request);
-    wire_write_uint(w, n_tokens);
-    wire_write_uint(w, prefill_us);
+    write_numbers(w, NUMBERS(request, n_tokens, prefill_us));
     end_event(w, begin);
 }
 
@@ -426,10 +409,6 @@ void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint3
                       uint32_t os_error)
 {
     uint8_t *begin = begin_event(w, LLM_EVENT_REPLY, 0);
-    wire_write_uint(w, request);
-    wire_write_uint(w, status);
-    wire_write_uint(w, entry);
-    wire_write_uint(w, n_tokens);
-    wire_write_uint(w, os_error);
+    write_numbers(w, NUMBERS(request, status, entry, n_tokens, os_error));
     end_event(w, begin);
 }

@@ -29,7 +29,7 @@ static void refuse(decode *d, const wire_command *c, llm_status status)
                                 .request = c->request,
                                 .outcome = LLM_OUTCOME_REFUSED,
                                 .status = status,
-                                .n_prompt = (uint32_t)c->n_prompt,
+                                .n_prompt = (uint32_t)c->prompt.n,
                                 .stop_index = -1,
                             });
     notice_add(d, &w);

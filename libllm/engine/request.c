@@ -11,14 +11,14 @@ _Static_assert(offsetof(request, claim) == 0, "request_of_claim casts");
 
 static int copy_prompt(request *r, const model *m, const wire_command *command)
 {
-    const uint32_t n = (uint32_t)command->n_prompt;
+    const uint32_t n = (uint32_t)command->prompt.n;
     r->prompt = malloc(n * sizeof *r->prompt);
     if (r->prompt == NULL) {
         return LLM_NO_MEMORY;
     }
     r->claim.prompt = (branch_prompt){.tokens = r->prompt, .n_tokens = n, .n_head = command->n_head};
     for (uint32_t i = 0; i < n; i++) {
-        r->prompt[i] = wire_prompt_token(command, i);
+        r->prompt[i] = wire_number(&command->prompt, i);
     }
     return branch_are_tokens(&m->info, r->prompt, n) ? LLM_OK : LLM_TOKEN;
 }
@@ -30,8 +30,8 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
         biases[i] = wire_logit_bias(command, i);
     }
     int32_t stop_tokens[LLM_STOP_TOKENS_MAX];
-    for (size_t i = 0; i < command->n_stop_tokens; i++) {
-        stop_tokens[i] = wire_stop_token(command, i);
+    for (size_t i = 0; i < command->stop_tokens.n; i++) {
+        stop_tokens[i] = wire_number(&command->stop_tokens, i);
     }
     const sampler_options options = {
         .sampling = command->sampling,
@@ -39,7 +39,7 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
         .n_biases = command->n_biases,
         .ignore_end = (command->flags & LLM_GENERATE_IGNORE_END) != 0,
         .stop_tokens = stop_tokens,
-        .n_stop_tokens = command->n_stop_tokens,
+        .n_stop_tokens = command->stop_tokens.n,
         .min_tokens = r->min_tokens,
         .constraint = command->constraint,
         .n_constraint_bytes = command->n_constraint_bytes,
@@ -55,12 +55,12 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
 static void open_checkpoint_points(request *r, const model *m, const wire_command *command)
 {
     uint32_t boundaries[LLM_BOUNDARIES_MAX];
-    const size_t n = command->n_boundaries < LLM_BOUNDARIES_MAX ? command->n_boundaries : LLM_BOUNDARIES_MAX;
+    const size_t n = command->boundaries.n < LLM_BOUNDARIES_MAX ? command->boundaries.n : LLM_BOUNDARIES_MAX;
     for (size_t i = 0; i < n; i++) {
-        boundaries[i] = (uint32_t)wire_boundary(command, command->n_boundaries - n + i);
+        boundaries[i] = (uint32_t)wire_number(&command->boundaries, command->boundaries.n - n + i);
     }
     checkpoint_points_open(&r->points, &(checkpoint_points_input){
-                                           .n_prompt = (uint32_t)command->n_prompt,
+                                           .n_prompt = (uint32_t)command->prompt.n,
                                            .n_head = command->n_head,
                                            .needs_boundaries = m->info.checkpoint != MODEL_CHECKPOINT_NONE,
                                            .boundaries = boundaries,
@@ -73,10 +73,10 @@ static int fill(request *r, const model *m, const wire_command *command)
     if (m->info.memory == LLM_MEMORY_NONE) {
         return LLM_NO_GENERATION;
     }
-    if (command->n_prompt >= m->info.n_ctx) {
+    if (command->prompt.n >= m->info.n_ctx) {
         return LLM_CONTEXT_LENGTH;
     }
-    const uint32_t room = m->info.n_ctx - (uint32_t)command->n_prompt;
+    const uint32_t room = m->info.n_ctx - (uint32_t)command->prompt.n;
     r->max_tokens = command->max_tokens == 0 || command->max_tokens > room ? room : command->max_tokens;
 
     r->min_tokens = command->min_tokens;

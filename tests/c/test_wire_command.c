@@ -92,10 +92,10 @@ static void a_generate_is_understood(void)
     CHECK_INT(c.op, LLM_COMMAND_GENERATE);
     CHECK(c.request == 7 && c.session.owner == 3 && c.max_tokens == 256 && c.flags == LLM_GENERATE_IGNORE_END);
     CHECK(c.session.n_bytes == 6 && memcmp(c.session.bytes, "chat-1", 6) == 0);
-    CHECK_INT(c.n_prompt, 3);
-    CHECK_INT(wire_prompt_token(&c, 0), 1);
-    CHECK_INT(wire_prompt_token(&c, 1), -2);
-    CHECK_INT(wire_prompt_token(&c, 2), 70000);
+    CHECK_INT(c.prompt.n, 3);
+    CHECK_INT(wire_number(&c.prompt, 0), 1);
+    CHECK_INT(wire_number(&c.prompt, 1), -2);
+    CHECK_INT(wire_number(&c.prompt, 2), 70000);
     CHECK(c.sampling.temperature == 0.7f && c.sampling.top_p == 0.9f && c.sampling.min_p == 0.05f);
     CHECK(c.sampling.repeat_penalty == 1.1f && c.sampling.presence_penalty == -0.5f);
     CHECK(c.sampling.frequency_penalty == 0.25f && c.sampling.top_k == 40 && c.sampling.penalty_last_n == 100);
@@ -105,8 +105,8 @@ static void a_generate_is_understood(void)
     CHECK_INT(c.stops.n, 2);
     CHECK(c.stops.n_bytes[0] == 2 && memcmp(c.stops.at[0], "\n\n", 2) == 0);
     CHECK(c.stops.n_bytes[1] == 2 && memcmp(c.stops.at[1], "\xc3\xa9", 2) == 0);
-    CHECK_INT(c.n_boundaries, 2);
-    CHECK(wire_boundary(&c, 0) == 1 && wire_boundary(&c, 1) == 3);
+    CHECK_INT(c.boundaries.n, 2);
+    CHECK(wire_number(&c.boundaries, 0) == 1 && wire_number(&c.boundaries, 1) == 3);
     CHECK(c.other.n_bytes == 1 && c.other.bytes[0] == 'p');
     CHECK(c.n_head == 2 && c.n_logprobs == 5 && c.after == 6);
 }
@@ -116,7 +116,7 @@ static void what_is_left_out_has_its_default(void)
     wire_command c;
     CHECK_INT(read_message("\x84\xa2op\x01\xa7request\x07\xa5owner\x03\xa6prompt\xc4\x04\x01\x00\x00\x00", 34, &c), LLM_OK);
     CHECK(c.session.n_bytes == 0 && c.other.n_bytes == 0 && c.max_tokens == 0 && c.flags == 0 && c.n_head == 0);
-    CHECK(c.n_biases == 0 && c.stops.n == 0 && c.n_boundaries == 0 && c.n_logprobs == -1 && c.after == 0);
+    CHECK(c.n_biases == 0 && c.stops.n == 0 && c.boundaries.n == 0 && c.n_logprobs == -1 && c.after == 0);
     const llm_sampling *s = &c.sampling;
     CHECK(s->temperature == 0 && s->top_p == 1 && s->min_p == 0 && s->repeat_penalty == 1 && s->presence_penalty == 0);
     CHECK(s->frequency_penalty == 0 && s->top_k == 0 && s->penalty_last_n == 64 && s->seed == UINT64_MAX);

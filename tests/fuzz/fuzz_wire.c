@@ -68,12 +68,12 @@ static void require_texts(const wire_texts *texts, const uint8_t *message, size_
 static void require_generate(const wire_command *c, const uint8_t *message, size_t n)
 {
     int64_t sum = 0;
-    require_inside(c->prompt, 4 * c->n_prompt, message, n);
-    require(c->n_prompt > 0);
-    for (size_t i = 0; i < c->n_prompt; i++) {
-        sum += wire_prompt_token(c, i);
+    require_inside(c->prompt.bytes, 4 * c->prompt.n, message, n);
+    require(c->prompt.n > 0);
+    for (size_t i = 0; i < c->prompt.n; i++) {
+        sum += wire_number(&c->prompt, i);
     }
-    require(sum <= (int64_t)c->n_prompt * INT32_MAX);
+    require(sum <= (int64_t)c->prompt.n * INT32_MAX);
     require_sampling(&c->sampling);
     require(c->n_biases == 0 || c->biases != NULL);
     if (c->n_biases > 0) {
@@ -85,20 +85,20 @@ static void require_generate(const wire_command *c, const uint8_t *message, size
     }
     require_texts(&c->stops, message, n);
     require_texts(&c->breakers, message, n);
-    require(c->n_stop_tokens <= LLM_STOP_TOKENS_MAX && c->n_constraint_bytes <= LLM_CONSTRAINT_BYTES_MAX);
+    require(c->stop_tokens.n <= LLM_STOP_TOKENS_MAX && c->n_constraint_bytes <= LLM_CONSTRAINT_BYTES_MAX);
     if (c->n_constraint_bytes > 0) {
         require_inside(c->constraint, c->n_constraint_bytes, message, n);
     }
     require((c->flags & ~(uint32_t)LLM_GENERATE_FLAGS) == 0);
     require(c->n_logprobs >= -1 && c->n_logprobs <= LLM_LOGPROBS_MAX && c->after != c->request);
-    if (c->n_boundaries > 0) {
-        require_inside(c->boundaries, 4 * c->n_boundaries, message, n);
+    if (c->boundaries.n > 0) {
+        require_inside(c->boundaries.bytes, 4 * c->boundaries.n, message, n);
     }
-    for (size_t i = 0; i < c->n_boundaries; i++) {
-        require(wire_boundary(c, i) > (i > 0 ? wire_boundary(c, i - 1) : 0));
-        require((size_t)wire_boundary(c, i) <= c->n_prompt);
+    for (size_t i = 0; i < c->boundaries.n; i++) {
+        require(wire_number(&c->boundaries, i) > (i > 0 ? wire_number(&c->boundaries, i - 1) : 0));
+        require((size_t)wire_number(&c->boundaries, i) <= c->prompt.n);
     }
-    require(c->n_head <= c->n_prompt);
+    require(c->n_head <= c->prompt.n);
 }
 
 /* Reads from an allocation of exactly the message's size; true if it was accepted. */
