@@ -14,9 +14,9 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "boundary/clock.h"
 #include "boundary/session_table_layout.h"
 
 struct session_table {
@@ -25,13 +25,6 @@ struct session_table {
     char *name;               /* the segment's name; NULL: private memory */
     int lock_fd;              /* of the segment, locked; -1: private memory */
 };
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- the owner of a segment ---- */
 
@@ -86,7 +79,7 @@ static bool is_outdated(const char *name)
     if (llm_session_table_open(name, -1, &reader) != LLM_OK) {
         return false;
     }
-    const bool is_old = last_use_ms(reader) < now_ms() - orphan_age_ms_max;
+    const bool is_old = last_use_ms(reader) < clock_ms() - orphan_age_ms_max;
     llm_session_table_close(reader);
     return is_old;
 }
@@ -139,7 +132,7 @@ static session_table_header header_plan(uint32_t n_entries, uint32_t n_ctx)
     session_table_header h = {.version = LLM_SESSION_TABLE_VERSION,
                               .header_bytes = sizeof(session_table_header),
                               .pid = getpid(),
-                              .started_ms = now_ms(),
+                              .started_ms = clock_ms(),
                               .n_entries = n_entries,
                               .n_ctx = n_ctx,
                               .n_counters = LLM_COUNTER_N,
@@ -380,7 +373,7 @@ void session_table_open_entry(session_table *p, uint32_t entry, uint32_t owner, 
 {
     session_table_entry *s = entry_at(p, entry);
     const uint64_t word = commit_with(commit_own(s), 0, true) & ~COMMIT_NAME;
-    const uint64_t now = now_ms();
+    const uint64_t now = clock_ms();
     const session_table_record record = {.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = now, .used_ms = now};
     commit_store(s, word | COMMIT_CLOSED);
     STORE(owner, owner);

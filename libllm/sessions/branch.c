@@ -3,31 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { WHOLE_SHARE_MAX = 4 }; /* a whole state can take this fraction of the checkpoint budget at most */
-
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-uint64_t clock_us(void)
-{
-    return clock_ns(CLOCK_MONOTONIC) / 1000u;
-}
-
-uint64_t clock_ms(void)
-{
-    return clock_ns(CLOCK_REALTIME) / 1000000u;
-}
-
-uint64_t clock_elapsed_ms(void)
-{
-    return clock_ns(CLOCK_BOOTTIME) / 1000000u;
-}
 
 static model *model_of(const branch *b)
 {

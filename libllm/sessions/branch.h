@@ -35,6 +35,7 @@
 #include "states/checkpoint.h"
 #include "llm.h"
 #include "model/model.h"
+#include "boundary/clock.h"
 #include "boundary/session_table.h"
 #include "boundary/session_name.h"
 #include "policy/resume.h"
@@ -223,9 +224,5 @@ bool branch_park(branch *b);
 model_result branch_take_slot(branch *b, uint16_t slot);
 
 void branch_publish(branch *b); /* publishes changes of `record` */
-
-uint64_t clock_us(void);         /* CLOCK_MONOTONIC */
-uint64_t clock_ms(void);         /* CLOCK_REALTIME */
-uint64_t clock_elapsed_ms(void); /* CLOCK_BOOTTIME */
 
 #endif

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "boundary/clock.h"
 #include "states/durable.h"
 #include "states/store_files.h"
 
@@ -122,18 +122,11 @@ static store_job *sweep_after(const store_job *job)
 
 /* ---- the thread ---- */
 
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 static void work(store *s, store_job *job)
 {
-    const double began_us = now_us();
+    const uint64_t began_us = clock_us();
     store_files_work(&s->files, job);
-    job->took_us = now_us() - began_us;
+    job->took_us = (double)(clock_us() - began_us);
     pthread_mutex_lock(&s->mutex);
     s->n_jobs--;
     if (job->verb == STORE_SWEEP) {

@@ -3,18 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "boundary/clock.h"
 #include "states/durable.h"
 #include "states/store_files.h"
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
-}
 
 /* ---- the index ---- */
 
@@ -147,7 +140,7 @@ static uint64_t index_saved(store_files *f, const saved_entry *entry)
  * the newer. */
 static uint64_t stamp_after(const saved_entry *old)
 {
-    const uint64_t now = now_ms();
+    const uint64_t now = clock_ms();
     return old != NULL && old->facts.saved_ms >= now ? old->facts.saved_ms + 1 : now;
 }
 
