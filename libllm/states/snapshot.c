@@ -236,8 +236,8 @@ int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[
 
 typedef struct reading {
     int fd;
-    uint64_t left; /* bytes of the file not yet read */
-    uint64_t n_bytes_left;
+    uint64_t left;         /* bytes of the file not yet read */
+    uint64_t n_bytes_left; /* of its parts, by its head */
     durable_sum sum;
     const char *why;
 } reading;
@@ -271,41 +271,21 @@ static bool skip(reading *r, uint64_t n)
     return true;
 }
 
-/* Checks that n more bytes are in the file, before memory for them is allocated. */
-static int promise(reading *r, uint64_t n)
-{
-    if (n > r->left) {
-        return refuse(r, "it is cut short");
-    }
-    if (n > r->n_bytes_left) {
-        return refuse(r, "it is larger than its head says");
-    }
-    r->n_bytes_left -= n;
-    return LLM_OK;
-}
-
 static int no_memory(reading *r)
 {
     r->why = "memory is short";
     return LLM_NO_MEMORY;
 }
 
-static int take_tokens(reading *r, uint64_t n_bytes, int32_t **out)
-{
-    const int status = promise(r, n_bytes);
-    if (status != LLM_OK) {
-        return status;
-    }
-    *out = malloc(n_bytes > 0 ? n_bytes : 1);
-    return *out != NULL ? take(r, *out, n_bytes) : no_memory(r);
-}
-
 static int take_blob(reading *r, uint64_t n_bytes, blob **out)
 {
-    const int status = promise(r, n_bytes);
-    if (status != LLM_OK) {
-        return status;
+    if (n_bytes > r->left) { /* before memory for it is allocated */
+        return refuse(r, "it is cut short");
     }
+    if (n_bytes > r->n_bytes_left) {
+        return refuse(r, "it is larger than its head says");
+    }
+    r->n_bytes_left -= n_bytes;
     *out = blob_new(n_bytes);
     return *out != NULL ? take(r, (*out)->bytes, n_bytes) : no_memory(r);
 }
@@ -400,8 +380,8 @@ static int read_branch(reading *r, uint64_t id, const uint8_t identity[16], bran
                          .used_ms = head.used_ms,
                          .n_tokens = head.n_tokens};
     memcpy(out->name, head.name, sizeof out->name);
-    r->n_bytes_left = n_token_bytes;
-    status = take_tokens(r, n_token_bytes, &out->tokens);
+    out->tokens = malloc(n_token_bytes > 0 ? n_token_bytes : 1);
+    status = out->tokens != NULL ? take(r, out->tokens, n_token_bytes) : no_memory(r);
     return status == LLM_OK ? take_checksum(r) : status;
 }
 
@@ -448,7 +428,22 @@ static int take_part_head(reading *r, uint32_t k_max, part_head *head)
     return makes_sense ? LLM_OK : refuse(r, "a state in it makes no sense");
 }
 
-int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why)
+static state_ends look_at_parts(reading *r, const state_head *head)
+{
+    state_ends e = {0};
+    part_head part;
+    while (e.n < head->n_parts) {
+        if (take_part_head(r, head->k, &part) != LLM_OK ||
+            !skip(r, checkpoint_blob_bytes(part.n_state_bytes, part.n_logits))) {
+            return (state_ends){0};
+        }
+        e.k[e.n++] = part.k;
+    }
+    return e;
+}
+
+int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], bool looks_at_parts,
+                    state_facts *out, const char **why)
 {
     reading r;
     state_head head;
@@ -457,36 +452,10 @@ int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[1
     if (status == LLM_OK) {
         status = take_state_head(&r, geometry, &head, out);
     }
+    if (status == LLM_OK && looks_at_parts && !out->is_of_other_geometry) {
+        out->ends = look_at_parts(&r, &head);
+    }
     return close_file(&r, status == LLM_NOT_FOUND ? LLM_OK : status, why);
-}
-
-static state_ends look_at_parts(reading *r, uint32_t n_parts, uint32_t k_max)
-{
-    state_ends e = {0};
-    part_head head;
-    while (e.n < n_parts) {
-        if (take_part_head(r, k_max, &head) != LLM_OK ||
-            !skip(r, checkpoint_blob_bytes(head.n_state_bytes, head.n_logits))) {
-            return (state_ends){0};
-        }
-        e.k[e.n++] = head.k;
-    }
-    return e;
-}
-
-state_ends state_file_look_at_parts(const char *directory, uint64_t id, const uint8_t geometry[16])
-{
-    reading r;
-    state_head head;
-    state_facts facts;
-    state_ends ends = {0};
-    const char *why = "";
-    if (open_file(&r, directory, id, SNAPSHOT_STATE) == LLM_OK &&
-        take_state_head(&r, geometry, &head, &facts) == LLM_OK && !facts.is_of_other_geometry) {
-        ends = look_at_parts(&r, head.n_parts, head.k);
-    }
-    (void)close_file(&r, LLM_OK, &why);
-    return ends;
 }
 
 static int read_part(reading *r, uint32_t k_max, state_part *p)

@@ -76,7 +76,7 @@ typedef struct state_facts {
     uint32_t k;
     token_hash hash;
     uint64_t n_bytes; /* of all parts: the bytes to read */
-    state_ends ends;  /* filled by state_file_look_at_parts, if requested */
+    state_ends ends;  /* of its parts, if requested; else unknown */
 } state_facts;
 
 void branch_file_clear(branch_file *f); /* frees the tokens */
@@ -111,12 +111,10 @@ int branch_file_read(const char *directory, uint64_t id, const uint8_t identity[
 
 int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f);
 
-/* Reads the head only. LLM_OK with is_there false if there is no file. */
-int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why);
-
-/* Reads the heads of the parts. The counts stay unknown if there is no file, or if a head is invalid, which reading the
- * file will report. On a slow disk this takes one seek per part. */
-state_ends state_file_look_at_parts(const char *directory, uint64_t id, const uint8_t geometry[16]);
+/* Reads the head and, with looks_at_parts, those of the parts: one seek per part on a slow disk. Their counts stay unknown if a
+ * head is invalid, which reading the file will report. LLM_OK with is_there false if there is no file. */
+int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], bool looks_at_parts,
+                    state_facts *out, const char **why);
 
 /* Allocates at most n_bytes_max, whatever the file says. Returns as branch_file_read does; LLM_VERSION also for another
  * geometry. */

@@ -238,13 +238,10 @@ static void scan_one(void *context, uint64_t id)
         store_files_refuse(f, false, id, status, why);
         return;
     }
-    status = state_file_look(f->directory, id, f->geometry, &state, &why);
+    status = state_file_look(f->directory, id, f->geometry, !f->can_truncate_states, &state, &why);
     if (status != LLM_OK) {
         refuse_state(f, &(store_job){.status = (llm_status)status, .id = id}, why);
         state = (state_facts){0};
-    }
-    if (state.is_there && !f->can_truncate_states) {
-        state.ends = state_file_look_at_parts(f->directory, id, f->geometry);
     }
     c->found(c->context, &file, &state);
     branch_file_clear(&file);

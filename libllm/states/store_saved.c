@@ -77,7 +77,7 @@ static void scan_one(void *context, uint64_t id)
         store_files_refuse(f, true, id, status, why);
         return;
     }
-    if (state_file_look(f->saved_directory, id, f->geometry, &state, &why) != LLM_OK) {
+    if (state_file_look(f->saved_directory, id, f->geometry, false, &state, &why) != LLM_OK) {
         state = (state_facts){0};
     }
     const saved_entry entry = entry_of(&file, &state);
@@ -166,7 +166,7 @@ void store_saved_save(store_files *f, store_job *job)
     }
     const char *why = "";
     state_facts state;
-    (void)state_file_look(f->saved_directory, job->file.id, f->geometry, &state, &why);
+    (void)state_file_look(f->saved_directory, job->file.id, f->geometry, false, &state, &why);
     const saved_entry entry = entry_of(&job->file, &state);
     const uint64_t old_id = index_saved(f, &entry);
     if (old_id != 0) {
@@ -193,7 +193,7 @@ static void load_state(store_files *f, store_job *job, uint64_t id)
 {
     const char *why = "";
     state_facts facts;
-    const int status = state_file_look(f->saved_directory, id, f->geometry, &facts, &why);
+    const int status = state_file_look(f->saved_directory, id, f->geometry, false, &facts, &why);
     if (status != LLM_OK || !facts.is_there || facts.is_of_other_geometry || facts.n_bytes > job->n_bytes_max ||
         !state_matches(facts.k, facts.hash, job->file.tokens, job->file.n_tokens)) {
         return;

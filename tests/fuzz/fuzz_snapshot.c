@@ -84,7 +84,7 @@ static bool is_state_accepted(void)
     state_file f;
     state_facts facts;
     const char *why = "";
-    const int head_status = state_file_look(directory, ID, geometry, &facts, &why);
+    const int head_status = state_file_look(directory, ID, geometry, true, &facts, &why);
     const int status = state_file_read(directory, ID, geometry, facts.n_bytes, &f, &why);
     if (status == LLM_OK) {
         require(head_status == LLM_OK && facts.is_there && !facts.is_of_other_geometry);
