@@ -199,16 +199,25 @@ static branch *open_entry(branch_table *table, session_name name, uint64_t id)
     return b;
 }
 
+/* Returns how many branches of that kind are open, of one owner or (NULL) of all. */
+static uint32_t count_open(const branch_table *table, bool named, const uint32_t *owner, bool busy_only)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < table->n_entries; i++) {
+        const branch *b = &table->branches[i];
+        n += b->is_open && branch_is_named(b) == named && (owner == NULL || b->owner == *owner) &&
+             !(busy_only && branch_is_idle(b));
+    }
+    return n;
+}
+
 /* Whether the owner may open another branch. Policy refuse never takes an entry back, so an owner that takes more than
  * its share would lock the others out. n_less: branches of this owner that close before. */
 static bool is_within_share(const branch_table *table, uint32_t owner, uint32_t n_less)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < table->n_entries; i++) {
-        n += table->branches[i].is_open && branch_is_named(&table->branches[i]) && table->branches[i].owner == owner;
-    }
     return table->options.policy != LLM_POLICY_REFUSE ||
-           n - n_less < share_of(table_names_max(table), atomic_load(&table->n_owners));
+           count_open(table, true, &owner, false) - n_less <
+               share_of(table_names_max(table), atomic_load(&table->n_owners));
 }
 
 static branch *open_new(branch_table *table, session_name name)
@@ -389,22 +398,12 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
 
 bool table_has_scratch(const branch_table *table)
 {
-    uint32_t n_busy = 0;
-    for (uint32_t i = 0; i < table->n_entries; i++) {
-        const branch *b = &table->branches[i];
-        n_busy += b->is_open && !branch_is_named(b) && !branch_is_idle(b);
-    }
-    return n_busy < table->options.n_scratch;
+    return count_open(table, false, NULL, true) < table->options.n_scratch;
 }
 
 bool table_may_be_busy(const branch_table *table, uint32_t owner)
 {
-    uint32_t n_busy = 0;
-    for (uint32_t i = 0; i < table->n_entries; i++) {
-        const branch *b = &table->branches[i];
-        n_busy += b->is_open && branch_is_named(b) && b->owner == owner && !branch_is_idle(b);
-    }
-    return n_busy < share_of(table_names_max(table), atomic_load(&table->n_owners));
+    return count_open(table, true, &owner, true) < share_of(table_names_max(table), atomic_load(&table->n_owners));
 }
 
 /* ---- closing ---- */
