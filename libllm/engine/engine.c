@@ -245,9 +245,9 @@ static int open_table(llm_engine *e, const llm_engine_options *o, const adoption
     ledger_open(&e->ledger, n_moving > IN_FLIGHT_BYTES_MIN ? n_moving : IN_FLIGHT_BYTES_MIN);
     checkpoint_store_open(&e->checkpoints, &e->ledger,
                           o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
-    e->shared = (branch_shared){
+    const branch_shared shared = {
         .model = e->model, .session_table = e->session_table, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
-    return table_open(&e->table, &e->shared, &sizes, e->store);
+    return table_open(&e->table, &shared, &sizes, e->store);
 }
 
 /* Adopts what dead daemons left. The new segment gets its name only when it holds all that the old one held, and only

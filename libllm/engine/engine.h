@@ -21,7 +21,6 @@ struct llm_engine {
     chat *chat;
     ledger ledger;
     checkpoint_store checkpoints;
-    branch_shared shared;
     branch_table table;
     store *store; /* NULL: no state directory */
     ring *commands;
