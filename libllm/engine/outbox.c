@@ -19,21 +19,21 @@ void outbox_close(outbox *o)
 
 void outbox_admit(outbox *o, uint32_t entry)
 {
-    o->has_admitted = true;
+    o->is_due[LLM_EVENT_ADMITTED] = true;
     o->entry = entry;
 }
 
 void outbox_start(outbox *o, uint32_t entry, uint32_t n_prompt, const resume_plan *plan)
 {
     o->entry = entry;
-    o->has_started = true;
+    o->is_due[LLM_EVENT_STARTED] = true;
     o->n_prompt = n_prompt;
     o->plan = *plan;
 }
 
 void outbox_consumed(outbox *o, uint32_t n_tokens, uint64_t prefill_us)
 {
-    o->has_consumed = true;
+    o->is_due[LLM_EVENT_CONSUMED] = true;
     o->n_consumed = n_tokens;
     o->prefill_us = prefill_us;
 }
@@ -49,7 +49,7 @@ void outbox_add_text(outbox *o, const stop_result *released, uint64_t before, ui
 
 void outbox_finish(outbox *o, const wire_finished *finished)
 {
-    o->has_finished = true;
+    o->is_due[LLM_EVENT_FINISHED] = true;
     o->finished = *finished;
 }
 
@@ -87,10 +87,10 @@ static bool deliver_event(outbox *o, ring *events, llm_event_op op)
 }
 
 /* Writes the event if it is due; false if it is due and the ring has no room. */
-static bool deliver_due(outbox *o, ring *events, llm_event_op op, bool *is_due)
+static bool deliver_due(outbox *o, ring *events, llm_event_op op)
 {
-    *is_due = *is_due && !deliver_event(o, events, op);
-    return !*is_due;
+    o->is_due[op] = o->is_due[op] && !deliver_event(o, events, op);
+    return !o->is_due[op];
 }
 
 static bool deliver_text(outbox *o, ring *events)
@@ -106,8 +106,7 @@ static bool deliver_text(outbox *o, ring *events)
 
 bool outbox_deliver(outbox *o, ring *events)
 {
-    return deliver_due(o, events, LLM_EVENT_ADMITTED, &o->has_admitted) &&
-           deliver_due(o, events, LLM_EVENT_STARTED, &o->has_started) &&
-           deliver_due(o, events, LLM_EVENT_CONSUMED, &o->has_consumed) && deliver_text(o, events) &&
-           deliver_due(o, events, LLM_EVENT_FINISHED, &o->has_finished);
+    return deliver_due(o, events, LLM_EVENT_ADMITTED) && deliver_due(o, events, LLM_EVENT_STARTED) &&
+           deliver_due(o, events, LLM_EVENT_CONSUMED) && deliver_text(o, events) &&
+           deliver_due(o, events, LLM_EVENT_FINISHED);
 }

@@ -15,12 +15,9 @@
 
 typedef struct outbox {
     uint64_t request;
-    bool has_admitted; /* events to be delivered, in this order: */
-    bool has_started;
-    bool has_consumed;
-    bool has_finished;
-    uint32_t entry;    /* member of ADMITTED */
-    uint32_t n_prompt; /* members of STARTED, up to n_consumed */
+    bool is_due[LLM_EVENT_CONSUMED + 1]; /* events to be delivered: ADMITTED, STARTED, CONSUMED, FINISHED */
+    uint32_t entry;                      /* member of ADMITTED */
+    uint32_t n_prompt;                   /* members of STARTED, up to n_consumed */
     resume_plan plan;
     uint32_t n_consumed; /* member of CONSUMED: the latest value */
     uint64_t prefill_us;
