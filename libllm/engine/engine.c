@@ -57,7 +57,7 @@ static int check_options(const llm_engine_options *o, char *error, size_t error_
                     LLM_PARKED_MAX);
     }
     if (o->capacity_policy >= LLM_POLICY_N) {
-        return fail(error, error_bytes, LLM_INVALID, "capacity_policy: %u is none", o->capacity_policy);
+        return fail(error, error_bytes, LLM_INVALID, "capacity_policy: %u is not a policy", o->capacity_policy);
     }
     if (o->n_batch != 0 && (o->n_batch < N_BATCH_MIN || o->n_batch > 65536)) {
         return fail(error, error_bytes, LLM_INVALID, "n_batch: %u given; %d to 65536 allowed", o->n_batch, N_BATCH_MIN);

@@ -178,10 +178,10 @@ static void refuse_state(store_files *f, const store_job *job, const char *why)
 {
     if (job->status == LLM_VERSION) {
         snapshot_set_state_aside(f->directory, job->id);
-        store_files_complain(f, "the state file %016llx was refused and set aside: %s; the session is read again",
+        store_files_complain(f, "the state file %016llx was refused and set aside: %s; its tokens are prefilled again",
                              (unsigned long long)job->id, why);
     } else {
-        store_files_complain(f, "the state file %016llx cannot be read: %s; the session is read again",
+        store_files_complain(f, "the state file %016llx cannot be read: %s; its tokens are prefilled again",
                              (unsigned long long)job->id, why);
     }
 }

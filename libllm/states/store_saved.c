@@ -203,8 +203,8 @@ static void load_state(store_files *f, store_job *job, uint64_t id)
         snapshot_set_state_aside(f->saved_directory, id);
     }
     if (read != LLM_OK) {
-        store_files_complain(f, "the state of the saved session \"%s\" was refused: %s; it is read again", job->label,
-                             why);
+        store_files_complain(f, "the state of the saved session \"%s\" was refused: %s; its tokens are prefilled",
+                             job->label, why);
     }
 }
 

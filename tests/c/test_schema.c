@@ -513,7 +513,7 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{" PLAIN ",'required':['a'],'properties':{}}", "no value is valid"},
         {"{'type':'integer','exclusiveMinimum':4,'maximum':4}", "no value is valid"},
         {"{'type':'number','minimum':1e47}", "digits before the point"},
-        {"{'type':'number','minimum':1e-50}", "digits behind the point"},
+        {"{'type':'number','minimum':1e-50}", "digits after the point"},
         {"{'type':'number','minimum':4,'maximum':3}", "no value is valid"},
         {"{'type':'array','prefixItems':[{'type':'null'}],'items':false,'minItems':2}", "no value is valid"},
         {"{'type':'string','format':'date','maxLength':3}", "no value is valid"},

@@ -52,7 +52,7 @@ JsonSchema = Annotated[dict[str, Any] | None, note("A JSON schema for the answer
 TopLogprobs = Annotated[
     int | None,
     note(
-        f"0 to {limits.LIKELIEST_MAX} of the most likely tokens beside each token of the answer.",
+        f"0 to {limits.LIKELIEST_MAX} of the most likely tokens for each token of the answer.",
         minimum=0,
         maximum=limits.LIKELIEST_MAX,
     ),
@@ -60,7 +60,7 @@ TopLogprobs = Annotated[
 NProbs = Annotated[
     int | None,
     note(
-        f"Log probabilities, with 0 to {limits.LIKELIEST_MAX} of the most likely tokens beside each token; 0: none.",
+        f"Log probabilities, with 0 to {limits.LIKELIEST_MAX} of the most likely tokens for each token; 0: none.",
         minimum=0,
         maximum=limits.LIKELIEST_MAX,
     ),

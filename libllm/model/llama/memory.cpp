@@ -270,7 +270,7 @@ void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n
     }
     out->budget = std::min(budget, whole);
     if (out->budget + least.compute > n_free) {
-        no_room("%llu MiB for the KV cache and %llu MiB beside it are needed, but %llu MiB of host memory are free "
+        no_room("%llu MiB for the KV cache and %llu MiB in addition are needed, but %llu MiB of host memory are free "
                 "(--kv-memory and --ctx-size)",
                 mib(out->budget), mib(least.compute), mib(n_free));
     }

@@ -102,7 +102,7 @@ void load(model_llama *m, const model_options &o)
     m->weights = llama_model_load_from_file(o.path, params);
     if (m->weights == nullptr) {
         const bool was_asked = o.n_gpu_layers > 0 && !m->loading.is_fitted() && !gpus_of(o).empty();
-        refuse_load(o.path, was_asked ? " (--gpu-layers -1: as many as there is room for)" : "");
+        refuse_load(o.path, was_asked ? " (--gpu-layers -1: as many as fit)" : "");
     }
     if (m->copies_weights) {
         model_llama_drop_mapped(m->weights, o.path); /* copied weights are not read from the file again */

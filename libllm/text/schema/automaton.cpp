@@ -530,7 +530,7 @@ automaton automaton_of_length(size_t least, size_t most)
 {
     const size_t n = most == SIZE_MAX ? least : most;
     if (n >= AUTOMATON_STATES_MAX) {
-        throw grammar_beyond("a length above " + std::to_string(AUTOMATON_STATES_MAX - 1) + " beside other conditions");
+        throw grammar_beyond("a length above " + std::to_string(AUTOMATON_STATES_MAX - 1) + " with other conditions");
     }
     automaton out;
     for (size_t i = 0; i <= n; i++) {

@@ -357,7 +357,7 @@ void expansion::apply_arrays(state &s, const schema_json &schema)
     s.s.is_unique = s.s.is_unique || (schema.contains("uniqueItems") && schema["uniqueItems"] == true);
     if (schema.contains("contains")) {
         if (schema.contains("maxContains") || (schema.contains("minContains") && schema["minContains"] != 1)) {
-            give_up(schema, "the keyword contains beside minContains or maxContains cannot be enforced");
+            give_up(schema, "the keyword contains together with minContains or maxContains cannot be enforced");
         } else {
             s.s.contained.push_back({&schema["contains"]});
         }
@@ -468,7 +468,8 @@ void expansion::apply_one_of(state &s, const schema_json &schema)
             if (can_negate(all[j], 8)) {
                 one.push_back({&all[j], true});
             } else {
-                give_up(schema, "the keyword oneOf has alternatives that may hold at once, which cannot be told apart");
+                give_up(schema,
+                        "the keyword oneOf has alternatives that may hold at once, which cannot be distinguished");
             }
         }
         choice.push_back(std::move(one));

@@ -73,7 +73,7 @@ magnitude magnitude_of(const number_bound &bound)
     out.fraction += n_whole < digits.size() ? digits.substr(n_whole) : "";
     if (out.fraction.size() > FRACTION_MAX) {
         throw grammar_fault("the bound " + text + " has more than " + std::to_string(FRACTION_MAX) +
-                            " digits behind the point");
+                            " digits after the point");
     }
     return out;
 }

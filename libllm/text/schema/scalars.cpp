@@ -85,7 +85,7 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
             *all = automaton_of(automaton_operation::BOTH, *all, automaton_of_length(s.length_least, s.length_most),
                                 budget);
         } catch (const grammar_beyond &e) {
-            shapes.give_up(*n.front().schema, std::string("a length beside pattern or format: ") + e.what());
+            shapes.give_up(*n.front().schema, std::string("a length together with pattern or format: ") + e.what());
         }
     }
     return true;

@@ -296,7 +296,8 @@ std::string writer::array(const shape &s, const node &n)
             const std::string contained = value(shapes.node_of(std::move(item)));
             return contained.empty() || plan.rest.empty() ? "" : array_with(plan, contained);
         }
-        shapes.give_up(*n.front().schema, "the keyword contains beside other conditions on items cannot be enforced");
+        shapes.give_up(*n.front().schema,
+                       "the keyword contains together with other conditions on items cannot be enforced");
     }
     const std::string end = plan.least == 0 ? "\"]\"" : "";
     if (plan.most == 0) {

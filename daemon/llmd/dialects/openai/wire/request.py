@@ -332,7 +332,7 @@ class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
     add_special_tokens: Annotated[bool | None, note(
         "false: do not add the model's tokens for the beginning and end of a text.")] = None  # fmt: skip
     logprobs: Annotated[int | bool | None, note(
-        f"0 to {limits.LIKELIEST_MAX}: the log probability of each token, with so many of the most likely ones. false: "
+        f"0 to {limits.LIKELIEST_MAX}: the log probability of each token, and of that many most likely ones. false: "
         "none.", minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
     echo: Annotated[bool | None, note(
         "true: the answer begins with the prompt's text. Not with log probabilities.")] = None  # fmt: skip
