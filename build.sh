@@ -28,8 +28,8 @@ usage: ./build.sh VERB [arguments]
 
   serve [llmd arguments]   set up everything, then serve a model (llmd's own options: ./build.sh serve --help)
   test [pytest arguments]  set up everything, then run the C tests and the Python tests
-  test-vulkan              the tests of what a model remembers with all its layers on a GPU of software (Mesa's lavapipe)
-  test-lowest              the tests of the Python side on the lowest versions of its packages that setup.cfg allows
+  test-vulkan              run the tests of model memory with all layers on a software GPU (Mesa's lavapipe)
+  test-lowest              run the Python tests with the lowest versions of packages that setup.cfg allows
   check                    ruff, mypy --strict, clang-format, shellcheck (where installed), structure tests
   format                   let ruff and clang-format rewrite the sources in place
   asan | tsan              the C tests under address+undefined or thread sanitizer
@@ -37,22 +37,22 @@ usage: ./build.sh VERB [arguments]
   soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
   test-clients [name...]   agents and libraries from npm and PyPI, each in a tool loop, and what its turns cost
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
-  schemas FOLDER...        judge the JSON schema compiler by folders of schemas with instances (--vocabulary FILE.gguf)
+  schemas FOLDER...        test the JSON schema compiler on folders of schemas with instances (--vocabulary FILE.gguf)
   bench [name...]          measure what the documentation claims; without a name, everything
-  llama-next ARCHIVE       which of our changes to llama.cpp fit the one in another archive
+  llama-next ARCHIVE       say which of llmd's changes to llama.cpp fit the version in another archive
   peer                     build llama.cpp's own server and measuring program, for `bench` to compare with
   docs                     man pages and completion for bash, zsh and fish, in build/share
   wheel                    a wheel with the native library for any processor of this architecture, in dist/
   setup                    only set up: private environment, native library, package
-  prerequisites            print the Debian packages that are missing, nothing when all are there
-  clean                    remove what building made in this checkout (the cache of llama.cpp builds stays)
+  prerequisites            print the Debian packages that are missing
+  clean                    remove the build outputs of this checkout (the cache of llama.cpp builds stays)
 
 First time, on Debian:     apt-get install python3 python3-venv python3-dev gcc g++ patch && ./build.sh serve
 Then, in another terminal: curl -N http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \
                              -d '{"messages":[{"role":"user","content":"hello"}],"stream":true,"session_id":"a"}'
 
 Set-up takes 5 to 15 minutes on 2 cores the first time and seconds afterwards. Settings from the environment:
-  LLMD_BACKEND=cpu|cuda|hip|vulkan   instead of what is detected (a GPU counts when its compiler is there too)
+  LLMD_BACKEND=cpu|cuda|hip|vulkan   build this backend instead of the detected one (a GPU is used if its compiler is there, too)
   LLMD_PORTABLE=1                    build for any processor of this architecture, chosen at run time, not for this one
   LLMD_CUDA_ARCHITECTURES=LIST       GPUs to compile for (default: those in this machine)
   LLMD_CUDA_TOOLKIT=pypi|DIR:DIR...  CUDA's compiler and libraries from PyPI, or from these folders together
@@ -63,7 +63,7 @@ Set-up takes 5 to 15 minutes on 2 cores the first time and seconds afterwards. S
 TEXT
 }
 
-# --- saying and doing ------------------------------------------------------------------------------------------------
+# --- messages and steps ----------------------------------------------------------------------------------------------
 
 say() { printf '[llmd] %s\n' "$*" >&2; }
 
