@@ -353,7 +353,7 @@ async def test_holders_of_other_keys_are_only_counted(serve: Serve, tmp_path: Pa
     assert "1 of other owners" in answer.error["message"]
 
 
-async def test_one_key_leaves_places_and_pins_to_others(serve: Serve, tmp_path: Path) -> None:
+async def test_one_key_leaves_entries_and_pins_to_others(serve: Serve, tmp_path: Path) -> None:
     """Of 8 entries one of three owners gets 6 at most, and of 6 pins 4."""
     daemon = await serve(api_key_file=key_file(tmp_path), max_sessions=8, capacity_policy="refuse")
 

@@ -161,7 +161,7 @@ def test_a_home_that_is_not_there() -> None:
             load([flag, "~no-such-user/x"], {})
 
 
-def test_places_are_limited_together() -> None:
+def test_slots_are_limited_together() -> None:
     with pytest.raises(ConfigError, match="256 together"):
         load(["--max-sessions", "255", "--scratch-sessions", "2"], {})
 

@@ -245,7 +245,7 @@ async def test_a_broken_chunk_ends_the_request(daemon: Daemon) -> None:
         assert await reader.read() == b""
 
 
-async def test_a_body_may_not_stall(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_may_not_pause_for_long(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = await serve()
     monkeypatch.setattr(limits, "BODY_SILENCE_S_MAX", 0.1)
     answer = await told(daemon, post(b"{", length=100))

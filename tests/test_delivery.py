@@ -1,4 +1,4 @@
-"""Clients that leave, stall or take too long; bodies that are too large; the end of the daemon."""
+"""Clients that leave, stop reading or take too long; bodies that are too large; the end of the daemon."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def conversations(daemon: Daemon) -> list[Conversation]:
 
 
 @pytest.mark.parametrize("memory", CLASSES)
-async def test_sessions_beyond_places_stay_warm(serve: Serve, memory: str) -> None:
+async def test_sessions_beyond_slots_stay_warm(serve: Serve, memory: str) -> None:
     daemon = await serve(model=f"sim:{memory}", max_sessions=N_SLOTS)
     talks = conversations(daemon)
     for turn in range(N_TURNS):

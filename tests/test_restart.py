@@ -161,7 +161,7 @@ async def test_each_model_has_a_directory_that_names_it(tmp_path: Path) -> None:
     assert sorted(models(tmp_path)) == ["sim-dense", "sim-hybrid"]
 
 
-async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_more_sessions_than_entries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """All sessions come back, whatever number of entries is configured, and a closed one never does."""
     options = {"capacity_policy": "refuse", "max_sessions": 1}
     async with serving(config(tmp_path)) as daemon:
@@ -199,7 +199,7 @@ VERBS_WITHOUT_ENTRY: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("verb", VERBS_WITHOUT_ENTRY)
-async def test_what_is_more_than_places_does_what_it_is_told(tmp_path: Path, verb: str) -> None:
+async def test_a_session_without_an_entry_obeys_each_verb(tmp_path: Path, verb: str) -> None:
     """A fork is a session more: where nobody makes way for it the answer says so, and nothing is lost."""
     async with serving(config(tmp_path)) as daemon:
         for name in ("lamp", "sofa", "desk"):

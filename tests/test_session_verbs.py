@@ -207,7 +207,7 @@ async def test_park_and_come_back(serve: Serve, memory: str) -> None:
     assert talk.report["prefilled_prompt_tokens"] < talk.n_prompt
 
 
-async def test_a_parked_session_that_is_reset_takes_no_place(serve: Serve) -> None:
+async def test_a_parked_session_that_is_reset_takes_no_slot(serve: Serve) -> None:
     daemon = await serve()
     await Conversation(daemon, "a").ask("a question")
     await post(daemon, "a", "park")

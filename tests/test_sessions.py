@@ -121,7 +121,7 @@ async def test_a_list_does_not_wait_behind_long_work(daemon: Daemon) -> None:
         await asyncio.gather(*busy)
 
 
-async def test_a_refusal_for_want_of_places_copies_no_session(serve: Serve, copies: list[tuple[str, str]]) -> None:
+async def test_a_refusal_for_want_of_entries_copies_no_session(serve: Serve, copies: list[tuple[str, str]]) -> None:
     daemon = await serve(max_sessions=3, capacity_policy="refuse")
     for number in range(3):
         await daemon.chat(session_id=f"s{number}")
@@ -153,7 +153,7 @@ async def test_malformed_ids(daemon: Daemon, method: str, path: str, name: str) 
     assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "invalid_session_id", "id")
 
 
-async def test_reset_keeps_the_place(daemon: Daemon) -> None:
+async def test_reset_keeps_the_slot(daemon: Daemon) -> None:
     await daemon.chat(session_id="a")
     for _ in range(2):
         answer = await daemon.ask("POST", "/v1/sessions/a/reset")
@@ -162,7 +162,7 @@ async def test_reset_keeps_the_place(daemon: Daemon) -> None:
     assert (await daemon.chat(session_id="a"))["session"]["session_reset_reason"] == "new"
 
 
-async def test_close_frees_the_place(daemon: Daemon) -> None:
+async def test_close_frees_the_slot(daemon: Daemon) -> None:
     await daemon.chat(session_id="a")
     assert (await daemon.ask("DELETE", "/v1/sessions/a")).json == {
         "id": "a", "session_id": "a", "deleted": True, "closed": True, "object": "session.deleted",
@@ -269,7 +269,7 @@ async def test_of_many_holders_some_are_named(serve: Serve) -> None:
     assert message.endswith("or start llmd with a larger --max-sessions.")
 
 
-async def test_places_for_parked_sessions_are_counted(serve: Serve) -> None:
+async def test_entries_for_parked_sessions_are_counted(serve: Serve) -> None:
     daemon = await serve(model=SLOW, ctx_size=200_000, max_sessions=1, max_parked=1)
     asked = await running(daemon, "ann")
     waiting = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id="bob", **ENDLESS)))

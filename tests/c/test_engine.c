@@ -84,7 +84,7 @@ static void options_out_of_range_are_refused(void)
 
 /* ---- a reader that does not read ---- */
 
-enum { N_STALLED = 2, STALLED_TOKENS = 30000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_MAX };
+enum { N_SLOW = 2, SLOW_TOKENS = 30000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_MAX };
 
 /* Tokens that the sessions of these requests hold, as the session table shows them. */
 static uint64_t tokens_held(const driver *d)
@@ -120,20 +120,20 @@ static void a_prompt_counts_while_it_is_read(void)
 }
 
 /* Nobody drains: the ring fills, then the outboxes, then the generations stand still. Then all of it arrives. */
-static void a_reader_that_stalls_loses_nothing(void)
+static void a_slow_reader_loses_nothing(void)
 {
     driver *d = driver_open(&(llm_engine_options){
-        .model = "sim:dense,length=0", .n_ctx = 40000, .n_sessions = N_STALLED + 1, .event_ring_bytes = RING_BYTES});
+        .model = "sim:dense,length=0", .n_ctx = 40000, .n_sessions = N_SLOW + 1, .event_ring_bytes = RING_BYTES});
     driver *cold = driver_open(&(llm_engine_options){.model = "sim:dense,length=0", .n_ctx = 40000});
-    int32_t prompts[N_STALLED][20];
-    char names[N_STALLED][8];
-    generate_call calls[N_STALLED];
-    uint64_t requests[N_STALLED];
-    for (uint32_t i = 0; i < N_STALLED; i++) {
+    int32_t prompts[N_SLOW][20];
+    char names[N_SLOW][8];
+    generate_call calls[N_SLOW];
+    uint64_t requests[N_SLOW];
+    for (uint32_t i = 0; i < N_SLOW; i++) {
         make_prompt(prompts[i], 20, i);
         snprintf(names[i], sizeof names[i], "s%u", i % 10);
         calls[i] =
-            (generate_call){.session = names[i], .prompt = prompts[i], .n_prompt = 20, .max_tokens = STALLED_TOKENS};
+            (generate_call){.session = names[i], .prompt = prompts[i], .n_prompt = 20, .max_tokens = SLOW_TOKENS};
         requests[i] = driver_generate(d, &calls[i]);
     }
     uint64_t before, now = tokens_held(d);
@@ -142,13 +142,13 @@ static void a_reader_that_stalls_loses_nothing(void)
         driver_loop(d);
         now = tokens_held(d);
     } while (now != before || driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0);
-    CHECK_INT(driver_counter(d, LLM_COUNTER_REQUESTS_RUNNING), N_STALLED);
-    CHECK(now > 20 * N_STALLED && now < (uint64_t)N_STALLED * STALLED_TOKENS);      /* far from their end */
-    CHECK(now <= RING_BYTES + (uint64_t)N_STALLED * (LLM_OUTBOX_BYTES_MAX + 2048)); /* a token has a byte at least */
-    for (uint32_t i = 0; i < N_STALLED; i++) {
+    CHECK_INT(driver_counter(d, LLM_COUNTER_REQUESTS_RUNNING), N_SLOW);
+    CHECK(now > 20 * N_SLOW && now < (uint64_t)N_SLOW * SLOW_TOKENS);            /* far from their end */
+    CHECK(now <= RING_BYTES + (uint64_t)N_SLOW * (LLM_OUTBOX_BYTES_MAX + 2048)); /* a token has a byte at least */
+    for (uint32_t i = 0; i < N_SLOW; i++) {
         const answer *a = driver_wait(d, requests[i]);
         CHECK_INT(a->finished.outcome, LLM_OUTCOME_LENGTH);
-        CHECK_INT(a->finished.n_generated, STALLED_TOKENS);
+        CHECK_INT(a->finished.n_generated, SLOW_TOKENS);
         CHECK(driver_equals_cold(cold, &calls[i], a));
     }
     CHECK(driver_is_idle(d));
@@ -352,7 +352,7 @@ int main(void)
     RUN(malformed_commands_are_refused);
     RUN(options_out_of_range_are_refused);
     RUN(a_prompt_counts_while_it_is_read);
-    RUN(a_reader_that_stalls_loses_nothing);
+    RUN(a_slow_reader_loses_nothing);
     RUN(more_answers_than_room_wait);
     RUN(more_requests_than_the_engine_holds_are_refused);
     RUN(a_stop_ends_everything);

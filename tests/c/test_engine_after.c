@@ -69,7 +69,7 @@ static void a_prompt_is_consumed_once(void)
 }
 
 /* With fewer entries than answers the later ones take what the earlier ones leave. */
-static void fewer_places_than_answers_do(void)
+static void fewer_slots_than_answers_do(void)
 {
     for (size_t i = 0; i < 4; i++) {
         check_answers(classes[i], 2);
@@ -197,7 +197,7 @@ static void nobody_waits_for_who_comes_later(void)
 int main(void)
 {
     RUN(a_prompt_is_consumed_once);
-    RUN(fewer_places_than_answers_do);
+    RUN(fewer_slots_than_answers_do);
     RUN(without_it_everybody_reads);
     RUN(it_waits_and_begins_when_the_first_one_ends);
     RUN(it_can_be_cancelled_while_it_waits);

@@ -84,7 +84,7 @@ static void test_another_layout_keeps_the_session(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-static void test_more_places_keep_the_state(void)
+static void test_more_slots_keep_the_state(void)
 {
     driver *d = open_usual(4);
     CHECK_INT(say(d, "it", 1)->status, LLM_OK);
@@ -745,7 +745,7 @@ static void test_what_a_fork_replaced_does_not_come_back(void)
 int main(void)
 {
     RUN_FILES(test_another_layout_keeps_the_session);
-    RUN_FILES(test_more_places_keep_the_state);
+    RUN_FILES(test_more_slots_keep_the_state);
     RUN_FILES(test_an_orderly_stop_knows_no_less_than_a_kill);
     RUN_FILES(test_a_pin_outlives_a_reset_and_a_kill);
     RUN_FILES(test_a_reset_keeps_the_pin_of_the_session);

@@ -165,7 +165,7 @@ static void test_each_comes_back_warm(void)
 }
 
 /* A new one takes the place of the one not used for longest: there are never more than there were. */
-static void test_a_new_session_takes_the_oldest_ones_place(void)
+static void test_a_new_session_takes_the_oldest_ones_entry(void)
 {
     leave_three();
     driver *d = open_with(HYBRID, 1, LLM_POLICY_PARK);
@@ -455,7 +455,7 @@ static driver *open_with_four_pinned(llm_policy policy)
     return d;
 }
 
-static void test_a_pin_outlives_a_start_with_fewer_places(void)
+static void test_a_pin_outlives_a_start_with_fewer_entries(void)
 {
     for (llm_policy policy = LLM_POLICY_REFUSE; policy < LLM_POLICY_N; policy++) {
         driver *d = open_with_four_pinned(policy);
@@ -471,7 +471,7 @@ static void test_a_pin_outlives_a_start_with_fewer_places(void)
 }
 
 /* However many are pinned, others find an entry; and no more can be pinned. */
-static void test_pins_leave_places_to_others(void)
+static void test_pins_leave_entries_to_others(void)
 {
     driver *d = open_with_four_pinned(LLM_POLICY_PARK);
     CHECK_INT(say(d, "new", 9)->status, LLM_OK);
@@ -703,7 +703,7 @@ int main(void)
 {
     RUN_FILES(test_all_of_them_are_told_from_the_start);
     RUN_FILES(test_each_comes_back_warm);
-    RUN_FILES(test_a_new_session_takes_the_oldest_ones_place);
+    RUN_FILES(test_a_new_session_takes_the_oldest_ones_entry);
     RUN_FILES(test_each_does_what_it_is_told);
     RUN_FILES(test_a_command_beside_a_request);
     RUN_FILES(test_a_fork_replaces_none_of_them);
@@ -717,8 +717,8 @@ int main(void)
     RUN_FILES(test_a_head_continues_nobody);
     RUN_FILES(test_a_session_is_renamed_with_all_of_it);
     RUN_FILES(test_a_name_is_forgotten_with_the_last_of_it);
-    RUN_FILES(test_a_pin_outlives_a_start_with_fewer_places);
-    RUN_FILES(test_pins_leave_places_to_others);
+    RUN_FILES(test_a_pin_outlives_a_start_with_fewer_entries);
+    RUN_FILES(test_pins_leave_entries_to_others);
     RUN_FILES(test_a_session_is_pinned_with_all_of_it);
     RUN_FILES(test_a_pinned_session_that_is_reset_stays_pinned);
     RUN_FILES(test_a_reset_keeps_the_pin_of_the_session);

@@ -239,7 +239,7 @@ static void test_queues_have_room_for_others(void)
 }
 
 /* Busy sessions cannot be given up for others: of their entries, too, one owner has its share. */
-static void test_busy_sessions_leave_places_to_others(void)
+static void test_busy_sessions_leave_entries_to_others(void)
 {
     driver *d = open_for_two(LLM_POLICY_EVICT, 4);
     const uint64_t busy[] = {endless(d, OWN, "a", 0), endless(d, OWN, "b", 1), endless(d, OWN, "c", 2)};
@@ -259,7 +259,7 @@ static void test_busy_sessions_leave_places_to_others(void)
 }
 
 /* Nobody is given up under refuse: room for the others is left before it is gone. */
-static void test_places_that_nobody_gives_up_are_not_all_for_one(void)
+static void test_entries_that_nobody_gives_up_are_not_all_for_one(void)
 {
     driver *d = driver_open(&(llm_engine_options){
         .model = "sim:dense", .n_sessions = 4, .n_owners = 2, .capacity_policy = LLM_POLICY_REFUSE});
@@ -445,8 +445,8 @@ int main(void)
     RUN(test_endless_generations_leave_a_slot_to_others);
     RUN(test_the_owner_with_the_fewest_slots_is_next);
     RUN(test_queues_have_room_for_others);
-    RUN(test_busy_sessions_leave_places_to_others);
-    RUN(test_places_that_nobody_gives_up_are_not_all_for_one);
+    RUN(test_busy_sessions_leave_entries_to_others);
+    RUN(test_entries_that_nobody_gives_up_are_not_all_for_one);
     RUN(test_the_greedy_owner_gives_first);
     RUN(test_the_budget_of_parked_states_is_shared);
     RUN(test_a_session_that_is_evicted_is_told);

@@ -159,18 +159,18 @@ static void log_probabilities_are_the_models_own(void)
 }
 
 /* What nobody takes is bounded, and nothing of it is lost. */
-static void a_reader_that_stalls_is_told_everything(void)
+static void a_slow_reader_gets_everything(void)
 {
     driver *d = opened("sim:dense,length=0,ctx=8192");
     int32_t prompt[N_PROMPT];
     make_prompt(prompt, N_PROMPT, 6);
     generate_call call = call_of(prompt, 6000, LLM_GENERATE_IGNORE_END);
     call.n_logprobs_and_1 = 1 + LLM_LOGPROBS_MAX;
-    const uint64_t stalled = driver_generate(d, &call);
+    const uint64_t slow = driver_generate(d, &call);
     while (driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0) {
         poll(NULL, 0, 1); /* only leaves the core to the decode thread */
     }
-    const answer *a = driver_wait(d, stalled);
+    const answer *a = driver_wait(d, slow);
     CHECK(a->n_token_ids == 6000 && a->n_logprobs == 6000 && a->n_likeliest == 6000 * LLM_LOGPROBS_MAX);
     call.session = "b";
     const answer *b = driver_wait(d, driver_generate(d, &call));
@@ -207,7 +207,7 @@ int main(void)
     RUN(the_end_of_a_turn_is_not_told);
     RUN(what_a_stop_string_cuts_off_is_not_told);
     RUN(log_probabilities_are_the_models_own);
-    RUN(a_reader_that_stalls_is_told_everything);
+    RUN(a_slow_reader_gets_everything);
     RUN(a_prompt_tells_how_far_it_is);
     return CHECK_RESULT();
 }

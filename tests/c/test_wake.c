@@ -449,7 +449,7 @@ static void test_room_that_is_announced_within_a_drain(void)
 }
 
 /* An expiry that is due while a reply waits for the reader would have to wait for it, too. */
-static void test_a_reader_that_stalls_wakes_nobody(void)
+static void test_a_slow_reader_wakes_nobody(void)
 {
     open_idle(NULL);
     CHECK(sleeps_ms > 0);
@@ -478,6 +478,6 @@ int main(void)
     RUN_FILES(test_a_decode_thread_that_looks_as_soon_as_the_store_rings);
     RUN(test_room_that_comes_before_the_sleep);
     RUN(test_room_that_is_announced_within_a_drain);
-    RUN(test_a_reader_that_stalls_wakes_nobody);
+    RUN(test_a_slow_reader_wakes_nobody);
     return CHECK_RESULT();
 }
