@@ -6,10 +6,11 @@
 
 struct character {
     uint32_t value = 0;
-    uint8_t n_missing = 0; /* bytes still missing; 0: complete, and the next byte begins another character */
+    uint8_t n_missing = 0; /* number of missing bytes; 0 if the character is complete and the next byte begins another
+                            * character */
 
-    /* Adds the next byte. Returns false if UTF-8 does not allow this byte here. Overlong forms, surrogates and
-     * values above U+10FFFF are not UTF-8 (Unicode, table 3-7). */
+    /* Adds the next byte. Returns false if UTF-8 does not allow this byte after the bytes so far. Overlong forms,
+     * surrogates and values above U+10FFFF are not UTF-8 (Unicode, table 3-7). */
     bool take(uint8_t byte)
     {
         if (n_missing > 0) {
@@ -29,8 +30,8 @@ struct character {
         return true;
     }
 
-    /* The smallest and the largest character that this incomplete one can become. After a first byte without value
-     * bits (0xe0, 0xf0) the smallest is not 0, because smaller characters have shorter forms. */
+    /* The smallest and the largest character that this incomplete character can become. After a first byte without
+     * value bits (0xe0, 0xf0) the smallest character is not 0, because small characters have shorter encodings. */
     uint32_t least() const
     {
         const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000;

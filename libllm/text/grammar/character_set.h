@@ -16,8 +16,8 @@ void character_set_normalize(character_set &set);
 
 character_set character_set_complement(character_set set);
 
-/* Stores the set of \d, \w, \s or their opposites, named by the letter, as in ECMA-262: only \s has characters
- * beyond ASCII. Returns false for any other letter. */
+/* Stores the set that ECMA-262 gives the escapes \d, \w, \s, \D, \W and \S; `letter` is the one after the backslash.
+ * Only \s has characters beyond ASCII. Returns false for any other letter. */
 bool character_set_named(char letter, character_set &out);
 
 #endif

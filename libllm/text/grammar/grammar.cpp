@@ -1,6 +1,6 @@
-/* grammar.cpp: reads GBNF. Groups are read by recursion of limited depth. Repetitions are written out, as in
- * llama.cpp: (a{2,3}){2} has 2 * 3 copies of a, so nested counts multiply. `weight` limits the product before
- * anything is written. */
+/* grammar.cpp: parses GBNF. Groups are parsed by recursion of limited depth. Repetitions are written out, as in
+ * llama.cpp: (a{2,3}){2} has 2 * 3 copies of a, so nested counts multiply. `weight` limits the product before anything
+ * is written. */
 #include "text/grammar/grammar.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class reader {
     const model *m;
     std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
-    sequence unfinished; /* elements of the rule that is being read, after those of the groups around it */
+    sequence unfinished; /* elements of the rule that is being parsed, after the elements of the groups around it */
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;
 
@@ -260,7 +260,7 @@ class reader {
         }
     }
 
-    /* Reads <[17]> or <name>, with or without a ! before it. */
+    /* Parses <[17]> or <name>, with or without a preceding !. */
     void read_token(sequence &to)
     {
         element token = {element::TOKEN, *at == '!', 0, 0};
@@ -319,8 +319,8 @@ class reader {
         repeat_freely(to, unit, most == NO_MOST ? 1 : most - least, most == NO_MOST);
     }
 
-    /* Appends up to n more units: n rules, each of which is either the unit and the previous rule, or empty. If
-     * endless, one rule that ends with itself. */
+    /* Appends 0 to n units: n rules, each of which is empty or the unit and the previous rule. If `is_endless`, appends
+     * one rule that ends with itself. */
     void repeat_freely(sequence &to, const sequence &unit, uint64_t n, bool is_endless)
     {
         uint32_t before = 0;
@@ -440,8 +440,8 @@ class reader {
 
 /* ---- left recursion: a rule that can begin with itself (a ::= a "x" | "y") would be expanded forever ---- */
 
-/* Finds the rules that match the empty text: those with an alternative made only of such rules. Repeats until
- * nothing changes. */
+/* Finds the rules that match the empty text. Such a rule has an alternative that consists only of rules that match the
+ * empty text, so the search repeats until nothing changes. */
 std::vector<bool> empty_rules(const grammar &g)
 {
     std::vector<bool> is_empty(g.rules.size(), false);
@@ -467,15 +467,16 @@ std::vector<bool> empty_rules(const grammar &g)
     return is_empty;
 }
 
-/* A rule that another rule can begin with. It is harmless if it is also the other's last element, after elements
- * that can be empty: it then replaces the other on the stack (grammar_walk::advanced), so that the walk arrives at a
- * stack that it knows and stops. (a? b?)+ is such a rule; llama.cpp's converters write them for tool calls. */
+/* A rule with which another rule can begin. This is harmless if the rule is also the last element of the other rule,
+ * after elements that can be empty, because the rule then replaces the other rule on the stack
+ * (grammar_walk::advanced), and the walk stops at a stack that it knows. (a? b?)+ is such a rule; llama.cpp's
+ * converters write them for tool calls. */
 struct beginning {
     uint32_t rule;
     bool is_harmless;
 };
 
-/* The beginnings of all rules, rule by rule. */
+/* The beginnings of all rules. The beginnings of one rule are adjacent. */
 struct graph {
     std::vector<beginning> all;
     std::vector<size_t> ends; /* end of each rule's beginnings in `all` */
@@ -526,8 +527,8 @@ graph turned_around(const graph &forth)
     return back;
 }
 
-/* Marks the unmarked rules that can be reached from `first`, and appends them, the deepest first. Uses no recursion,
- * since the depth can equal the number of rules. */
+/* Marks the unmarked rules that can be reached from `first`, and appends these rules to `order`, the deepest first.
+ * Uses no recursion, since the depth can equal the number of rules. */
 void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks,
            std::vector<uint32_t> &order)
 {
@@ -550,8 +551,8 @@ void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32
     }
 }
 
-/* Refuses a grammar with left recursion: in a group of rules that begin with each other (strongly connected
- * components, found with Kosaraju's algorithm), only harmless beginnings are allowed. */
+/* Refuses a grammar with left recursion. In a group of rules that begin with each other (a strongly connected
+ * component, found with Kosaraju's algorithm), only harmless beginnings are allowed. */
 void refuse_left_recursion(const grammar &g)
 {
     const graph forth = beginnings(g, empty_rules(g)), back = turned_around(forth);

@@ -1,6 +1,6 @@
-/* grammar.h: a compiled grammar in GBNF, llama.cpp's language. Immutable once it is read. Any thread. Grammars come
- * from clients, so reading refuses whatever could grow without limit or recurse forever. llama.cpp's own reader and
- * matcher abort, recurse and grow in these cases, which would end a process that also serves others. */
+/* grammar.h: a compiled grammar in GBNF, llama.cpp's language. Immutable after `read`. Any thread. Grammars come from
+ * clients, so `read` refuses everything that could grow without limit or recurse forever. llama.cpp's own parser and
+ * matcher abort, recurse or grow in these cases, which would end the process and all its other requests. */
 #ifndef LLM_GRAMMAR_H
 #define LLM_GRAMMAR_H
 
@@ -11,7 +11,7 @@
 
 struct model;
 
-/* The grammar is malformed or too large. The message is a sentence for its author. */
+/* The grammar is malformed or too large. The message is a sentence for the grammar's author. */
 struct grammar_fault : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -28,13 +28,13 @@ struct grammar_range {
 struct grammar_element {
     enum kind : uint8_t {
         END,       /* end of a rule */
-        ALTERNATE, /* end of one alternative; another follows */
+        ALTERNATE, /* end of one alternative, after which another alternative follows */
         RULE,      /* value: number of the rule */
         CHARACTER, /* matches the ranges [value, value + n) */
         TOKEN,     /* value: token id */
     };
     kind is;
-    bool is_negated; /* matches any character or token but these */
+    bool is_negated; /* matches all other characters or tokens */
     uint32_t value, n;
 
     bool ends_sequence() const
@@ -49,8 +49,8 @@ struct grammar {
     std::vector<uint32_t> rules; /* position of each rule in `elements` */
     uint32_t root;
 
-    /* Compiles a grammar. <Token names> are looked up in the vocabulary of `m`. If m is NULL they are not, and the
-     * result only shows that the grammar is valid. Throws grammar_fault, std::bad_alloc. */
+    /* Compiles a grammar. <Token names> are looked up in the vocabulary of `m`. If m is NULL, names are not looked up,
+     * and the result only shows that the grammar is valid. Throws grammar_fault, std::bad_alloc. */
     static grammar read(const std::string &text, const model *m);
 
     bool matches(const grammar_element &e, uint32_t character) const;

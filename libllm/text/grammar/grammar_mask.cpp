@@ -2,11 +2,11 @@
  * allowed if its whole text can be walked. The tree makes each shared beginning one step: if "st" is not allowed, the
  * thousands of tokens below it are skipped.
  *
- * That does not help if much is allowed: in a JSON string nearly all 150,000 tokens are, and each of their characters
- * would be a step. Therefore a branch of the tree is allowed as a whole if all its characters lead to the place that
- * letters lead to (skip). llama.cpp checks each token by itself.
+ * Shared beginnings do not help if most tokens are allowed: in a JSON string nearly all 150,000 tokens are allowed, and
+ * each of their characters would be a step. Therefore a branch of the tree is allowed as a whole if all its characters
+ * lead to the place to which letters lead (skip). llama.cpp checks each token by itself.
  *
- * Runs on the thread that samples. The cost of the mask is part of every pick. */
+ * Runs on the thread that samples, since the mask is part of every pick. */
 
 #include "text/grammar/grammar_walk.h"
 
@@ -50,7 +50,7 @@ bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 
 } // namespace
 
-/* Returns the place that letters lead to, if all characters of the branch lead there; otherwise NONE. */
+/* Returns the place to which letters lead, if all characters of the branch lead to this place; otherwise NONE. */
 grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].letters.to == UNKNOWN) {
@@ -82,14 +82,14 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
     }
 }
 
-/* Decides about all tokens below `top` without visiting them, if their characters lead from place to place like letters
- * do: then only the length of a text matters. Returns false if the tokens must be visited one by one.
+/* Decides about all tokens below `top` without visiting them, if their characters lead from place to place as letters
+ * do, because then only the length of a text matters. Returns false if the tokens must be visited one by one.
  *
- * n counts the steps that letters can take. In a JSON string a letter leads back to the same place, so n becomes the
- * length of the longest text at once, and all tokens are allowed. In a string that has room for 3 more characters,
- * letters lead through 3 places and then nowhere: tokens of up to 3 characters (n_before of them above `top`) are
- * allowed. If letters end after n steps but another character of the branch can continue, length alone does not
- * decide. A character that is cut off at the end of a token counts as a step. */
+ * n counts the steps that letters can take. In a JSON string a letter leads back to the same place, so n is set to the
+ * length of the longest text, and all tokens are allowed. In a string that has room for 3 more characters, letters lead
+ * through 3 places and then nowhere: tokens of up to 3 characters (n_before of them above `top`) are allowed. If
+ * letters end after n steps but another character of the branch can continue, length alone does not decide. A character
+ * that is cut off at the end of a token counts as a step. */
 bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vector<stretch> &found)
 {
     const vocabulary_trie::branch &b = trie->branches[top.branch];
@@ -115,7 +115,7 @@ bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vecto
     return true;
 }
 
-/* Does the same as take_byte, but looks up the steps that were taken before in a table, which are most. */
+/* Does the same as take_byte, but finds steps that were taken before, which are most steps, in a table. */
 inline bool grammar_walk::take(point &p, uint8_t byte)
 {
     const place_data &from = places[p.at];
@@ -126,8 +126,8 @@ inline bool grammar_walk::take(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Finds the tokens whose texts are allowed, in ascending order of the tree. path[d] is the point after d bytes, so
- * that going back up the tree costs nothing. */
+/* Finds the tokens whose texts are allowed, in ascending order of the tree. path[d] is the point after d bytes, so that
+ * returning to a node's parent costs nothing. */
 void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;
@@ -147,8 +147,8 @@ void grammar_walk::find_texts(std::vector<stretch> &found)
     }
 }
 
-/* Sets a bit for each allowed token. If most tokens are allowed, it sets all bits and clears the others, so that the
- * cost is that of the smaller part. */
+/* Sets a bit for each allowed token. If most tokens are allowed, sets all bits and clears the bits of forbidden tokens,
+ * so that the cost depends on the smaller group. */
 void grammar_walk::find_allowed(uint32_t n_vocab, token_set &allowed)
 {
     allowed.assign(n_vocab, false);

@@ -5,7 +5,7 @@
 
 namespace {
 
-/* stacks examined in one call, which take a fraction of a second */
+/* most stacks that one call examines, which takes a fraction of a second */
 constexpr uint64_t STEP_WORK_MAX = 5'000'000;
 constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond STACKS_MAX the request fails */
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
@@ -42,8 +42,9 @@ void grammar_walk::spend(uint64_t n)
     }
 }
 
-/* Returns the number of the stack with this element on top. Each stack exists once, so two derivations that arrive
- * at the same stack continue as one. Otherwise ambiguous grammars would double their stacks with every character. */
+/* Returns the number of the stack with this element on top. Each stack exists once, so two derivations that arrive at
+ * the same stack continue as one derivation. Otherwise ambiguous grammars would double their stacks with every
+ * character. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
     const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));
@@ -57,15 +58,15 @@ uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
     return found->second;
 }
 
-/* Returns the stack after its top element was matched. At the end of a sequence that is the existing stack below: a
- * rule that ends with itself (a list, a text) would otherwise grow its stack with each item. */
+/* Returns the stack that follows when the top element has been matched. At the end of a sequence this is the existing
+ * stack below, because a rule that ends with itself (a list, a text) would otherwise grow its stack with each item. */
 uint32_t grammar_walk::advanced(uint32_t id)
 {
     const stack s = stacks[id];
     return rules.elements[s.element + 1].ends_sequence() ? s.below : pushed(s.element + 1, s.below);
 }
 
-/* Adds a stack for each alternative of the rule, on top of what follows the rule. */
+/* Adds a stack for each alternative of the rule, on top of `below`, which follows the rule. */
 void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32_t> &todo)
 {
     for (uint32_t i = rules.rules[rule];; i++) {
@@ -80,9 +81,9 @@ void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32
     }
 }
 
-/* Expands the rules on top of stacks until each stack has a character, a token or nothing on top. `seen` ensures
- * that a stack is expanded once: alternatives often lead to the same stack, and a repetition of something that can
- * be empty leads back to itself. */
+/* Expands the rules on top of stacks until each stack has a character, a token or nothing on top. `seen` ensures that
+ * each stack is expanded once, because alternatives often lead to the same stack, and a repetition of an element that
+ * can be empty leads back to its own stack. */
 void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &found)
 {
     expansion++;
@@ -102,7 +103,7 @@ void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &fo
     }
 }
 
-/* Returns the number of the place with these stacks, without duplicates; NONE if there are none. */
+/* Returns the number of the place with these stacks, from which duplicates are removed, or NONE if `found` is empty. */
 grammar_walk::place grammar_walk::place_with(std::vector<uint32_t> &found)
 {
     if (found.empty()) {
@@ -149,7 +150,7 @@ grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
     return place_with(found);
 }
 
-/* Divides all characters at the bounds of all sets on top of a stack, so that every set either contains all
+/* Divides all characters into ways, at the bounds of all sets on top of a stack, so that every set contains either all
  * characters of a way or none. The end of ASCII is an additional bound, because ASCII characters have a table. */
 void grammar_walk::find_ways(place from)
 {
@@ -175,7 +176,7 @@ void grammar_walk::find_ways(place from)
     }
 }
 
-/* Looks places[] up again after each step, because a step can add places and move the vector. */
+/* Accesses `places` by index after each step, because a step can add places and move the vector. */
 grammar_walk::place grammar_walk::step_by(place from, size_t number)
 {
     if (places[from].ways[number].to == UNKNOWN) {
@@ -211,7 +212,7 @@ grammar_walk::place grammar_walk::step(place from, uint32_t value)
     return places[from].ascii[value];
 }
 
-/* Returns whether all characters from `low` to `high` lead to this place. */
+/* Returns whether all characters from `low` to `high` lead to the place `to`. */
 bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 {
     const size_t first = way_of(from, low);
@@ -223,8 +224,8 @@ bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
     return true;
 }
 
-/* Advances by one byte of a token, which can end in the middle of a character. Returns false if no text of the
- * grammar has this byte here. */
+/* Advances by one byte of a token, which can end in the middle of a character. Returns false if the grammar allows no
+ * text with this byte at this point. */
 bool grammar_walk::take_byte(point &p, uint8_t byte)
 {
     if (!p.begun.take(byte)) {
@@ -236,15 +237,15 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Returns whether an incomplete character can still become an allowed one. If not, the answer would be stuck,
- * because no token could complete the character. */
+/* Returns whether an incomplete character can become an allowed character. If not, the answer would be stuck, because
+ * no token could complete the character. */
 bool grammar_walk::may_go_on(const point &p)
 {
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
-/* Returns the point after a token: the stacks that its text matches, together with those that name it as a token.
- * Both exist if a grammar allows any text or a certain token. */
+/* Returns the point after a token: the stacks that follow if its text is matched, and the stacks that follow if an
+ * element names the token. Both exist if a grammar allows any text or a certain token. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;
@@ -300,8 +301,8 @@ bool grammar_walk::is_complete() const
     return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
 }
 
-/* Keeps only the stacks of the current place, with new numbers. Otherwise a long answer would keep every place that
- * it has visited. Called between tokens, because it invalidates all numbers. */
+/* Removes all stacks except those of the current place, which get new numbers. Otherwise a long answer would keep every
+ * place that it has visited. May only be called between tokens, because the call invalidates all numbers. */
 void grammar_walk::forget_others()
 {
     const std::vector<stack> old = std::move(stacks);

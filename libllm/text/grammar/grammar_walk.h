@@ -1,28 +1,31 @@
-/* grammar_walk.h: the position of an answer in its grammar, and which tokens can come next. One walk per answer, owned
- * by the thread that samples it.
+/* grammar_walk.h: the position of an answer in its grammar, which decides what tokens can come next. One walk per
+ * answer, owned by the thread that samples the answer.
  *
- * A grammar can have several derivations of the same text, and it is not known yet which one will match. The walk
- * follows all of them at once. Each is a stack of elements: the next one on top, below it those that follow when the
- * open rules end. A *place* is the set of all stacks after some text. Example:
+ * A grammar can have several derivations of a text, and only the rest of the text shows which derivation matches. The
+ * walk therefore follows all derivations at once. A derivation is a stack of elements: the next element on top, and
+ * below it the elements that follow when the open rules end. A *place* is the set of all stacks after some text.
+ * Example:
  *
  *   root ::= "a" list | "ab"        after "a" there are two stacks: {"b"}, and {list's first character}
  *
  * A character removes the stacks that do not match it and advances the others. Rules on top are expanded until each
  * stack has a character, a token or nothing on top. An empty set means that the text is not allowed.
  *
- * The same work recurs: a vocabulary of 150,000 tokens shares a few hundred beginnings, and a JSON string returns to
- * the same place after each letter. So stacks and places are numbered and never change: stacks share their lower parts,
- * equal places have one number, and a step that was taken once is a table look-up. An automaton of all places cannot be
- * built in advance, since nested grammars have infinitely many. Characters that no set of a place distinguishes form
- * one *way*: with [a-z] and [0-9a-f] the ways are 0-9, a-f, g-z and the rest.
+ * The same steps recur, because 150,000 tokens of a vocabulary share a few hundred beginnings, and because a JSON
+ * string returns to the same place after each letter. So stacks and places are numbered and never change. Stacks share
+ * their lower parts, equal places have one number, and a step that was taken before is a table look-up. An automaton of
+ * all places cannot be built in advance, since nested grammars have infinitely many. Characters that no set of a place
+ * distinguishes form one *way*: with [a-z] and [0-9a-f] the ways are 0-9, a-f, g-z and the rest.
  *
- * In a JSON string, whole branches of the vocabulary's tree go the same way: a *run* is the set of characters that lead
- * where a letter leads (grammar_mask.cpp). When each character of each token was a step of its own, the slowest picks
- * took 6 to 41 ms; now they take 0.5 to 1.1 ms (99 of 100, 151,643 tokens).
+ * In a JSON string, nearly all characters lead to the same place. A *run* is the set of ASCII characters that lead to
+ * one place, and shows at once that a whole branch of the vocabulary's tree is allowed (grammar_mask.cpp). When each
+ * character of each token was a separate step, the slowest picks (99th percentile, 151,643 tokens) took 6 to 41 ms;
+ * with runs they take 0.5 to 1.1 ms.
  *
- * A client can send a grammar that is designed to be slow: ambiguous rules multiply the stacks. A step that examines
- * more than STEP_WORK_MAX stacks, or makes more than STACKS_MAX, ends the request with grammar_fault. Data that only
- * serves speed is dropped beyond STACKS_KEPT, PLACES_KEPT and WAYS_KEPT (forget_others). */
+ * A client can send a grammar that is designed to be slow, because ambiguous rules multiply the stacks. A step that
+ * examines more than STEP_WORK_MAX stacks, or makes more than STACKS_MAX, ends the request with grammar_fault. Stacks,
+ * places and ways that only make later steps faster are dropped if they are more than STACKS_KEPT, PLACES_KEPT and
+ * WAYS_KEPT (forget_others). */
 #ifndef LLM_GRAMMAR_WALK_H
 #define LLM_GRAMMAR_WALK_H
 
@@ -41,39 +44,40 @@ class grammar_walk {
     /* All functions throw grammar_fault if one step takes too much work or memory, and std::bad_alloc. */
     grammar_walk(std::shared_ptr<const grammar> rules, std::shared_ptr<const vocabulary_trie> vocabulary);
 
-    /* Advances by a token with this text; token -1: by text that is not one token. Returns false if the grammar does
-     * not allow it; the walk is then over. */
+    /* Advances by a token with this text; -1 stands for text that is not one token. Returns false if the grammar does
+     * not allow the token or text; the walk is then over. */
     bool accept(int32_t token, const char *text, size_t n_bytes);
     bool allows(int32_t token, const char *text, size_t n_bytes);
 
     /* Returns whether the text can end here. */
     bool is_complete() const;
 
-    /* Finds every token of the vocabulary that can come next, except those that end the answer. */
+    /* Finds every token of the vocabulary that can come next, except the tokens that end the answer. */
     void find_allowed(uint32_t n_vocab, token_set &allowed);
 
   private:
-    using place = uint32_t; /* index of `places`; NONE: the text is not allowed */
+    using place = uint32_t; /* index of `places`; NONE if the text is not allowed */
     static constexpr uint32_t NONE = 0, UNKNOWN = UINT32_MAX, ASCII = 128;
 
     struct stack {
         uint32_t element; /* the element that comes next */
-        uint32_t below;   /* the stack under it; NONE: the bottom */
+        uint32_t below;   /* the stack under this element; NONE if it is the bottom */
     };
     /* The characters from `low` up to the next way's `low`. */
     struct way {
         uint32_t low;
-        place to; /* UNKNOWN until a text takes it */
+        place to; /* UNKNOWN until a text has gone this way */
     };
     /* The ASCII characters that lead to one place. */
     struct run {
-        place to = NONE; /* UNKNOWN: not computed yet */
+        place to = NONE; /* UNKNOWN if not computed yet */
         uint64_t ascii[2] = {0, 0};
     };
     struct place_data {
-        std::vector<uint32_t> stacks;    /* ascending, each at a character or token; 0: the text can end */
-        std::vector<way> ways;           /* ascending, from character 0 on; empty: not computed yet */
-        std::vector<place> ascii;        /* place that each ASCII character leads to, or UNKNOWN; empty if `ways` is */
+        std::vector<uint32_t> stacks;    /* ascending, each with a character or token on top; 0 if the text can end */
+        std::vector<way> ways;           /* ascending, from character 0 on; empty if not computed yet */
+        std::vector<place> ascii;        /* place that each ASCII character leads to, or UNKNOWN; empty if `ways` is
+                                          * empty */
         run letters = {UNKNOWN, {0, 0}}; /* the characters that lead to the same place as the letter e */
         run nowhere = {UNKNOWN, {0, 0}}; /* the characters that are not allowed */
     };

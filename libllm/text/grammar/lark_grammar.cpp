@@ -1,6 +1,6 @@
-/* lark_grammar.cpp: reads a definition from beginning to end and writes each rule in turn. Groups are read by
- * recursion of limited depth. Unknown constructs are refused by name: a grammar that is enforced only in part would
- * admit answers that the client's own parser rejects. */
+/* lark_grammar.cpp: parses a definition from beginning to end and writes each rule in turn. Groups are parsed by
+ * recursion of limited depth. The error about an unknown construct names the construct. A grammar that is enforced only
+ * in part would allow answers that the client's own parser rejects. */
 #include "text/grammar/lark_grammar.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ bool is_letter(char c)
     return isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/* Names in GBNF have no _, and names in Lark have no -. */
+/* Replaces _ by -, because names in GBNF have no _. Different names stay different, because names in Lark have no -. */
 std::string rule_name(std::string name)
 {
     std::replace(name.begin(), name.end(), '_', '-');
@@ -78,12 +78,12 @@ std::vector<uint32_t> characters_of(const std::string &text)
     return out;
 }
 
-/* Reads one definition: adds its rules to `rules`, and the names that they use to `used`. */
+/* Parses one definition, adds its rules to `rules`, and adds the names that the rules use to `used`. */
 class lark_reader {
   public:
     std::map<std::string, std::string> rules; /* GBNF by name */
     std::set<std::string> used;
-    std::map<std::string, std::string> imported; /* name in the definition and name in the library */
+    std::map<std::string, std::string> imported; /* name in the library, by name in the definition */
 
     lark_reader(const std::string &source, regex_of where) : text(source), in(where) {}
 
@@ -112,7 +112,7 @@ class lark_reader {
         }
     }
 
-    /* Reads all of `text` as the body of a rule. */
+    /* Parses all of `text` as the body of a rule. */
     std::string read_body()
     {
         std::string out = alternatives(0);
@@ -241,7 +241,7 @@ class lark_reader {
 
     void read_rule()
     {
-        while (take("?") || take("!")) { /* these marks concern Lark's syntax trees and change no text */
+        while (take("?") || take("!")) { /* ? and ! before a name concern Lark's syntax trees and change no text */
         }
         const std::string name = read_name();
         if (isdigit(static_cast<unsigned char>(name[0]))) {
@@ -260,7 +260,8 @@ class lark_reader {
         define(name, alternatives(0));
     }
 
-    /* Returns whether another alternative follows. Its | can be on the next line; in groups any part can be. */
+    /* Returns whether another alternative follows. Its | can be on the next line. In a group, every part can be on the
+     * next line. */
     bool goes_on(size_t depth)
     {
         const size_t before = at;
@@ -299,8 +300,8 @@ class lark_reader {
         return out.empty() ? " \"\"" : out;
     }
 
-    /* Returns one item as GBNF. In Lark, [x] is x or nothing. A name can be defined later, so `used` is compared
-     * with `rules` at the end. */
+    /* Returns one item as GBNF. In Lark, [x] is x or nothing. The definition of a name can follow its use, so `used` is
+     * compared with `rules` at the end. */
     std::string item(size_t depth)
     {
         if (take("(")) {
@@ -428,7 +429,7 @@ class lark_reader {
         return out;
     }
 
-    /* Only ASCII letters are matched in both cases. */
+    /* Returns a text whose ASCII letters match in both cases. */
     std::string in_any_case(const std::string &value) const
     {
         std::string out = "(\"\"";
@@ -458,8 +459,8 @@ class lark_reader {
     }
 };
 
-/* Adds the imported terminals and the library terminals that they use. A rule of the definition replaces one of the
- * library. */
+/* Adds the imported terminals and the library terminals that they use. A rule of the definition replaces a library
+ * terminal of the same name. */
 void add_imported(lark_reader *all, regex_of where)
 {
     std::vector<std::pair<std::string, std::string>> todo(all->imported.begin(), all->imported.end());

@@ -6,10 +6,10 @@
 
 #include "text/grammar/regex_grammar.h"
 
-/* Returns a grammar of the texts that `start` matches. JSON_STRING: as in regex_grammar, with the quotes around it.
- * Supported: rules, terminals, texts, expressions, ranges, groups, repetitions, aliases, priorities (which change no
- * text), and imports from `common`. Throws grammar_beyond, which names the construct, for anything else (%ignore,
- * templates, flags), and grammar_fault if the definition is not a Lark grammar. */
+/* Returns a grammar of the texts that the rule `start` matches, for JSON_STRING between quotes and with escapes as in
+ * regex_grammar. Supported: rules, terminals, texts, expressions, ranges, groups, repetitions, aliases, priorities
+ * (which change no text), and imports from `common`. Throws grammar_beyond, which names the construct, for anything
+ * else (%ignore, templates, flags), and grammar_fault if the definition is not a Lark grammar. */
 std::string lark_grammar(const std::string &definition, regex_of where);
 
 #endif

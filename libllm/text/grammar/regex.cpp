@@ -1,4 +1,4 @@
-/* regex.cpp: a recursive-descent parser of limited depth. It refuses constructs that it does not know: an expression
+/* regex.cpp: a recursive-descent parser of limited depth. The parser refuses unknown constructs, because an expression
  * that is understood only in part would allow texts that the client's own check then rejects. */
 #include "text/grammar/regex.h"
 
@@ -78,7 +78,7 @@ class parser {
         return value;
     }
 
-    /* Reads the digits of \u: four, or up to six in braces. */
+    /* Parses the digits after \u: four digits, or up to six in braces. */
     uint32_t read_code_point()
     {
         if (!has('{')) {
@@ -94,8 +94,8 @@ class parser {
         return std::min(value, CHARACTER_LAST);
     }
 
-    /* Reads an escape after its backslash. An unknown escape of a letter or digit has a special meaning in some
-     * dialect (\b, \1, \p). Reading it as the plain character would change the expression, so it is refused. */
+    /* Parses an escape after its backslash. An unknown escape of a letter or digit is refused, because it has a special
+     * meaning in some dialect (\b, \1, \p), so that the plain character would change the expression. */
     uint32_t read_escape()
     {
         if (at >= end) {
@@ -119,7 +119,7 @@ class parser {
         return read_utf8();
     }
 
-    /* Reads a character between brackets, where \b is a backspace and not a word boundary. */
+    /* Parses a character between brackets, where \b is a backspace and not a word boundary. */
     uint32_t read_set_character()
     {
         if (!has('\\')) {
@@ -133,7 +133,7 @@ class parser {
         return read_escape();
     }
 
-    /* Reads \d, \p{L} and similar sets, if one begins here. */
+    /* Parses \d, \p{L} or a similar set. Returns false if no such set begins at `at`. */
     bool read_named_set(character_set &out)
     {
         if (!has('\\') || at + 1 >= end) {
@@ -157,8 +157,8 @@ class parser {
         return true;
     }
 
-    /* Reads the content of brackets, after the opening one. A dash makes a range only between two characters: in
-     * [\w-z] and [a-] it is a plain character. */
+    /* Parses the content of brackets, after the opening bracket. A dash makes a range only between two characters; in
+     * [\w-z] and [a-] the dash is a plain character. */
     regex_part read_set()
     {
         character_set set;
@@ -190,8 +190,8 @@ class parser {
         return one(is_negated ? character_set_complement(set) : set);
     }
 
-    /* Skips the part of a group that only says whether and under which name it is captured. Any other group that
-     * begins with ? is a condition (look-ahead, look-behind), which no tree can express. */
+    /* Skips the part of a group that only says whether, and under which name, the group is captured. Any other group
+     * that begins with ? is a condition (look-ahead, look-behind), which no tree can express. */
     void skip_group_name()
     {
         if (text.compare(at, 2, "?:") == 0) {
@@ -245,10 +245,11 @@ class parser {
         return one({{value, value}});
     }
 
-    /* Reads the counts in braces at `at`. Returns false if the braces are plain characters, as in ECMA-262. */
+    /* Parses the counts in braces at `at`. Returns false if ECMA-262 treats the braces as plain characters. */
     bool read_counts(uint64_t &least, uint64_t &most)
     {
-        if (text.compare(at, 2, "{,") == 0) { /* plain characters in ECMA-262, but 0 in Python */
+        if (text.compare(at, 2, "{,") == 0) { /* refused, because "{,3}" is plain text in ECMA-262, but means 0 to 3 in
+                                               * Python */
             regex_refuse("counts like " + text.substr(at, 8));
         }
         const size_t close = text.find('}', at);
@@ -280,7 +281,7 @@ class parser {
         if (has('+')) {
             regex_refuse("a possessive repetition");
         }
-        at += has('?'); /* lazy or not, the same texts match */
+        at += has('?'); /* a lazy repetition matches the same texts */
         regex_part out;
         out.is = regex_part::REPEATED;
         out.least = least;
@@ -289,7 +290,8 @@ class parser {
         return out;
     }
 
-    /* Reads alternatives up to the end or the closing parenthesis. A single alternative is returned as its sequence. */
+    /* Parses alternatives up to the end or the closing parenthesis. Returns only the sequence if there is one
+     * alternative. */
     regex_part alternatives(size_t depth)
     {
         regex_part all;

@@ -10,15 +10,15 @@
 #include "text/grammar/character_set.h"
 
 /* ^ and $ are parsed as these two characters, which no text contains. Every text is considered to begin and end with
- * them, so that an anchor is an ordinary part of an expression, wherever it stands. */
+ * these characters, so that an anchor is an ordinary part of an expression, wherever it occurs. */
 constexpr uint32_t REGEX_BEGIN = CHARACTER_LAST + 1, REGEX_END = CHARACTER_LAST + 2;
 constexpr uint64_t REGEX_WITHOUT_END = UINT64_MAX;
 
 struct regex_part {
-    enum kind { SET, SEQUENCE, EITHER, REPEATED } is = SEQUENCE; /* a SEQUENCE without parts is empty */
+    enum kind { SET, SEQUENCE, EITHER, REPEATED } is = SEQUENCE; /* a SEQUENCE without parts matches the empty text */
     character_set set;
     std::vector<regex_part> parts;
-    uint64_t least = 0, most = 0; /* most: REGEX_WITHOUT_END means any number */
+    uint64_t least = 0, most = 0; /* `most` is REGEX_WITHOUT_END if any number is allowed */
 };
 
 /* Throws grammar_beyond for parts that no grammar can enforce (back references, word boundaries, look-around), and

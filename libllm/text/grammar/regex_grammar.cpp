@@ -8,7 +8,7 @@
 
 namespace {
 
-/* Characters that JSON escapes with one letter, each followed by its letter. */
+/* Characters that JSON escapes with a backslash and one letter, each followed by this letter. */
 const char *const ESCAPED_LETTERS = "\nn\tt\rr\bb\ff\"\"\\\\";
 
 std::string shown(uint32_t c)
@@ -44,7 +44,7 @@ std::string set_text(const character_set &set)
     return out + "]";
 }
 
-/* Removes ^ at the beginning and $ at the end: the whole text must match anyway. */
+/* Removes ^ at the beginning and $ at the end, because the whole text must match anyway. */
 void drop_anchors(regex_part &p, bool is_first, bool is_last)
 {
     const auto is = [](const regex_part &one, uint32_t anchor) {
@@ -80,8 +80,8 @@ std::string joined(const regex_part &p, regex_of where, const char *between)
     return out;
 }
 
-/* Returns GBNF for a part of the expression: one element, or several in a row. Refuses an anchor in the middle,
- * because GBNF cannot express "the text begins here". */
+/* Returns GBNF for a part of the expression, as one or several elements. Refuses an anchor in the middle, because GBNF
+ * cannot express "the text begins here". */
 std::string rule_of(const regex_part &p, regex_of where)
 {
     if (p.is == regex_part::SET) {

@@ -9,13 +9,13 @@
 
 enum class regex_of { TEXT, JSON_STRING };
 
-/* Returns the right side of a rule. JSON_STRING: the rule is for the text between the quotes of a JSON string, where
- * some characters must be escaped. Characters with a short escape (\n) are written with it; control characters without
- * one are left out of sets. Throws grammar_beyond, which names what cannot be expressed, and grammar_fault for a
- * malformed expression. */
+/* Returns the right side of a rule. With JSON_STRING, the rule is for the text between the quotes of a JSON string,
+ * where some characters must be escaped. Characters with a short escape (\n) are written with it; control characters
+ * without a short escape are left out of sets. Throws grammar_beyond, which names the part that cannot be expressed,
+ * and grammar_fault for a malformed expression. */
 std::string regex_grammar(const std::string &expression, regex_of where);
 
-/* Returns GBNF for one of these characters; "" if none of them can be written. */
+/* Returns GBNF that matches one of these characters, or "" if none of them can be written. */
 std::string grammar_set(character_set set, regex_of where);
 
 std::string utf8_of(uint32_t character);
@@ -23,7 +23,7 @@ std::string utf8_of(uint32_t character);
 /* Returns the text as it is written between the quotes of a JSON string. */
 std::string json_escaped(const std::string &text);
 
-/* Returns GBNF for exactly this text, in quotes. */
+/* Returns GBNF that matches exactly this text: the text in quotes. */
 std::string grammar_literal(const std::string &text);
 
 #endif

@@ -23,7 +23,7 @@ class token_set {
     {
         return (words[static_cast<uint32_t>(token) / PER_WORD] >> static_cast<uint32_t>(token) % PER_WORD & 1) != 0;
     }
-    /* Returns the bits of the tokens from `number` * PER_WORD on, the first token in the lowest bit. Bits beyond the
+    /* Returns the bits of PER_WORD tokens, from token `number` * PER_WORD (in the lowest bit) on. Bits beyond the
      * vocabulary are undefined. */
     uint64_t word(uint32_t number) const
     {

@@ -6,8 +6,8 @@
 
 #include "text/grammar/character_set.h"
 
-/* `name` is a category (Lu, Uppercase_Letter) or a group of categories (L, Letter). Returns false for other names,
- * such as those of scripts. */
+/* `name` is a category (Lu, Uppercase_Letter) or a group of categories (L, Letter). Returns false for other names, such
+ * as the names of scripts. */
 bool unicode_category(const std::string &name, character_set &out);
 
 #endif

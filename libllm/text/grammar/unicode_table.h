@@ -6,14 +6,15 @@
 #include <cstdint>
 
 // clang-format off
-/* In the order of their numbers in the table. */
+/* Names of the categories. The position of a name is the category's number in UNICODE_RUNS. */
 constexpr char UNICODE_CATEGORIES[][3] = {
     "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No",
     "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So",
     "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn",
 };
 
-/* The points at which the category changes: the first character times 32, plus the number of its category. */
+/* Runs of characters with the same category: the first character of each run times 32, plus the number of its
+ * category. */
 constexpr uint32_t UNICODE_RUNS[] = {
     0x19, 0x416, 0x431, 0x493, 0x4b1, 0x50d, 0x52e, 0x551, 0x572, 0x591, 0x5ac,
     0x5d1, 0x608, 0x751, 0x792, 0x7f1, 0x820, 0xb6d, 0xb91, 0xbae, 0xbd4, 0xbeb,

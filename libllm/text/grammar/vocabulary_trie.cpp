@@ -39,8 +39,8 @@ std::vector<spelled> spelled_tokens(const model *m, std::vector<int32_t> &ends)
     return all;
 }
 
-/* Builds the tree from texts in ascending order, so that only the path to the last text can still change: entering a
- * byte adds a node, leaving it merges what is below into its parent. */
+/* Builds the tree from texts in ascending order, so that only the path to the last text can still change. Entering a
+ * byte adds a node. Leaving a node merges the characters below it into its parent's. */
 class builder {
   public:
     explicit builder(vocabulary_trie &out) : trie(out)
@@ -111,9 +111,9 @@ class builder {
         trie.depth_max = std::max(trie.depth_max, static_cast<uint16_t>(path.size()));
     }
 
-    /* Leaves the nodes below the first `n_stay` of the path. Everything below them is then known, so each node gets
-     * its `after` and its branch. The mask allows a branch as a whole if the grammar accepts all its characters;
-     * therefore these are merged here, from the leaves up, once per model. */
+    /* Leaves all nodes of the path except the first `n_stay`. Everything below the left nodes is then known, so each of
+     * these nodes gets its `after` and its branch. The mask allows a branch as a whole if the grammar accepts all its
+     * characters, so the characters are merged here, from the leaves up, once per model. */
     void leave(size_t n_stay)
     {
         for (; path.size() > n_stay; path.pop_back()) {
@@ -142,9 +142,9 @@ class builder {
         }
     }
 
-    /* Records the characters of a text for each node on its path, starting at that node's byte. A branch below the
-     * first byte of a character begins in the middle of it, so its characters are not text. ASCII characters are
-     * recorded when a byte is entered, so that ASCII texts are not read again for each of their bytes. */
+    /* Records the characters of a text for each node on its path, starting at the node's byte. A branch below the first
+     * byte of a character begins in the middle of this character, so the branch's bytes are not text. ASCII characters
+     * are recorded when a byte is entered, so that ASCII texts are not scanned again for each of their bytes. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {
@@ -180,8 +180,8 @@ std::shared_ptr<const vocabulary_trie> build(const model *m)
 
 } // namespace
 
-/* The tree is kept by the model's identity and not by its address, since another model can later have the same
- * address. Only the last tree is kept. */
+/* The kept tree is recognized by the model's identity and not by its address, since another model can later have the
+ * same address. Only the last tree is kept. */
 std::shared_ptr<const vocabulary_trie> vocabulary_trie::of(const model *m)
 {
     static std::mutex mutex;

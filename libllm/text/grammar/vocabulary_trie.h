@@ -1,6 +1,6 @@
 /* vocabulary_trie.h: the texts of a model's tokens as a tree, for grammar_mask.cpp. The nodes are one array in
- * depth-first order: a node's first child follows it, and `after` skips its subtree. Control tokens and tokens
- * without a text are left out. Immutable. Any thread. */
+ * depth-first order: a node's first child comes right after the node, and `after` skips the node's subtree. Control
+ * tokens and tokens without a text are left out. Immutable. Any thread. */
 #ifndef LLM_VOCABULARY_TRIE_H
 #define LLM_VOCABULARY_TRIE_H
 
@@ -16,19 +16,22 @@ struct vocabulary_trie {
     struct node {
         uint8_t byte;
         uint16_t depth;        /* bytes from the root */
-        uint32_t after;        /* the next node outside this subtree */
-        uint32_t tokens_begin; /* first of the tokens that end here; the next node's tokens_begin ends them */
-        uint32_t branch;       /* index of `branches`; 0: none, because it does not pay below 8 tokens */
+        uint32_t after;        /* index of the next node outside this node's subtree */
+        uint32_t tokens_begin; /* index of the first token that ends at this node; the next node's tokens_begin is
+                                * behind the last */
+        uint32_t branch;       /* index of `branches`; 0 if the node has none, because a branch of fewer than 8 tokens
+                                * saves no time */
     };
     /* The characters of all texts below a node, from the node's own byte on. */
     struct branch {
-        uint64_t ascii[2];     /* the ASCII characters among them */
-        uint32_t low, high;    /* bounds of the others, and of what a cut-off character can become; 0: none */
-        uint16_t n_characters; /* of the longest text; a cut-off character counts as one */
-        uint16_t n_before;     /* characters that begin above the node */
+        uint64_t ascii[2];     /* the ASCII characters of the branch */
+        uint32_t low, high;    /* bounds of the other characters, and of the characters that a cut-off character can
+                                * become; 0 if there are none */
+        uint16_t n_characters; /* number of characters of the longest text; a cut-off character counts as one */
+        uint16_t n_before;     /* number of characters that begin above the node */
         bool is_text;          /* the bytes are UTF-8, except that the last character can be cut off */
     };
-    std::vector<node> nodes; /* with one more at the end, for its tokens_begin */
+    std::vector<node> nodes; /* with an additional node at the end, for its tokens_begin */
     std::vector<branch> branches;
     std::vector<int32_t> tokens;
     std::vector<uint16_t> n_characters; /* number of characters that begin in each of `tokens` */
@@ -36,8 +39,8 @@ struct vocabulary_trie {
     std::vector<int32_t> ends;          /* tokens that end an answer, which the tree leaves out */
     uint16_t depth_max = 0;
 
-    /* Returns the tree of a model. The tree of the last model is kept, since building one takes a few hundred
-     * milliseconds for a large vocabulary. Any thread; other callers wait for the one that builds it. */
+    /* Returns the tree of a model. The tree of the last model is kept, since building a tree takes a few hundred
+     * milliseconds for a large vocabulary. Any thread; while one thread builds the tree, other callers wait. */
     static std::shared_ptr<const vocabulary_trie> of(const model *m);
 };
 
