@@ -1,9 +1,9 @@
-/* lanes.h: passes over the logits of a whole vocabulary, written so that compilers use vector instructions. For
+/* lanes.h: passes over the logits of a whole vocabulary, written so that compilers use vector instructions. Used by
  * sampler.cpp and logprobs.cpp. Pure.
  *
  * A step of 16 streams examines 16 times 151,936 logits while all streams wait. So the first pass finds the largest
- * logit of each block of 64, and later passes visit only the blocks that can contribute: for such a step greedy took
- * 1.09 ms and takes 0.48, and top_k 40 with top_p and min_p took 3.1 ms and takes 1.4. */
+ * logit of each block of 64, and later passes visit only the blocks that can contribute. For a step of 16 streams, this
+ * reduced the time of greedy sampling from 1.09 to 0.48 ms, and of top_k 40 with top_p and min_p from 3.1 to 1.4 ms. */
 #ifndef LLM_LANES_H
 #define LLM_LANES_H
 
@@ -23,12 +23,13 @@ typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
 /* Returns e to the power of x for x <= 0, with an error of 2e-7: a power of two, written into the exponent's bits,
- * times a polynomial for the rest. Returns 0 for NaN and for results too small for a normal number. expf of the C
- * library would be called once per number. */
+ * times a polynomial for the rest. Returns 0 for NaN and for results too small for a normal number. Unlike expf of the
+ * C library, it computes several numbers at once. */
 inline floats exp_of(floats x)
 {
     constexpr float SMALLEST = -87.0f;
-    constexpr float ROUND = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits */
+    constexpr float ROUND = 12582912.0f; /* 1.5 * 2^23; adding this number rounds to an integer, which is then in the
+                                          * low bits */
     const masks is_normal = x > SMALLEST;
     const floats scaled = (is_normal ? x : floats{}) * 1.44269504f;
     const floats shifted = scaled + ROUND;
@@ -77,8 +78,8 @@ inline double weigh(const float *logits, uint32_t n, float best, float scale, fl
     return sum;
 }
 
-/* Returns the token whose share of the sum contains `at`, or n if rounding left `at` beyond the last one. Adds in
- * the same order as weigh, so that such a remainder is tiny. */
+/* Returns the token whose share of the sum contains `at`, or n if rounding made `at` larger than the sum of all shares.
+ * Adds in the same order as weigh, so that such a rounding error is tiny. */
 inline uint32_t word_at(const float *weights, uint32_t n, double at)
 {
     uint32_t i = 0;
@@ -97,7 +98,7 @@ inline uint32_t word_at(const float *weights, uint32_t n, double at)
     return i;
 }
 
-/* Tokens of a block, small enough to be searched again. */
+/* Number of tokens in a block, which is small enough to be searched again. */
 constexpr uint32_t BLOCK = 16 * LANES;
 
 /* Returns the largest number of a block. Uses four independent comparisons at a time. */
@@ -121,8 +122,8 @@ inline float largest_of_block(const float *logits)
     return std::max(std::max(lanes[0][0], lanes[0][1]), std::max(lanes[0][2], lanes[0][3]));
 }
 
-/* Returns the index of the largest number, the first among equals. NaN is ignored. n: all tokens are excluded.
- * Stores the largest number of each whole block. */
+/* Returns the index of the largest number; of equal numbers, the first. NaN is ignored. Returns n if all tokens are
+ * excluded. Stores the largest number of each whole block. */
 inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
 {
     float best = RULED_OUT;
@@ -140,7 +141,7 @@ inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
     return best > RULED_OUT ? static_cast<uint32_t>(std::find(logits + block, logits + n, best) - logits) : n;
 }
 
-/* Returns the largest number, ignoring NaN, or RULED_OUT if none is larger than that. */
+/* Returns the largest number, ignoring NaN, or RULED_OUT if no number is larger than RULED_OUT. */
 inline float largest_of(const float *logits, uint32_t n)
 {
     float best = RULED_OUT;

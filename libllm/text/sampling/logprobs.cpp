@@ -24,7 +24,7 @@ double log_sum(const float *logits, uint32_t n, float best)
 }
 
 /* Returns the log probability to report. If the largest logit is infinite (all tokens are excluded, or one is certain),
- * tokens with that logit have probability 1 and all others 0: the formula would give NaN. */
+ * tokens with this logit have probability 1 and all others 0, because the formula would give NaN. */
 float reportable(float logit, float best, double log_of_sum)
 {
     if (std::isinf(best)) {
@@ -34,7 +34,7 @@ float reportable(float logit, float best, double log_of_sum)
     return logprob > static_cast<double>(LOGPROB_LEAST) ? static_cast<float>(logprob) : LOGPROB_LEAST;
 }
 
-/* Finds the n largest by insertion. Skips blocks whose largest logit is below the n-th so far, which are most
+/* Finds the n largest by insertion. Skips blocks whose largest logit is below the n-th largest so far, which are most
  * blocks. */
 void collect(const float *logits, uint32_t n_vocab, uint32_t n, token_logprob *out)
 {

@@ -1,4 +1,5 @@
-/* logprobs.h: log probabilities of tokens under a model's own distribution. Pure: logits in, numbers out. */
+/* logprobs.h: log probabilities of tokens in a model's own distribution, before samplers change it. The functions are
+ * pure. */
 #ifndef LLM_LOGPROBS_H
 #define LLM_LOGPROBS_H
 
@@ -13,12 +14,12 @@ typedef struct token_logprob {
     float logprob;
 } token_logprob;
 
-/* The log probability of a token with probability 0: JSON has no infinity. */
+/* The log probability that is reported for probability 0, because JSON has no infinity. */
 #define LOGPROB_LEAST (-9999.0f)
 
-/* Returns the log probability of `token` under the softmax of n_vocab logits, and stores those of the n most likely
- * tokens in order, the smaller id first among equals. n is at most LLM_LOGPROBS_MAX and at most the vocabulary's
- * size. NaN counts as excluded. */
+/* Returns the log probability of `token` under the softmax of n_vocab logits, and stores the log probabilities of the n
+ * most likely tokens in order; of equally likely tokens, the smaller id comes first. A token with a logit of NaN is
+ * excluded. n must be at most LLM_LOGPROBS_MAX and at most the vocabulary's size. */
 float logprobs_read(const float *logits, uint32_t n_vocab, int32_t token, uint32_t n, token_logprob *likeliest);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* sampler.cpp: the default samplers in llama-server's order: biases, penalties, top_k, top_p, min_p, temperature, draw.
- * They work on the plain logits in vector passes (lanes.h). llama.cpp makes a record for each of 150,000 tokens and
- * sorts them, which costs milliseconds per token and stream while all other streams wait. Its other samplers are used
- * unchanged (sampler_chain.h). llama.cpp's samplers and constraints (constraint.h) are slow, so the caller can run them
- * in other threads (sampler_is_slow).
+ * These samplers work on the plain logits in vector passes (lanes.h). llama.cpp makes and sorts a record for each of
+ * 150,000 tokens, which costs milliseconds per token and stream while all other streams wait. llama.cpp's other
+ * samplers are used unchanged (sampler_chain.h). They and constraints (constraint.h) are slow, so the caller can run a
+ * pick in another thread (sampler_is_slow).
  *
  * The same seed must give the same tokens, so candidates have a fixed order, and sums are added in a fixed order. */
 #include "text/sampling/sampler.h"
@@ -25,7 +25,7 @@
 
 namespace {
 
-/* Below this temperature a division could overflow; the draw is certain anyway. */
+/* Below this temperature a division by it could overflow, and the most likely token would be drawn anyway. */
 constexpr float TEMPERATURE_MIN = 1e-5f;
 
 struct candidate {
@@ -33,7 +33,7 @@ struct candidate {
     float logit;
 };
 
-/* Returns the tokens that end an answer. The list of the last model is kept: searching the vocabulary for each
+/* Returns the tokens that end an answer. The list of the last model is kept, because searching the vocabulary for each
  * request that ignores the end would take too long. Any thread. */
 std::vector<int32_t> end_tokens(const model *m)
 {
@@ -44,7 +44,7 @@ std::vector<int32_t> end_tokens(const model *m)
 
     const std::lock_guard<std::mutex> hold(mutex);
     if (of != m || memcmp(identity, m->info.identity, sizeof identity) != 0) {
-        of = nullptr; /* keeps no list if the next lines run out of memory */
+        of = nullptr; /* if the next lines run out of memory, no list is kept */
         tokens->clear();
         for (uint32_t t = 0; t < m->info.n_vocab; t++) {
             if (m->ops->is_end(m, static_cast<int32_t>(t))) {
@@ -69,14 +69,14 @@ bool has_penalties(const llm_sampling &s)
            (s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f);
 }
 
-/* Orders the larger logit first, then the smaller id, which is the same on every run. */
+/* Orders the larger logit first; of equal logits, the smaller id, so that the order is the same on every run. */
 bool comes_first(const candidate &a, const candidate &b)
 {
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
-/* Scratch memory for a number per token, and per block. There is one per thread and not per sampler, so that it
- * stays in the cache with many streams. */
+/* Scratch memory for a number per token, and per block. Each thread has one, instead of each sampler, so that with many
+ * streams the memory stays in the cache. */
 float *weights_of_thread(uint32_t n)
 {
     static thread_local std::vector<float> weights;
@@ -95,7 +95,7 @@ float *blocks_of_thread(uint32_t n)
     return blocks.data();
 }
 
-/* Returns the token with the largest logit, or -1 if all are excluded. Leaves the largest logit of each block in
+/* Returns the token with the largest logit, or -1 if all tokens are excluded. Stores the largest logit of each block in
  * blocks_of_thread. */
 int32_t largest(const float *logits, uint32_t n)
 {
@@ -122,10 +122,10 @@ struct sampler {
 
     bool needs_chain;
     std::unique_ptr<sampler_chain> chain; /* made with the first token */
-    std::vector<int32_t> history;         /* until the chain exists: the tokens to pass to it */
+    std::vector<int32_t> history;         /* until the chain exists, the tokens to pass to the chain */
     std::vector<std::string> breakers;
 
-    std::string document; /* document of the constraint, until it is read with the first token */
+    std::string document; /* document of the constraint, until it is parsed with the first token */
     std::unique_ptr<constraint> form;
     token_set allowed;
 
@@ -160,9 +160,10 @@ void rule_out_ends(sampler *s, float *logits)
     }
 }
 
-/* Applies biases first: minus infinity stays minus infinity, whatever penalties do. The logits are changed in place,
- * since a copy takes 600 KB for a vocabulary of 150,000 tokens; `replaced` keeps what biases changed. The penalty
- * formula is llama.cpp's: a repeated token is penalized by a factor, which must make a negative logit more negative. */
+/* Applies biases first, because minus infinity stays minus infinity, whatever penalties do. The logits are changed in
+ * place, since a copy takes 600 KB for a vocabulary of 150,000 tokens; `replaced` has the logits that biases changed.
+ * The penalty formula is llama.cpp's: a repeated token is penalized by a factor, which must make a negative logit more
+ * negative. */
 void adjust(sampler *s, float *logits)
 {
     s->replaced.clear();
@@ -203,7 +204,8 @@ void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, u
     }
 }
 
-/* Finds the k largest, sorted. Blocks without any of them, which are most, are not visited again after `largest`. */
+/* Finds the k largest logits, sorted. Blocks that contain none of them, which are most blocks, are not visited again
+ * after `largest`. */
 void take_top(sampler *s, const float *logits, size_t k)
 {
     std::vector<candidate> &best = s->candidates;
@@ -241,7 +243,7 @@ void take_above(sampler *s, const float *logits, float least)
 }
 
 /* Finds at least the tokens that top_p keeps, sorted, without sorting the vocabulary. A histogram of weights over
- * intervals of an eighth of a logit shows how low the threshold is, and only tokens above it are sorted. Returns the
+ * intervals of an eighth of a logit gives a threshold, and only tokens above the threshold are sorted. Returns the
  * weight of all tokens. */
 double take_nucleus(sampler *s, const float *logits, float best)
 {
@@ -277,8 +279,8 @@ void cut_nucleus(sampler *s, float best, double sum)
     s->candidates.resize(std::max<size_t>(1, n));
 }
 
-/* min_p: drops tokens that are less probable than min_p times the most likely one. For logits that is a difference,
- * so no probability is computed. */
+/* Applies min_p: drops tokens that are less probable than min_p times the most likely token. A ratio of probabilities
+ * is a difference of logits, so no probability is computed. */
 void cut_improbable(sampler *s, float best)
 {
     const float least = best + logf(s->sampling.min_p);
@@ -305,7 +307,7 @@ int32_t draw_candidate(sampler *s, float best)
             return c.token;
         }
     }
-    return s->candidates.front().token; /* rounding left a remainder beyond the last candidate */
+    return s->candidates.front().token; /* rounding made the drawn number larger than the sum of all candidates */
 }
 
 int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
@@ -317,7 +319,7 @@ int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
 }
 
 /* Draws a token. `token` has the largest logit, which is finite. The first of top_k, top_p and min_p that is in use
- * finds the candidates, without sorting the vocabulary; the others narrow them. */
+ * finds the candidates, without sorting the vocabulary; the other two narrow the candidates. */
 int32_t draw(sampler *s, const float *logits, int32_t token)
 {
     const llm_sampling &p = s->sampling;
@@ -372,8 +374,8 @@ std::vector<std::string> breakers_of(const sampler_options *o)
     return breakers;
 }
 
-/* Does the work that takes long and can fail. It is done with the first token, because a slow sampler then runs in
- * another thread. */
+/* Parses the constraint and makes the chain, which can take long and can fail. Called with the first token, because a
+ * slow sampler then runs in another thread. */
 void prepare(sampler *s)
 {
     if (!s->document.empty()) {
@@ -390,7 +392,7 @@ void prepare(sampler *s)
     }
 }
 
-/* Picks a token from adjusted logits, which do not change. Returns -1 if all are excluded. */
+/* Picks a token from adjusted logits, which do not change. Returns -1 if all tokens are excluded. */
 int32_t choose(sampler *s, const float *logits)
 {
     if (s->chain != nullptr) {
@@ -404,7 +406,7 @@ int32_t choose(sampler *s, const float *logits)
     return is_certain ? best : draw(s, logits, best);
 }
 
-/* Undoes what biases and min_tokens changed, if they exclude every token that is allowed. */
+/* Undoes the changes by biases and min_tokens, because these exclude every token that the grammar allows. */
 void restore(sampler *s, float *logits)
 {
     for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards, since a token can have two biases */
@@ -432,8 +434,9 @@ void drop_forbidden(const sampler *s, float *logits)
     }
 }
 
-/* Picks as if there were no grammar, and checks only that token: usually the grammar allows it, which costs
- * microseconds. Otherwise all tokens are checked, and the pick is repeated among the allowed ones, as in llama.cpp. */
+/* Picks as if there were no grammar, and checks only the picked token, which costs microseconds. Usually the grammar
+ * allows this token. Otherwise all tokens are checked, and the pick is repeated among the allowed tokens, as in
+ * llama.cpp. */
 int32_t choose_allowed(sampler *s, float *logits)
 {
     constraint *form = s->form.get();
@@ -532,7 +535,7 @@ static void accept_one(sampler *s, int32_t token)
         } else if (s->is_penalizing) {
             s->seen.push(token);
         }
-    } catch (...) { /* out of memory: this token is not penalized, which is better than ending the answer */
+    } catch (...) { /* out of memory; this token is not penalized, which is better than ending the answer */
     }
 }
 

@@ -1,6 +1,6 @@
-/* sampler.h: picks tokens from logits. One sampler per generation, owned by the decode thread, except while
- * sampler_next runs in another thread (sampling.h), which then owns it. Works on plain logits, so that the simulated
- * model uses the same code. */
+/* sampler.h: picks tokens from logits. One sampler per generation. The decode thread owns it, except while sampler_next
+ * runs in another thread (sampling.h), which then owns it. A sampler works on plain logits, so that the simulated model
+ * uses the same code. */
 #ifndef LLM_SAMPLER_H
 #define LLM_SAMPLER_H
 
@@ -24,35 +24,36 @@ typedef struct logit_bias {
 
 /* The sampler copies everything. Pointers are NULL where the count is 0. */
 typedef struct sampler_options {
-    llm_sampling sampling; /* a seed of UINT64_MAX is replaced by a random one, see sampler_seed */
+    llm_sampling sampling; /* a seed of UINT64_MAX is replaced by a random seed, see sampler_seed */
     const logit_bias *biases;
     size_t n_biases;
     bool ignore_end; /* end-of-turn tokens of the model are never sampled */
     const int32_t *stop_tokens;
     size_t n_stop_tokens;
-    uint32_t min_tokens;    /* until then no token that ends the answer is picked, unless nothing else is possible */
+    uint32_t min_tokens;    /* until the answer has this many tokens, no token that ends it is picked, unless no other
+                             * token is possible */
     const char *constraint; /* the document described in llm_wire.h */
     size_t n_constraint_bytes;
-    bool has_breakers; /* sequence breakers of DRY; false: the default ones */
+    bool has_breakers; /* whether the request has sequence breakers for DRY; if false, the default breakers are used */
     uint32_t n_breakers;
     const char *const *breakers;
     const size_t *breaker_bytes;
 } sampler_options;
 
-/* LLM_OK, LLM_TOKEN (a token is outside the vocabulary), LLM_NO_MEMORY. The constraint is read with the first token,
- * since that can take long. */
+/* LLM_OK, LLM_TOKEN (a token is outside the vocabulary), LLM_NO_MEMORY. The constraint is parsed with the first token,
+ * since parsing can take long. */
 int sampler_open(const model *m, const sampler_options *options, sampler **out);
 void sampler_close(sampler *s); /* NULL is allowed */
 
-/* Passes the prompt's tokens to the sampler, in order. It reads only the last ones, as many as its penalties use:
- * for a prompt of 120,000 tokens, reading all took 7 ms of the decode thread. */
+/* Passes the prompt's tokens to the sampler, in order. The sampler copies only the last tokens, as many as its
+ * penalties use, because copying all tokens of a prompt of 120,000 took 7 ms of the decode thread. */
 void sampler_accept(sampler *s, const int32_t *tokens, size_t n);
 
 /* Does the same as sampler_next, but does not accept the token. */
 int sampler_pick(sampler *s, float *logits, int32_t *token);
-/* Picks the next token from n_vocab logits, which it can modify, and accepts it. If all tokens are excluded and
- * there is no constraint, the token with the largest logit is picked. LLM_OK. LLM_CONSTRAINT (the constraint is
- * malformed, too large, or allows no token) and LLM_NO_MEMORY mean that the answer cannot continue. */
+/* Picks the next token from n_vocab logits, which the function can modify, and accepts this token. If all tokens are
+ * excluded and there is no constraint, the token with the largest logit is picked. LLM_OK. LLM_CONSTRAINT (the
+ * constraint is malformed, too large, or allows no token) and LLM_NO_MEMORY mean that the answer cannot continue. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
 /* Returns whether the next sampler_next can take long (a hundred milliseconds, or a second) and should run in a
@@ -64,8 +65,8 @@ bool sampler_ends(const sampler *s, int32_t token);
 /* Returns whether the text of this control token is part of the answer's text. */
 bool sampler_shows(const sampler *s, int32_t token);
 
-/* Returns whether the last token is reasoning or a blank between reasoning and answer, where stop strings are
- * ignored. Known only if the constraint describes reasoning. */
+/* Returns whether the last token is reasoning or a blank between reasoning and answer, where stop strings are ignored.
+ * Always false if the constraint does not describe reasoning. */
 bool sampler_is_before_answer(const sampler *s);
 
 uint64_t sampler_seed(const sampler *s);

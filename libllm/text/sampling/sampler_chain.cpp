@@ -1,6 +1,6 @@
 /* sampler_chain.cpp: with the same logits, parameters and seed, a chain picks the same tokens as llama.cpp (tests
- * compare them). Two parts are our own: DRY's breakers are tokenized by our model interface, because the simulated
- * model has no llama.cpp vocabulary, and `infill` (sampler_infill.h). */
+ * compare them). Two parts are our own: DRY's breakers are tokenized by model.h, because the simulated model has no
+ * llama.cpp vocabulary, and `infill` is sampler_infill.h. */
 #include "text/sampling/sampler_chain.h"
 
 #include "text/sampling/sampler_infill.h"
@@ -12,22 +12,23 @@
 #include <limits>
 #include <new>
 
-/* llama.cpp declares this function for its own tests: it takes breakers as tokens, without a vocabulary. */
+/* llama.cpp declares this function for its own tests. Its breakers are tokens, so it needs no vocabulary. */
 struct llama_sampler *llama_sampler_init_dry_testing(float multiplier, float base, int32_t allowed_length,
                                                      int32_t penalty_last_n,
                                                      const std::vector<std::vector<llama_token>> &breakers);
 
 namespace {
 
-constexpr float TEMPERATURE_MIN = 1e-5f; /* below this the draw is certain (sampler.cpp) */
+constexpr float TEMPERATURE_MIN = 1e-5f; /* below it the most likely token is drawn (sampler.cpp) */
 constexpr float XTC_THRESHOLD_MAX = 0.5f;
 constexpr size_t BREAKER_BYTES_MAX = 40, BREAKER_TOKENS_MAX = 20; /* llama.cpp truncates breakers to these lengths */
-constexpr int32_t MIROSTAT_ESTIMATES = 100; /* tokens that mirostat 1 estimates from, as in llama.cpp */
+constexpr int32_t MIROSTAT_ESTIMATES = 100; /* number of tokens from which mirostat 1 estimates, as in llama.cpp */
 constexpr int ORDER_MAX = 16;
 
 using breaker_tokens = std::vector<std::vector<llama_token>>;
 
-/* Returns the order as a list. `samplers` has four bits per sampler, the first one lowest. 0: the default order. */
+/* Returns the order as a list. `samplers` has four bits per sampler, the first sampler in the lowest bits; 0 stands for
+ * the default order. */
 std::vector<llm_sampler> order_of(uint64_t samplers)
 {
     std::vector<llm_sampler> order;
@@ -57,7 +58,7 @@ std::vector<llama_token> tokens_of(const model *m, const std::string &text)
 }
 
 /* Adds every way in which this token can begin a breaker: the token contains the breaker, or the token's end is the
- * breaker's beginning and other tokens complete it. For "\n\n" and the token "x\n" that is {"x\n", "\n"}. */
+ * breaker's beginning and other tokens complete it. For "\n\n" and the token "x\n", the result is {"x\n", "\n"}. */
 void add_spellings(const model *m, const std::string &breaker, const std::string &piece, llama_token token,
                    breaker_tokens &out)
 {
@@ -95,7 +96,7 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
 }
 
 /* Returns one sampler of llama.cpp, or NULL if it would change nothing. `logits` points to a pointer that each pick
- * sets, since the sampler is made once and the logits have another address each time. */
+ * sets, since the sampler is made once, but the logits of each pick have another address. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {
@@ -137,7 +138,8 @@ uint32_t generator_seed(uint64_t seed)
 }
 
 /* In every pick, a chain lists all tokens of the vocabulary, which is slow. So a chain is used only if the result
- * can differ: another order, a sampler that the fast path does not have and that is on, or the same sampler twice. */
+ * can differ: for another order, for an active sampler that the fast path does not have, or for the same sampler
+ * twice. */
 bool sampler_chain::is_needed(llm_sampling &s)
 {
     const std::vector<llm_sampler> order = order_of(s.samplers);
@@ -198,9 +200,9 @@ void sampler_chain::accept(int32_t token)
     llama_sampler_accept(chain, token);
 }
 
-/* Leaves out tokens that are excluded (minus infinity) or NaN: comparisons with NaN leave a sort without an order. A
- * token with plus infinity is certain and is returned without a draw. If the samplers leave nothing to draw from,
- * the most likely token is picked. */
+/* Leaves out tokens whose logit is minus infinity (excluded) or NaN, because NaN cannot be sorted. A token with plus
+ * infinity is certain and is returned without a draw. If the samplers leave no candidate, the most likely token is
+ * picked. */
 int32_t sampler_chain::pick(const float *logits, uint32_t n)
 {
     std::vector<llama_token_data> data;

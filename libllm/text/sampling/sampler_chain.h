@@ -12,9 +12,9 @@
 
 struct llama_sampler;
 
-/* Returns the seed of a random number generator, which is the same for all generators of an answer. A seed below
- * 2^32 is used unchanged, as in llama.cpp; all bits of a larger one count. The result is never LLAMA_DEFAULT_SEED
- * (2^32 - 1): llama.cpp would draw a random seed instead, and the same request would get different answers. */
+/* Returns the seed of a random number generator, which is the same for all generators of an answer. A seed below 2^32
+ * is used unchanged, as in llama.cpp; from a larger seed all bits are used. The result is never LLAMA_DEFAULT_SEED
+ * (2^32 - 1), which llama.cpp would replace by a random seed, so that the same request would get different answers. */
 uint32_t generator_seed(uint64_t seed);
 
 class sampler_chain {
@@ -25,12 +25,12 @@ class sampler_chain {
     sampler_chain(const sampler_chain &) = delete;
     sampler_chain &operator=(const sampler_chain &) = delete;
 
-    /* Returns whether a chain is needed. If not, `s` is changed to parameters with the same effect in the default
-     * order: samplers that the requested order leaves out are turned off. */
+    /* Returns whether a chain is needed. If not, changes `s` to parameters that have the same effect in the default
+     * order, in which samplers that the requested order leaves out are turned off. */
     static bool is_needed(llm_sampling &s);
 
     void accept(int32_t token);
-    /* Picks a token; -1 if all are excluded. */
+    /* Returns the picked token, or -1 if all tokens are excluded. */
     int32_t pick(const float *logits, uint32_t n);
 
   private:

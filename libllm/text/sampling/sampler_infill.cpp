@@ -1,7 +1,7 @@
 /* sampler_infill.cpp: llama.cpp's own implementation is not used for three reasons: it compares every candidate with
- * every other one, which takes minutes if no sampler has narrowed the vocabulary; it crashes at a token of more than
- * 512 bytes; and it ends answers that must not end yet. This implementation adds in the same order, but finds the
- * prefixes in a table, and ends only with a token that is still possible. */
+ * every other candidate, which takes minutes if no sampler has narrowed the vocabulary; it crashes at a token of more
+ * than 512 bytes; and it ends answers that must not end yet. This implementation adds probabilities in the same order,
+ * but finds prefixes in a table, and ends an answer only with an end token that is not excluded. */
 #include "text/sampling/sampler_infill.h"
 
 #include <llama.h>
@@ -77,8 +77,8 @@ std::vector<std::string> texts_of(const model *m, candidates all)
     return texts;
 }
 
-/* Maps a text to the candidates that begin with it, in their order. Few prefixes of a token are tokens, so the map
- * is small. */
+/* Maps a text to the candidates that begin with this text, in the candidates' order. Few prefixes of a token are
+ * tokens, so the map is small. */
 using extensions = std::unordered_map<std::string_view, std::vector<uint32_t>>;
 
 extensions extensions_of(const std::vector<std::string> &texts)
@@ -101,7 +101,8 @@ extensions extensions_of(const std::vector<std::string> &texts)
     return out;
 }
 
-/* Adds the probability of the less likely candidate to the other one, and excludes the former. */
+/* Adds the probability of the less likely candidate to the other candidate's, and excludes the less likely
+ * candidate. */
 void merge(llama_token_data &begins, llama_token_data &extends)
 {
     llama_token_data &into = extends.p > begins.p ? extends : begins;
@@ -111,8 +112,8 @@ void merge(llama_token_data &begins, llama_token_data &extends)
     from.logit = RULED_OUT;
 }
 
-/* Merges in llama.cpp's order, since the sums depend on it. Merged candidates leave the list that is being walked,
- * so that the walk takes linear time. */
+/* Merges in llama.cpp's order, since the sums depend on it. Merged candidates are removed from the list, so that the
+ * whole loop takes linear time. */
 void merge_beginnings(const model *m, candidates all)
 {
     const std::vector<std::string> texts = texts_of(m, all);
@@ -136,7 +137,8 @@ void merge_beginnings(const model *m, candidates all)
     }
 }
 
-/* Picks the most probable end token that is not excluded. If all are, the most probable candidate stays. */
+/* Picks the most probable end token that is not excluded. If all end tokens are excluded, the most probable candidate
+ * stays. */
 void end(const infill *s, llama_token_data &only)
 {
     const float *logits = *s->logits;
@@ -150,7 +152,7 @@ void end(const infill *s, llama_token_data &only)
     only.logit = 1.0f;
 }
 
-/* Returns the number of candidates that stay. */
+/* Applies the sampler to the candidates. Returns how many remain. */
 size_t narrow(const infill *s, candidates all)
 {
     sort_and_weigh(all);

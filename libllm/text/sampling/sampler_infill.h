@@ -1,6 +1,6 @@
 /* sampler_infill.h: llama.cpp's sampler "infill", for filling in the middle of a text. If a candidate begins with
- * another one, their probabilities are added; the answer ends as soon as an end is likely. Owned by one sampler
- * chain. */
+ * another candidate, their probabilities are added. The answer ends as soon as an end token is likely. Owned by one
+ * sampler chain. */
 #ifndef LLM_SAMPLER_INFILL_H
 #define LLM_SAMPLER_INFILL_H
 

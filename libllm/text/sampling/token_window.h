@@ -1,5 +1,5 @@
-/* token_window.h: the last tokens and the count of each, for penalties. It is a ring with counts, so that a pick
- * does not search the whole window. Owned by a sampler. */
+/* token_window.h: the last tokens and the count of each, for penalties. The window is a ring with counts, so that a
+ * pick does not search all its tokens. Owned by a sampler. */
 #ifndef LLM_TOKEN_WINDOW_H
 #define LLM_TOKEN_WINDOW_H
 
