@@ -6,16 +6,16 @@ namespace {
 
 using json = nlohmann::json;
 
-/* Limits of a document. This program chooses its form, but clients choose its content: each offered tool adds marks
- * and triggers. */
-constexpr size_t SEQUENCE_MAX = 256; /* tokens of a sequence that begins or ends reasoning */
+/* Limits of a document. llmd chooses the members of a document, but clients choose its size, because each offered tool
+ * adds marks and triggers. */
+constexpr size_t SEQUENCE_MAX = 256; /* most tokens of a sequence that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
 constexpr size_t PRESERVED_MAX = 1024;
 
 } // namespace
 
-/* Reads a document. Members can be missing; a member of the wrong type is an error. */
+/* Parses a document. Members can be missing; a member of the wrong type is an error. */
 class constraint_reader {
   public:
     constraint_reader(const model *of, const std::string &document) : m(of), out(new constraint(of))
@@ -145,7 +145,8 @@ std::unique_ptr<constraint> constraint::read(const model *m, const std::string &
     return constraint_reader(m, document).read();
 }
 
-/* Returns the token's text as the grammar gets it. Control tokens have none, except those that belong to the answer. */
+/* Returns the text that the grammar receives for the token. It is empty for control tokens, except for those whose text
+ * belongs to the answer. */
 std::string constraint::text_of(int32_t token) const
 {
     char piece[MODEL_PIECE_BYTES_MAX];
@@ -159,8 +160,8 @@ void constraint::begin_walk()
     walk.emplace(rules, vocabulary);
 }
 
-/* If the grammar does not accept the text of the trigger, the text was not a trigger: the answer stays
- * unconstrained, and the parser returns the text as text. */
+/* If the grammar does not accept the text of the trigger, the text was not a trigger. The answer then stays
+ * unconstrained, and the parser returns this text as text. */
 bool constraint::holds()
 {
     if (!begun.empty()) {
@@ -187,8 +188,8 @@ bool constraint::allows(int32_t token)
     return walk->allows(token, text.data(), text.size());
 }
 
-/* The walk examines the vocabulary's tree, which has neither control tokens nor tokens that end an answer. These tokens
- * are checked one by one. */
+/* The walk examines the vocabulary's tree, which has neither control tokens nor tokens that end an answer. Tokens of
+ * both kinds are therefore checked one by one. */
 void constraint::find_allowed(token_set &allowed)
 {
     walk->find_allowed(m->info.n_vocab, allowed);
@@ -200,8 +201,8 @@ void constraint::find_allowed(token_set &allowed)
     }
 }
 
-/* A grammar takes precedence over the budget of reasoning: a forced token that the grammar does not allow would end
- * the request with grammar_fault, so the budget is dropped instead. */
+/* A grammar takes precedence over the reasoning budget. A forced token that the grammar does not allow would end the
+ * request with grammar_fault, so the budget is dropped instead. */
 int32_t constraint::forced()
 {
     const int32_t token = thought.due();

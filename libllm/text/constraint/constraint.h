@@ -1,15 +1,16 @@
-/* constraint.h: the constraint of one answer and its state: the grammar, the triggers that begin it, control tokens
- * whose text belongs to the answer, and the limit of its reasoning. Made from the document in llm_wire.h's
- * `constraint`. One constraint per answer, owned by the thread that samples it. All functions throw grammar_fault and
- * std::bad_alloc.
+/* constraint.h: the constraint of one answer and its state: the grammar, the triggers at which the grammar begins,
+ * control tokens whose text belongs to the answer, and the limit on reasoning. It is made from the document
+ * `constraint` of a GENERATE (llm_wire.h). One constraint per answer, owned by the thread that samples the answer. All
+ * functions throw grammar_fault and std::bad_alloc.
  *
  *   free ------(a trigger: "lazy" grammars)-----> begun --(the grammar accepts the trigger)--> the grammar is active
  *    ^                                              |
  *    `----(the grammar rejects it: not a trigger)---'
  *
  * A grammar that is not lazy is active from the first token on. Triggers are not searched in reasoning, because a
- * call that the model only thinks about must not begin a call. `begun` is a state of its own because passing the
- * trigger to the grammar is slow: is_slow() then says that the next pick must not run on the decode thread. */
+ * call that the model only thinks about must not begin a call. `begun` is a separate state because passing the
+ * trigger's tokens to the grammar is slow. In this state is_slow() returns true, so that the next pick does not run on
+ * the decode thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
 
@@ -35,7 +36,7 @@ class constraint {
         return walk.has_value() || !begun.empty() || (is_waiting && triggers.has_patterns());
     }
 
-    /* Returns whether the grammar is active. Begins it first if a trigger has been found. */
+    /* Returns whether the grammar is active. If a trigger has been found, begins the grammar first. */
     bool holds();
     bool allows(int32_t token);
     void find_allowed(token_set &allowed);
@@ -44,7 +45,7 @@ class constraint {
         return walk->is_complete();
     }
 
-    /* Returns the token that must come next, whatever the model predicts (at the end of a reasoning budget), or -1
+    /* Returns the token that must come next, whatever the model predicts, because the reasoning budget is used up; -1
      * if the model decides. */
     int32_t forced();
 
@@ -63,10 +64,10 @@ class constraint {
 
   private:
     const model *m;
-    std::shared_ptr<const grammar> rules; /* NULL: the answer has no grammar */
+    std::shared_ptr<const grammar> rules; /* NULL if the answer has no grammar */
     std::shared_ptr<const vocabulary_trie> vocabulary;
     std::optional<grammar_walk> walk; /* exists while the grammar is active */
-    bool is_waiting = false;          /* the grammar begins with a trigger */
+    bool is_waiting = false;          /* the grammar is lazy, and no trigger has been found yet */
     trigger triggers;
     std::vector<trigger::piece> begun; /* tokens from the trigger on that the grammar has not received yet */
     std::unordered_set<int32_t> preserved;

@@ -1,6 +1,6 @@
 /* constraint_grammar.h: makes the grammar of the structured output that a client requests (llm_constraint_make). Any
- * thread, on a stack of its own (chat_call_with_stack), because a schema can nest deeper than the caller's stack
- * allows. */
+ * thread, but on a separate large stack (chat_call_with_stack), because a schema can nest deeper than the caller's
+ * stack allows. */
 #ifndef LLM_CONSTRAINT_GRAMMAR_H
 #define LLM_CONSTRAINT_GRAMMAR_H
 
@@ -10,11 +10,11 @@
 
 struct model;
 
-/* Returns GBNF that grammar::read accepts. If m is NULL, token names are not looked up. Throws grammar_fault, which
- * says what cannot be expressed or which size is too large, and std::bad_alloc. */
+/* Returns GBNF that grammar::read accepts. If m is NULL, token names are not looked up. Throws grammar_fault, whose
+ * message says what cannot be expressed or which size is too large, and std::bad_alloc. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict);
 
-/* Parses JSON of limited depth. `what` names it in an error. Throws grammar_fault. */
+/* Parses JSON of limited depth. `what` names the JSON in an error. Throws grammar_fault. */
 schema_json constraint_json(const std::string &text, const char *what);
 
 #endif

@@ -46,7 +46,8 @@ std::string thinking::recent_text() const
     return out;
 }
 
-/* Keeps only the tokens in which a mark can still begin: those less than longest_text bytes before the last token. */
+/* Adds a token to `recent`, and removes tokens in which no mark can begin anymore, because they are longest_text bytes
+ * or more before the last token. */
 void thinking::remember(int32_t token, const std::string &text)
 {
     const size_t n_tokens = std::max(start.size(), longest_tokens);
@@ -78,9 +79,9 @@ bool thinking::is_amid_mark() const
     return std::any_of(ends.begin(), ends.end(), [&](const mark &end) { return ends_amid(text, end.text); });
 }
 
-/* Forcing waits for the end of a character. It also waits while the text ends with the beginning of a mark, because
- * the mark may be about to open a call, and a forced end would be written into that call. The wait is limited by the
- * longest mark, since reasoning could contain beginnings of marks forever. */
+/* A forced token comes only after a complete character, and not while the text ends with the beginning of a mark,
+ * because the mark may be about to open a call, and the forced end would be written into this call. The delay is
+ * limited by the length of the longest mark, since reasoning could contain beginnings of marks forever. */
 int32_t thinking::due() const
 {
     if (!is_inside || max < 0 || n_inside < max || n_forced == forced.size()) {
@@ -95,8 +96,8 @@ int32_t thinking::due() const
     return forced[n_forced];
 }
 
-/* Returns the number of bytes from the start of the first mark that the last token completed to the end of the text,
- * or 0 if it completed none. */
+/* Returns the number of bytes from the start of the first mark that the last token completed to the end of the text, or
+ * 0 if the token completed no mark. */
 size_t thinking::ending_bytes() const
 {
     const std::string &last = recent.back().text;
@@ -132,8 +133,9 @@ bool thinking::find_ending()
     return n_tokens > 0;
 }
 
-/* Outside reasoning only its opening is searched, inside only its end. The blanks after an end belong to neither:
- * is_between lasts until a token with other text. A forced sequence ends the reasoning even if it is not a mark. */
+/* Outside reasoning only the opening of reasoning is searched for, inside reasoning only its end. Blanks after the end
+ * belong neither to reasoning nor to the answer, so is_between is true until a token has other text. A forced sequence
+ * ends the reasoning even if it is not a mark. */
 void thinking::accept(int32_t token, const std::string &text, bool is_whole)
 {
     const bool was_forced = due() == token;

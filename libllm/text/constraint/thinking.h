@@ -1,8 +1,8 @@
 /* thinking.h: follows whether an answer is reasoning and for how many tokens, and forces tokens when the reasoning
- * budget is used up. Reasoning ends at a mark: the family's closing tag, or text that opens a call of a known tool,
- * since some models call without closing the reasoning. With 256 tools there are 256 marks. A token that cannot
- * complete a mark is recognized by its last byte, which reduced the cost per token from 17.4 to 1.6 us. One per
- * answer, owned by the thread that samples it. */
+ * budget is used up. Reasoning ends at a mark, which is the family's closing tag or text that opens a call of a known
+ * tool, since some models call without closing the reasoning. With 256 tools there are 256 marks. A token that cannot
+ * complete a mark is recognized by its last byte, which reduced the cost per token from 17.4 to 1.6 us. One object per
+ * answer, owned by the thread that samples the answer. */
 #ifndef LLM_THINKING_H
 #define LLM_THINKING_H
 
@@ -16,23 +16,24 @@
 #include "text/constraint/trigger.h"
 
 struct thinking {
-    /* A mark that ends the reasoning: these tokens, or this text in any tokens. A mark can open a call. */
+    /* A mark that ends the reasoning: these tokens, or this text, whatever its tokens are. Its end can be the beginning
+     * of a call. */
     struct mark {
         std::vector<int32_t> tokens;
         std::string text;
     };
 
-    std::vector<int32_t> start;  /* tokens that open reasoning; empty: only the prompt can open it */
+    std::vector<int32_t> start;  /* tokens that open reasoning; empty if only the prompt can open reasoning */
     std::vector<int32_t> forced; /* tokens that are forced when the budget is used up */
-    int64_t max = -1;            /* budget of one passage of reasoning, in tokens; -1: no limit */
+    int64_t max = -1;            /* budget of one passage of reasoning, in tokens; -1 if there is no limit */
     bool is_inside = false;
 
     /* Adds a mark. Without any mark the answer is never considered to be reasoning. */
     void add_end(mark end);
 
-    /* Returns the token that must come next, whatever the model predicts; -1: the model decides. */
+    /* Returns the token that must come next, whatever the model predicts, or -1 if the model decides. */
     int32_t due() const;
-    /* Adds a token of the answer. `is_whole`: its text ends with a complete character. */
+    /* Adds a token of the answer. `is_whole` says that its text ends with a complete character. */
     void accept(int32_t token, const std::string &text, bool is_whole);
     /* Returns whether the last token is reasoning, or a blank between reasoning and answer. */
     bool is_before_answer() const
@@ -42,8 +43,8 @@ struct thinking {
     /* Drops the budget, because the grammar does not allow the forced token. */
     void give_up();
 
-    /* Returns the tokens of the mark that the last token completed. The first of them can begin with other text.
-     * Empty if the last token did not end the reasoning. */
+    /* Returns the tokens of the mark that the last token completed. The first of these tokens can begin with other
+     * text. The list is empty if the last token did not end the reasoning. */
     const std::vector<trigger::piece> &ending() const
     {
         return last_ending;
@@ -52,14 +53,14 @@ struct thinking {
   private:
     std::vector<mark> ends;
     size_t longest_tokens = 0, longest_text = 0; /* lengths of the longest mark in tokens and bytes */
-    std::unordered_set<int32_t> last_tokens;     /* the last tokens of marks */
-    bool is_last_byte[256] = {};                 /* whether a mark's text ends with this byte */
+    std::unordered_set<int32_t> last_tokens;     /* the last token of each mark */
+    bool is_last_byte[256] = {};                 /* true if some mark's text ends with this byte */
 
     std::deque<trigger::piece> recent; /* tokens since reasoning began or ended, at most as many as a mark can have */
     size_t n_recent_bytes = 0;
     std::vector<trigger::piece> last_ending;
     bool has_ended = false;  /* reasoning has ended, and only blanks have followed */
-    bool is_between = false; /* the last token was such a blank */
+    bool is_between = false; /* the last token was a blank after reasoning */
     int64_t n_inside = 0;
     size_t n_forced = 0;
     bool ends_whole = true;

@@ -1,5 +1,5 @@
-/* trigger.cpp: some versions of gcc report something uninitialized in the standard library's <regex> when sanitizers
- * are on. */
+/* trigger.cpp: searches words and patterns. The warning is disabled because some versions of gcc report an
+ * uninitialized variable in the standard library's <regex> when sanitizers are on. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -9,12 +9,13 @@
 
 namespace {
 
-/* Bytes at the answer's end in which patterns are searched: std::regex recurses for each character and starts again
- * with each token. A pattern that must match the whole answer is not tried on a longer one. */
+/* Number of bytes at the answer's end in which patterns are searched for. It is limited because std::regex recurses for
+ * each character and starts again with each token. A pattern that must match the whole answer is not tried on a longer
+ * answer. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
-/* Returns where the grammar begins: at the first group that matched something, otherwise at the match, as in
- * llama.cpp. */
+/* Returns the position at which the grammar begins: the first group that matched some text, otherwise the whole match,
+ * as in llama.cpp. */
 size_t begin_of(const std::smatch &match)
 {
     for (size_t i = 1; i < match.size(); i++) {
@@ -52,8 +53,8 @@ void trigger::forget()
     is_cut = false;
 }
 
-/* Returns where the earliest word begins that ends after the first n_before bytes, since earlier words were found
- * before. Each byte is therefore examined once per word, however long the answer is. */
+/* Returns the beginning of the first word that ends after the first n_before bytes. A word that ends earlier was found
+ * by an earlier call, so each byte is examined once per word, however long the answer is. */
 size_t trigger::find_word(size_t n_before) const
 {
     size_t first = std::string::npos;
@@ -64,8 +65,8 @@ size_t trigger::find_word(size_t n_before) const
     return first;
 }
 
-/* Once the front of the answer has been dropped, ^ must not match there, and a pattern for the whole answer cannot
- * match. */
+/* Once the beginning of the answer has been dropped, ^ must not match at the beginning of `text`, and a pattern for the
+ * whole answer cannot match. */
 size_t trigger::find_pattern() const
 {
     const auto flags = is_cut ? std::regex_constants::match_not_bol : std::regex_constants::match_default;
@@ -80,8 +81,8 @@ size_t trigger::find_pattern() const
     return std::string::npos;
 }
 
-/* Stores the tokens from the trigger on for the grammar. A trigger can begin in the middle of a token
- * ("\n<tool_call>"): the grammar gets only the end of that token. */
+/* Stores the tokens from the trigger on for the grammar. If the trigger begins in the middle of a token
+ * ("\n<tool_call>"), the grammar gets only the end of this token. */
 void trigger::take_from(size_t at)
 {
     size_t begin = 0;
@@ -95,8 +96,8 @@ void trigger::take_from(size_t at)
     }
 }
 
-/* Drops whole tokens from the front, but only when the text has twice the needed length, so that moving it costs
- * little per token. */
+/* Drops whole tokens from the beginning of the text, but only when the text has twice the needed length, so that moving
+ * the rest costs little per token. */
 void trigger::cut()
 {
     const size_t n_kept = std::max(patterns.empty() ? 0 : PATTERN_BYTES_MAX, longest_word);

@@ -1,6 +1,6 @@
-/* trigger.h: finds the place in an answer where its grammar begins: a word, a token, or a pattern. It examines each
- * byte a limited number of times, however long the answer is; llama.cpp searches from the first byte again with each
- * token. One per answer, owned by the thread that samples it. */
+/* trigger.h: finds the trigger in an answer at which the answer's grammar begins: a word, a token, or a pattern. Each
+ * byte is examined a limited number of times, however long the answer is, while llama.cpp searches from the first byte
+ * again with each token. One object per answer, owned by the thread that samples the answer. */
 #ifndef LLM_TRIGGER_H
 #define LLM_TRIGGER_H
 
@@ -11,7 +11,7 @@
 
 class trigger {
   public:
-    /* A token for the grammar with its text; for the first token, the text can be only its end. */
+    /* A token for the grammar with its text. The text of the first token can begin in the middle of the token. */
     struct piece {
         int32_t token;
         std::string text;
@@ -19,7 +19,7 @@ class trigger {
 
     void add_word(std::string word);
     void add_token(int32_t token);
-    /* Throws std::regex_error. is_whole: the pattern must match the whole answer so far. */
+    /* Adds a pattern, which must match the whole answer so far if `is_whole`. Throws std::regex_error. */
     void add_pattern(const std::string &pattern, bool is_whole);
 
     bool has_patterns() const
@@ -27,7 +27,7 @@ class trigger {
         return !patterns.empty();
     }
 
-    /* Adds the answer's next token. Returns true if the grammar begins; found() then has its tokens. */
+    /* Adds the answer's next token. Returns true if the grammar begins; found() then has the grammar's first tokens. */
     bool accept(int32_t token, const std::string &text);
     const std::vector<piece> &found() const
     {
@@ -48,7 +48,7 @@ class trigger {
 
     std::string text;                             /* the end of the answer */
     bool is_cut = false;                          /* `text` no longer has the answer's beginning */
-    std::vector<std::pair<int32_t, size_t>> ends; /* the tokens of `text` with their end positions */
+    std::vector<std::pair<int32_t, size_t>> ends; /* the tokens of `text` and the position of each token's end */
     std::vector<piece> pieces;
 
     size_t find_word(size_t n_before) const;
