@@ -12,15 +12,16 @@ namespace {
 /* A request of a few messages takes some hundreds of steps, a request of a megabyte some hundred thousands. */
 constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000'000;
 constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
-constexpr uint64_t COMPARISONS_MAX = 4 * JSON_COMPARISONS_MAX; /* of all texts, in all attempts: about a second */
+constexpr uint64_t COMPARISONS_MAX = 4 * JSON_COMPARISONS_MAX; /* in all texts and all attempts together, which takes
+                                                                * about a second */
 constexpr uint32_t LINKS_MAX = 20'000;
 constexpr uint32_t DEPTH_MAX = 256; /* nesting of values; requests nest at most half as deep */
 constexpr uint64_t CPU_SECONDS_MAX = 60;
 constexpr uint64_t CLOCK_EVERY = 256; /* steps between two readings of the clock */
 
-/* The stack serves the template's own recursion, which is stopped at half of it, and the destructors of chains of
- * values and nodes, which cannot be stopped. LINKS_MAX and the limits of chat_compile.cpp keep those chains short
- * enough. */
+/* Half of the stack is for the template's own recursion, which is stopped when it exceeds this half. The rest is for
+ * destructors of chains of values and nodes, which cannot be stopped. LINKS_MAX and the limits of chat_compile.cpp keep
+ * these chains short enough. */
 constexpr size_t STACK_BYTES = 32 << 20, RECURSION_BYTES = 16 << 20;
 
 constexpr uint64_t PART_BYTES = sizeof(jinja::string_part), VALUE_BYTES = sizeof(jinja::value_int_t) + 16;
@@ -134,7 +135,7 @@ void chat_budget::weigh_into(const jinja::value &value, const jinja::value_t *fo
     }
     if (const auto *function = dynamic_cast<const jinja::value_func_t *>(one)) {
         if (forbidden != nullptr &&
-            function->name == "caller") { /* a caller contains all variables, perhaps the target too */
+            function->name == "caller") { /* a caller contains all variables, perhaps also `forbidden` */
             refuse("the chat template keeps a caller");
         }
         return;

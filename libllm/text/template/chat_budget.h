@@ -1,10 +1,13 @@
-/* chat_budget.h: the limits of all renderings of one request together. A chat template is a program that came with a
- * model file of unknown origin: it can loop forever, recurse without end, or build texts of gigabytes. The engine that
- * runs it (llama.cpp's jinja) has no limits. So every node of a template pays for its work (chat_guard.h):
- *   steps       about a microsecond each; the thread's processor time is limited, too
- *   bytes       of all texts and values that one rendering makes, freed or not, which is never less than what is alive
- *   links       lists that are put into lists: their destructors recurse, and nothing can stop a destructor
- *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion is stopped half-way down
+/* chat_budget.h: the limits of all renderings of one request together. A chat template is a program in a model file of
+ * unknown origin, so it can loop forever, recurse without end, or build texts of gigabytes. The interpreter of
+ * templates (llama.cpp's jinja) has no limits. So every node of a template pays for its work from this budget
+ * (chat_guard.h):
+ *   steps       work, about a microsecond each; the thread's processor time is limited, too
+ *   bytes       of all texts and values that one rendering makes. Freed values still count, so the memory in use is
+ *               never larger
+ *   links       lists that are put into lists; their destructors recurse, and nothing can stop a destructor
+ *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion is stopped when half of
+ *               the stack is used
  * Owned by the thread that renders. */
 #ifndef LLM_CHAT_BUDGET_H
 #define LLM_CHAT_BUDGET_H
@@ -15,14 +18,14 @@
 #include <cstdint>
 #include <functional>
 
-/* Thrown when the template exceeds a limit; what() is a sentence about it. It derives from jinja's own exception, so
- * that every level of the template passes it on unchanged. */
+/* Thrown when the template exceeds a limit; what() is a sentence about it. The exception derives from one of jinja's,
+ * so that no level of the template catches or changes it. */
 struct chat_limit : jinja::rethrown_exception {
     using jinja::rethrown_exception::rethrown_exception;
 };
 
-/* The size of a value when it is written as text: a shared part counts each time that it occurs. [x, x] of [x, x] of
- * ... takes little memory, but has 2^n parts as text. */
+/* The size of a value when it is written as text. A shared part counts each time that it occurs: with a = [x, x], b =
+ * [a, a], c = [b, b] and so on, n lists take little memory, but have 2^n parts as text. */
 struct value_weight {
     uint64_t n_bytes = 0;
     uint64_t n_nodes = 0;
@@ -31,7 +34,7 @@ struct value_weight {
 
 class chat_budget {
   public:
-    /* Becomes the budget of this thread for its lifetime. A longer request gets a larger budget. */
+    /* The budget is this thread's current budget until it is destroyed. A longer request gets a larger budget. */
     explicit chat_budget(size_t request_bytes);
     ~chat_budget();
     chat_budget(const chat_budget &) = delete;
@@ -50,14 +53,14 @@ class chat_budget {
     void spend(uint64_t steps);     /* a step is about a microsecond */
     void produce(uint64_t n_bytes); /* pays for bytes that are made */
     void compare(uint64_t n_names); /* pays for comparing names while objects are parsed */
-    void link();                    /* pays for putting a list or object into another one */
+    void link();                    /* pays for putting a list or object into another list or object */
     [[noreturn]] void refuse(const char *why);
 
-    /* Computes the size of a value and pays one step for each part. Throws if `forbidden` (if not NULL) is a part: a
-     * list that contains itself would never end. */
+    /* Computes the size of a value and pays one step for each part. Throws if `forbidden` (if not NULL) is one of the
+     * parts, because a list that contains itself would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
-    /* Returns the sentence about the limit that was exceeded, or NULL. */
+    /* Returns the sentence about the limit that was exceeded, or NULL if no limit was exceeded. */
     const char *exceeded_by() const
     {
         return exceeded;

@@ -14,13 +14,15 @@
 
 namespace {
 
-/* The largest known templates have 60 KB. The parser recurses for each bracket, block and chained operator, and so
- * do the destructors of its tree. These limits keep both within the stack of chat_call_with_stack. */
+/* The source of the largest known templates has 60 KB. The parser recurses for each bracket, block and chained
+ * operator, and so do the destructors of the tree that it makes. These limits keep the parser and the destructors
+ * within the stack of chat_call_with_stack. */
 constexpr size_t SOURCE_BYTES_MAX = 512 << 10, TOKENS_MAX = 50'000;
-constexpr size_t NESTING_MAX = 200; /* brackets, and blocks, each */
-constexpr size_t CHAIN_MAX = 4'000; /* words that make the tree one level deeper: not, else, elif, operators */
+constexpr size_t NESTING_MAX = 200; /* limit on open brackets, and on open blocks */
+constexpr size_t CHAIN_MAX = 4'000; /* limit on words in a row that each make the tree one level deeper: not, else,
+                                     * elif, operators */
 
-constexpr size_t NAMES_MAX = 256; /* variables of a template */
+constexpr size_t NAMES_MAX = 256; /* limit on the variables of a template */
 
 using jinja::token;
 
@@ -34,7 +36,7 @@ bool is_one_of(const std::string &word, std::initializer_list<const char *> word
     return std::any_of(words.begin(), words.end(), [&](const char *one) { return word == one; });
 }
 
-/* Returns whether a statement opens a block. `set` without a value opens one: {% set a %}...{% endset %}. */
+/* Returns whether a statement opens a block. `set` without a value does: {% set a %}...{% endset %}. */
 bool opens_block(const std::vector<token> &tokens, size_t at)
 {
     const std::string &word = tokens[at].value;
@@ -65,8 +67,8 @@ bool is_chained(const token &t)
     }
 }
 
-/* Checks the nesting before parsing, because the parser itself would overflow the stack. Chains occur within one
- * expression, and in the branches of an if. */
+/* Checks the nesting before the template is parsed, because the parser itself would overflow the stack. Chains
+ * (CHAIN_MAX) occur within one expression, and in the branches of an if. */
 void check_nesting(const std::vector<token> &tokens)
 {
     size_t n_brackets = 0, n_blocks = 0, n_chain = 0, n_branches = 0;
@@ -100,8 +102,8 @@ void check_nesting(const std::vector<token> &tokens)
     }
 }
 
-/* Limits the number of variables: every call and every iteration of a loop copies all of them into a scope of its
- * own. */
+/* Limits the number of variables, because every call and every iteration of a loop copies all variables into its own
+ * scope. */
 void check_names(const std::vector<token> &tokens)
 {
     std::set<std::string> names;
@@ -129,8 +131,8 @@ void replace_in(std::string *source, const char *where, const char *mark, const 
     }
 }
 
-/* Applies llama.cpp's own workarounds (common_chat_templates_init). They are repeated here because llama.cpp applies
- * them only in a function that also runs the template. */
+/* Applies llama.cpp's own workarounds for known templates (common_chat_templates_init). The workarounds are repeated
+ * here because llama.cpp's function also runs the template. */
 std::string patched(std::string source)
 {
     replace_in(&source, "<|channel|>", "in message.content or",
@@ -145,8 +147,8 @@ std::string patched(std::string source)
     return source;
 }
 
-/* Replaces line ends in one pass. jinja's own function moves the rest of the text for every line, which is
- * quadratic. */
+/* Replaces line ends in one pass. jinja's own function moves the rest of the text for every line, which takes quadratic
+ * time. */
 std::string with_plain_newlines(const std::string &source)
 {
     std::string out;

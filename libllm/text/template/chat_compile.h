@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 
-/* Needs a chat_budget, since it runs the template to find out its capabilities, and the stack of
- * chat_call_with_stack. Throws chat_limit, or what jinja throws. */
+/* Compiles the template and runs it to find out its capabilities. The thread must therefore have a chat_budget and the
+ * stack of chat_call_with_stack. Throws chat_limit and the exceptions of jinja. */
 std::unique_ptr<const common_chat_template> chat_compile(const std::string &source, const std::string &bos,
                                                          const std::string &eos);
 
-/* Returns the template's own message (raise_exception), or the first error, without the trace. */
+/* Returns the message with which the template called raise_exception, or the first error, without the stack trace. */
 std::string chat_reason(const std::exception &e);
 
 #endif

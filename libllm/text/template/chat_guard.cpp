@@ -16,19 +16,20 @@ using jinja::statement_ptr;
 using jinja::statements;
 using jinja::value;
 
-constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* an iteration makes a scope and a variable */
+constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* the cost of an iteration, which makes a scope and a
+                                                                * variable */
 
 /* How the result of a node is used, which decides its cost. */
 enum class use {
-    PART,     /* part of an expression; its operation pays for the part */
+    PART,     /* part of an expression; the operation that uses the part pays for it */
     WRITTEN,  /* written as text or hashed, with everything inside */
     ITERATED, /* a loop iterates over it */
 };
 
 void guard(statement_ptr &node, use how);
 
-/* Stands for an operand that was evaluated before. Evaluating the operand twice could have effects, and would cost
- * twice. */
+/* An operand that was evaluated before. If the operand were evaluated twice, its side effects would occur twice, and it
+ * would cost twice. */
 struct held final : jinja::expression {
     explicit held(value v_) : v(std::move(v_)) {}
     std::string type() const override
@@ -58,7 +59,7 @@ constexpr bool is_container_literal =
     std::is_same_v<T, jinja::array_literal> || std::is_same_v<T, jinja::tuple_literal> ||
     std::is_same_v<T, jinja::object_literal>;
 
-/* Chains of lists in lists are bounded where they are made: their destructor cannot be. */
+/* Chains of lists in lists are limited when they are made, because their destructors cannot be stopped. */
 template <typename T> value run(const T &node, context &ctx)
 {
     value out = node.T::execute_impl(ctx);
@@ -86,7 +87,7 @@ std::vector<value> evaluated(const statements &arguments, context &ctx)
     return out;
 }
 
-/* `and` and `or` evaluate their right side only if it matters, and have no operation to pay for. */
+/* `and` and `or` evaluate their right side only if it decides the result, and have no operation to pay for. */
 value run(const jinja::binary_expression &node, context &ctx)
 {
     const value left = node.left->execute(ctx);
@@ -165,7 +166,8 @@ value run(const jinja::test_expression &node, context &ctx)
     return again.jinja::test_expression::execute_impl(ctx);
 }
 
-/* The nodes of a macro pay for it. A built-in function of jinja has no nodes, so it is paid for before the call. */
+/* A macro needs no payment of its own, because its nodes pay. A built-in function of jinja has no nodes, so it is paid
+ * for before the call. */
 bool is_built_in(const jinja::value_func_t *function)
 {
     return function->arg0 != nullptr || jinja::global_builtins().count(function->name) != 0;
@@ -193,8 +195,9 @@ value run(const jinja::call_expression &node, context &ctx)
     return out;
 }
 
-/* A call block passes its text to a macro. llama.cpp's code evaluates the arguments itself, which is too late to pay
- * for a built-in function. Built-in functions have no use for a block anyway. */
+/* A call block passes its text to a macro. A call block of a built-in function is refused: llama.cpp's code itself
+ * evaluates the arguments, so the function cannot be paid for before the call, and built-in functions have no use for a
+ * block anyway. */
 value run(const jinja::call_statement &node, context &ctx)
 {
     const value callee = cast_stmt<jinja::call_expression>(node.call)->callee->execute(ctx);
@@ -205,8 +208,8 @@ value run(const jinja::call_statement &node, context &ctx)
     return node.jinja::call_statement::execute_impl(ctx);
 }
 
-/* Handles only `set a.b = c` itself. It changes an object that others can refer to, so it can make a cycle, or
- * chains of any depth. chat_operation_insert looks for these before the member is set. */
+/* Only `set a.b = c` is handled here. It changes an object to which other values can refer, so it can make a cycle, or
+ * a chain of any depth. chat_operation_insert looks for cycles and chains before the member is set. */
 value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
@@ -234,8 +237,8 @@ bool is_shared(const jinja::member_expression &node)
     return !is_stmt<jinja::slice_expression>(node.property);
 }
 
-/* A text is paid for where it is made, by its bytes and parts. Lists and objects are shared and not copied, so as a
- * part of an expression they cost nothing; written or hashed, they cost everything inside. */
+/* A text costs its bytes and parts when it is made. Lists and objects are shared and not copied, so as parts of an
+ * expression they cost nothing; if they are written or hashed, they cost everything inside. */
 void pay_for(const value &result, use how, bool is_shared)
 {
     chat_budget &budget = chat_budget::current();
@@ -254,8 +257,8 @@ void pay_for(const value &result, use how, bool is_shared)
     }
 }
 
-/* A node that pays. It derives from llama.cpp's own class, because other nodes use dynamic_cast to find the kind of
- * their children. */
+/* A node that pays. Its class derives from llama.cpp's class, because other nodes find the kind of their children with
+ * dynamic_cast. */
 template <typename T> struct guarded final : T {
     guarded(T &&node, use how_) : T(std::move(node)), how(how_) {}
 
@@ -297,7 +300,7 @@ template <typename... T> void guard_parts(T &...nodes)
     (guard(nodes, use::PART), ...);
 }
 
-/* Parameters are names, with or without a default. */
+/* Guards the defaults of parameters. A parameter is a name with or without a default. */
 void guard_parameters(statements &parameters)
 {
     for (statement_ptr &parameter : parameters) {
@@ -307,7 +310,7 @@ void guard_parameters(statements &parameters)
     }
 }
 
-/* The name of a filter or test is read and not evaluated; its arguments are evaluated. */
+/* Guards only the arguments of a filter or test, because its name is not evaluated. */
 void guard_named_call(statement_ptr &node)
 {
     if (auto *call = cast_stmt<jinja::call_expression>(node)) {
@@ -437,7 +440,7 @@ void guard_children(jinja::identifier &) {}
 
 void guard_children(jinja::string_literal &) {}
 
-/* Replaces the node if it has this type, after its children. */
+/* If the node has this type, replaces its children and then the node. */
 template <typename T> bool guard_as(statement_ptr &node, use how)
 {
     T *known = cast_stmt<T>(node);

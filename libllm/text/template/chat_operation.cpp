@@ -1,6 +1,7 @@
 /* chat_operation.cpp: the cost of each operation of jinja. A cost is an upper bound of the work of llama.cpp's code.
- * If possible it is computed from sizes, because computing a cost must not take as long as the operation. Products
- * saturate at the largest number instead of wrapping around to 0; otherwise "x" * 2^62 would be cheap. */
+ * If possible, a cost is computed from sizes, because computing the cost must not take as long as the operation.
+ * Products saturate at the largest number instead of wrapping around to 0, because otherwise "x" * 2^62 would be
+ * cheap. */
 #include "text/template/chat_operation.h"
 
 #include <algorithm>
@@ -59,8 +60,8 @@ uint64_t size(const value &v)
     return v == nullptr ? 0 : v->val_arr.size() + v->val_obj.size();
 }
 
-/* Returns an argument the way jinja looks it up: by name, or by its position after the input. NULL: the argument is
- * missing. */
+/* Returns an argument by its name, or by its position after the input, as jinja looks it up. Returns NULL if the
+ * argument is missing. */
 value argument(const values &all, const std::string &key, size_t place)
 {
     for (const value &one : all) {
@@ -92,7 +93,7 @@ uint64_t count(const std::string &text, const std::string &part)
     return n;
 }
 
-/* split and replace move the rest of the text at every match, which is quadratic in the worst case. */
+/* split and replace move the rest of the text at every match, which takes quadratic time in the worst case. */
 void of_split(const value &input, const values &arguments)
 {
     const value by = argument(arguments, "", 0);
@@ -113,7 +114,7 @@ void of_replace(const value &input, const values &arguments)
     budget().produce(product(n, length(to)) + length(input));
 }
 
-/* Each line grows by the width, which can be a text. */
+/* Each line becomes longer by `width`, which is a number of blanks or a text. */
 void of_indent(const value &input, const values &arguments)
 {
     const value width = argument(arguments, "width", 0);
@@ -139,7 +140,7 @@ void of_strip(const value &input, const values &arguments)
     spend_copies(length(input), length(characters) * 16);
 }
 
-/* Each part of the value can get a line of its own, indented by its depth. */
+/* Each part of the value can be written on a separate line, indented by its depth. */
 void of_tojson(const value &input, const values &arguments)
 {
     const value indent = argument(arguments, "indent", 1), separators = argument(arguments, "separators", 2);
@@ -199,7 +200,8 @@ order order_of(const value &v)
                                                                           : order::NONE;
 }
 
-/* An inconsistent order (NaN, values of different kinds) makes std::sort read beyond the list. */
+/* Refuses values that have no consistent order (NaN, values of different kinds), because std::sort would read beyond
+ * the list. */
 void check_order(const values &items)
 {
     for (const value &item : items) {
@@ -237,7 +239,7 @@ void of_dictsort(const value &input, const values &arguments)
     spend_copies(64, budget().weigh(input).n_bytes);
 }
 
-/* INT64_MIN % -1 ends the process, like 1 % 0. */
+/* Refuses 0 and -1, because 1 % 0 and INT64_MIN % -1 end the process. */
 void check_divisor(const value &divisor)
 {
     if (divisor != nullptr && (divisor->val_int == 0 || divisor->val_int == -1)) {
@@ -299,8 +301,8 @@ void of_dict(const values &arguments)
 
 using operation = void (*)(const value &, const values &);
 
-/* Costs of operations by the type of their input. Operations that are not listed read their input once, and pay for
- * its size. */
+/* Costs of operations by the type of their input. An operation that is not listed processes its input once, and pays
+ * for the input's size. */
 const std::map<std::string, operation> ON_TEXTS = {
     {"split", of_split}, {"rsplit", of_split}, {"replace", of_replace}, {"indent", of_indent}, {"strip", of_strip},
     {"trim", of_strip},  {"lstrip", of_strip}, {"rstrip", of_strip},    {"tojson", of_tojson},
@@ -327,8 +329,8 @@ void chat_operation_insert(const value &target, const value &item)
     }
 }
 
-/* The sum of two lists only copies references. All other operations can read through both sides (comparisons) or
- * write them as text (~), so both sides are weighed. */
+/* The sum of two lists only copies references. All other operations can process everything in both sides (comparisons)
+ * or write both sides as text (~), so both sides are weighed. */
 void chat_operation_binary(const std::string &op, const value &left, const value &right)
 {
     if (op == "+" && is_val<jinja::value_array>(left) && is_val<jinja::value_array>(right)) {

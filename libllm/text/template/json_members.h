@@ -1,6 +1,6 @@
-/* json_members.h: computes the cost of the members in a client's JSON objects, before anything parses them. Objects
+/* json_members.h: computes the cost of the members in a client's JSON objects, before the objects are parsed. Objects
  * that keep the order of their members (nlohmann::ordered_json) compare each new name with all earlier names, when they
- * are parsed and again when they are changed: a tool with one object of 20,000 members took 3 s. For text that is not
+ * are parsed and again when they are changed. A tool with one object of 20,000 members took 3 s. For text that is not
  * JSON the result is arbitrary; the parser refuses it afterwards. */
 #ifndef LLM_JSON_MEMBERS_H
 #define LLM_JSON_MEMBERS_H
@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
-/* Members of one object. All objects of a document together can take as many comparisons as one object of this size. */
+/* Largest number of members of one object. All objects of a document together can take as many comparisons as one
+ * object of this size. */
 inline constexpr uint64_t JSON_MEMBERS_MAX = 4096;
 inline constexpr uint64_t JSON_COMPARISONS_MAX = JSON_MEMBERS_MAX * (JSON_MEMBERS_MAX - 1) / 2;
 
-/* Returns the number of comparisons of names when the document is parsed once. Small objects, of which nearly all
- * requests consist, count as nothing. */
+/* Returns how many names are compared when the document is parsed once. Small objects, of which nearly all requests
+ * consist, do not count. */
 inline uint64_t json_comparisons(const std::string &text)
 {
     constexpr uint64_t SMALL = 64;
