@@ -18,10 +18,10 @@ namespace {
 using part = answer_reading::part;
 
 constexpr size_t SHARE = 32;        /* a call is parsed again after it has grown by 1 / SHARE */
-constexpr size_t SHORT = 512;       /* bytes; shortening a shorter call saves too little */
-constexpr size_t CLOSING_MAX = 96;  /* bytes after a call that may close it */
-constexpr size_t ID_CHARACTERS = 9; /* letters and digits: some templates accept no other ids */
-constexpr size_t ID_BYTES_MAX = 64; /* of an id that a model has invented */
+constexpr size_t SHORT = 512;       /* bytes; for a shorter call, shortening saves too little */
+constexpr size_t CLOSING_MAX = 96;  /* most bytes that can close a call */
+constexpr size_t ID_CHARACTERS = 9; /* letters and digits, because some templates accept no other ids */
+constexpr size_t ID_BYTES_MAX = 64; /* limit on an id that a model has written */
 
 struct diff {
     const char *kind;
@@ -60,7 +60,7 @@ bool begins_with(const std::string &text, const std::string &head)
     return text.compare(0, head.size(), head) == 0;
 }
 
-/* Returns the bytes of the character at text[at]; 0: more must come; -n: these n bytes are not a character. */
+/* Returns the size of the character at text[at], 0 if the character is incomplete, -n if n bytes are no character. */
 int character_at(const std::string &text, size_t at)
 {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -86,7 +86,7 @@ int character_at(const std::string &text, size_t at)
     return static_cast<int>(n);
 }
 
-/* Returns how many bytes of the last call's arguments are held back (a name with its comma) and must be kept. */
+/* Returns the number of held-back bytes at the end of the last call's arguments, which are still needed. */
 size_t n_held_back(const answer_reading &reading)
 {
     const std::string &arguments = reading.said.tool_calls.back().arguments;
@@ -97,31 +97,31 @@ size_t n_held_back(const answer_reading &reading)
 
 struct llm_answer_parser {
     answer_syntax syntax;
-    std::unique_ptr<const answer_form> form; /* NULL: the whole answer is text */
-    std::string incoming;                    /* text that is not consumed yet, from `at` on */
+    std::unique_ptr<const answer_form> form; /* NULL if the whole answer is text */
+    std::string incoming;                    /* received text; the part from `at` on has not been consumed yet */
     size_t at = 0;
     bool is_done = false;
 
-    /* Since the last restart of parsing, the text is base + pending, without the parts that were forgotten. */
-    std::string base;        /* parsed text, which ends with `mode` */
-    common_chat_msg settled; /* the message in `base` */
-    part mode = part::NONE;  /* NONE: base is the prompt's opening */
+    /* The text since parsing last began is base + pending, without forgotten parts. */
+    std::string base;        /* parsed text, which ends in a part of kind `mode` */
+    common_chat_msg settled; /* the message that `base` contains */
+    part mode = part::NONE;  /* NONE if base is the prompt's opening */
     std::string pending;
     common_chat_msg reported;
-    size_t n_fit = 0;        /* bytes of `pending` that fit the form */
-    size_t next = 1;         /* bytes of `pending` at which it is parsed next */
-    size_t long_at = 0;      /* bytes of base + pending at which a call is shortened */
-    bool is_outside = false; /* parsing begins with the next marker; until then all is text */
+    size_t n_fit = 0;        /* number of bytes of `pending` that fit the form */
+    size_t next = 1;         /* size of `pending` at which it is parsed next */
+    size_t long_at = 0;      /* size of base + pending at which a call is shortened */
+    bool is_outside = false; /* all text up to the next marker, at which parsing begins again, is content */
 
-    /* After a call that broke its form: the rest of it is not reported. */
+    /* The rest of a call that broke its form is not reported. */
     bool is_in_broken_call = false;
-    bool is_after_close = false; /* its closing mark has arrived: text may follow */
+    bool is_after_close = false; /* its closing mark has been received, so text can follow */
     std::string skipped;         /* bytes that may become a mark */
 
-    /* State of the whole answer: */
-    std::vector<std::string> ids; /* of its calls */
-    size_t n_calls_before = 0;    /* calls from before parsing restarted */
-    std::string blanks;           /* text that is reported if no call follows */
+    /* State of the whole answer, which remains when parsing begins again. */
+    std::vector<std::string> ids; /* ids of the answer's calls */
+    size_t n_calls_before = 0;    /* number of calls before parsing last began again */
+    std::string blanks;           /* blanks that are reported as text if no call follows */
     bool is_after_call = false;
     std::vector<diff> diffs;
     std::string written;
@@ -163,7 +163,7 @@ void llm_answer_parser::report(const char *kind, const std::string &text, size_t
     }
 }
 
-/* Blanks between text and a call belong to the form. They are reported with text after them, or at the end. */
+/* Blanks are reported with the text after them, or at the end, because blanks between text and a call are no text. */
 void llm_answer_parser::report_text(const std::string &text)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -214,7 +214,7 @@ void llm_answer_parser::report_message(const common_chat_msg &now)
     }
 }
 
-/* Reports {} for a call without arguments, but only { for an incomplete last call: its arguments may be missing. */
+/* Reports {} for a call without arguments, but only { for an incomplete last call, whose arguments may be missing. */
 void llm_answer_parser::end_calls(bool is_last_open)
 {
     const size_t n = reported.tool_calls.size();
@@ -228,7 +228,7 @@ void llm_answer_parser::end_calls(bool is_last_open)
 
 /* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
-/* The opening is not reported, because the prompt ends with it and the model did not generate it. */
+/* The opening is not reported, because it is the end of the prompt and was not generated by the model. */
 void llm_answer_parser::begin(const std::string &opening)
 {
     base = opening;
@@ -291,7 +291,7 @@ void llm_answer_parser::examine()
     }
 }
 
-/* The text ends within a call. Forgets parts of the call if the rest is then parsed alike, which is checked. */
+/* Called if the text ends within a call. Forgets parts of the call if a check shows that this is safe. */
 void llm_answer_parser::shorten(const answer_reading &now)
 {
     const std::string text = base + pending;
@@ -300,7 +300,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     if (n_left == text.size()) {
         return;
     }
-    long_at = 2 * text.size(); /* size for the next attempt, unless this one succeeds */
+    long_at = 2 * text.size(); /* size for the next attempt, unless this attempt succeeds */
     const std::string tail = text.substr(text.size() - left.n_tail);
     const answer_reading less = form->read(left.head + tail);
     if (!answer_says_less(now, less, left.n_calls) || n_held_back(now) != n_held_back(less)) {
@@ -323,7 +323,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
 }
 
-/* Called if the text ends with content or reasoning. Forgets bytes that only made that part longer. */
+/* Called if the text ends with content or reasoning. Forgets bytes that only made this content or reasoning longer. */
 void llm_answer_parser::settle(const answer_reading &now)
 {
     const bool is_text = now.last == part::TEXT;
@@ -340,7 +340,7 @@ void llm_answer_parser::settle(const answer_reading &now)
     next = 1;
 }
 
-/* Returns how many of the fitting bytes are reported already, or close a part, and are therefore no text to report. */
+/* Returns how many of the fitting bytes are not text, because they were reported before or close a part. */
 size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting) const
 {
     const size_t n_reported = std::min(std::max(now.n_reported, base.size()) - base.size(), n_fitting);
@@ -353,7 +353,7 @@ size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting
     return now.said.content.empty() && now.said.tool_calls.empty() ? end_after_thinking(n_reported) : n_reported;
 }
 
-/* Returns where the marks after reasoning end: the mark that closes it, and one that opens the next part. */
+/* Returns the end of the marks after reasoning, which close it and open the next part. */
 size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 {
     size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_reported), pending.size());
@@ -367,8 +367,8 @@ size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
     return std::min(pending.find_first_not_of(" \t\r\n", end), pending.size());
 }
 
-/* Called when the text no longer fits the form. Finds the place by bisection, reports what fits, and continues after
- * it. The rest is text, unless it began inside a call; that call is reported as far as it came. */
+/* Called when the text no longer fits the form. Finds the fitting part by bisection and reports it. The next character
+ * is text, unless a call is incomplete: then the call's rest is dropped. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -395,7 +395,7 @@ void llm_answer_parser::give_up()
         return;
     }
     size_t n_text = fits - n_said;
-    if (n_said == 0 || n_text > 0) { /* at least one character, or the same text would be parsed again for ever */
+    if (n_said == 0 || n_text > 0) { /* consumes at least one character, to make progress */
         n_text += std::max(1, character_at(pending, fits));
         report_text(pending.substr(n_said, n_text));
     }
@@ -403,7 +403,7 @@ void llm_answer_parser::give_up()
     is_outside = true;
 }
 
-/* Puts back the text that was consumed last, to be consumed again. */
+/* Puts back `rest`, which was consumed last, so that it is consumed again. */
 void llm_answer_parser::go_back(const std::string &rest)
 {
     if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {
@@ -415,7 +415,7 @@ void llm_answer_parser::go_back(const std::string &rest)
     pending.clear();
 }
 
-/* Drops the rest of a malformed call. It ends at a mark that closes calls, or where the next call begins. */
+/* Drops the rest of a malformed call, up to a mark that closes calls, or up to the beginning of the next call. */
 void llm_answer_parser::skip(const std::string &character)
 {
     skipped += character;
@@ -447,8 +447,8 @@ bool llm_answer_parser::may_be_text(const std::string &rest) const
     return !syntax.must_call && !is_thinking && form->may_be_text(rest.substr(begin), is_after_text);
 }
 
-/* The answer ends before its form is complete. After a reported call, the rest is more of that call, what closes it, or
- * the beginning of another one: no text. */
+/* Called if the answer ends before its form is complete. After a reported call the rest is not text, because it belongs
+ * to this call or begins another call, unless no other call may follow. */
 void llm_answer_parser::report_unfinished(const answer_reading &now, bool is_cut)
 {
     const size_t n = n_not_text(now, pending.size());
@@ -458,7 +458,7 @@ void llm_answer_parser::report_unfinished(const answer_reading &now, bool is_cut
         return;
     }
     if (is_cut && !may_be_text(rest)) {
-        is_after_call = true; /* after its beginning */
+        is_after_call = true; /* the rest began a call */
     } else {
         report_text(rest);
     }
@@ -575,7 +575,7 @@ int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, i
     try {
         p->feed(text, n_bytes, is_final != 0, is_cut != 0);
         p->write();
-    } catch (const std::exception &) { /* only a lack of memory can cause this */
+    } catch (const std::exception &) { /* only a lack of memory causes an exception here */
         p->is_done = true;
         return LLM_NO_MEMORY;
     }

@@ -1,25 +1,26 @@
-/* answer_parser.h: parses an answer while it is generated: text, reasoning, and tool calls with their arguments. Owned
- * by one answer; one thread at a time. The result depends on the text alone, not on how it was divided.
+/* answer_parser.h: parses an answer while it is generated: text, reasoning, and tool calls with their arguments. One
+ * parser per answer, used by one thread at a time. The result depends on the text alone, not on how the text was
+ * divided.
  *
- * llama.cpp knows how each family of templates writes an answer, but its parser parses the text from the beginning each
- * time. Calling it for every token would take quadratic time: at 150,000 characters of a call, one run took 20 ms. So
- * it gets as little text as possible:
+ * llama.cpp has a parser for the answers of each family of templates, but this parser starts at the beginning of the
+ * text each time. Calling it for every token would take quadratic time, because one run over 150,000 characters of a
+ * call took 20 ms. So the parser gets as little text as possible:
  *   - Text and reasoning. Once the parser has classified the end of the text as content, further text is passed through
- *     without parsing, up to a byte with which a marker of this template can begin ("<"). If the following bytes turn out
- *     not to be a marker, they are forgotten again.
- *   - A call that is still being generated. It is parsed again only after it has grown by 1/32, and parts on which the
- *     parsing of its rest does not depend are left out (answer_shortening.h). At most 8 KiB are parsed for a piece,
- *     wherever in the answer it is.
+ *     without parsing, up to a byte with which a marker of this template can begin ("<"). If the following bytes turn
+ *     out not to be a marker, the parser forgets them.
+ *   - A call that is still being generated. The call is parsed again only after it has grown by 1/32, without parts on
+ *   which the parsing of its rest does not depend (answer_shortening.h). At most 8 KiB are parsed for each piece of the
+ *   answer, wherever in the answer the piece is.
  *
- * Models break their family's form. Where the text stops fitting the form, everything before is reported as it was
- * parsed, the rest is text, and parsing begins again after it. A malformed call is the exception: its rest is dropped
- * up to the mark that closes calls, because clients would show it as content and send it back in the next prompt. The
- * reported arguments are always the beginning of a JSON object, and the whole object only if the call is complete.
- * Example: after
+ * Models sometimes break their family's form, which is the syntax of its answers. Everything before the error is then
+ * reported as it was parsed, the text at the error is reported as text, and parsing begins again. A malformed call is
+ * the exception: its rest is dropped up to the text that closes calls, because clients would show the rest as content
+ * and send it back in the next prompt. The reported arguments are always the beginning of a JSON object, and a whole
+ * object only if the call is complete. For example, after
  *
  *   <tool_call>{"name": "f", "arguments": {"a": 1, "b
  *
- * {"a": 1 is reported, without the comma and the name "b, because the value of b may never come. */
+ * the parser has reported {"a": 1, but not the comma and the name "b, because the value of b may never come. */
 #ifndef LLM_ANSWER_PARSER_H
 #define LLM_ANSWER_PARSER_H
 

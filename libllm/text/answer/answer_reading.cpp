@@ -11,14 +11,14 @@
 
 namespace {
 
-/* llama.cpp's parser recurses for each level of JSON that a model writes. Beyond NESTING_SAFE levels it runs on a
- * stack of its own. Beyond NESTING_MAX it does not run: otherwise a model that writes [ forever would end the
- * process. */
+/* llama.cpp's parser recurses for each level of JSON that a model writes. Beyond NESTING_SAFE levels the parser runs on
+ * a separate large stack. Beyond NESTING_MAX levels it does not run, because a model that writes [ forever would end
+ * the process. */
 constexpr size_t NESTING_MAX = 1000, NESTING_SAFE = 64;
 
-/* Returns the largest number of brackets that are open at once. Brackets in strings count too, since every form has
- * its own kind of strings. So the result is never too small, and a string of brackets only costs the use of the
- * other stack. */
+/* Returns the largest number of brackets that are open at once. Brackets in strings count too, since the syntax of
+ * strings depends on the form. So the result is never too small, and brackets in a string only cost the use of the
+ * separate stack. */
 size_t nesting_of(const std::string &text)
 {
     size_t depth = 0, most = 0;
@@ -32,7 +32,7 @@ size_t nesting_of(const std::string &text)
     return most;
 }
 
-/* Collects the first bytes of all markers that end a text. Text without any of these bytes is passed on without
+/* Collects the first bytes of all markers that end a text. Text that has none of these bytes is reported without
  * parsing. */
 void collect_markers(const common_json &node, bool *begins)
 {
@@ -67,7 +67,8 @@ std::vector<std::string> markers_behind_text(const common_json &parser)
     return out;
 }
 
-/* Accepts arguments that are one object in Python's spelling (True, None, 'x'), as llama.cpp does for single values. */
+/* Accepts arguments that are one object in Python's spelling (True, None, 'x'). llama.cpp's own mapper accepts this
+ * spelling only in single values. */
 class native_mapper : public common_chat_peg_mapper {
   public:
     using common_chat_peg_mapper::common_chat_peg_mapper;
@@ -99,8 +100,9 @@ bool is_of_call(const std::string &tag)
     return tag.rfind("tool", 0) == 0;
 }
 
-/* Returns whether the middle of this node's text can be left out when a long call is parsed again. Arguments with a
- * mark each are not one value: a cut from one argument into a later one lost an argument. */
+/* Returns whether the middle of this node's text can be left out when a long call is parsed again. If each argument is
+ * between marks, the arguments together are not one value, because a cut from one argument into a later argument would
+ * lose an argument. */
 bool is_value(const common_peg_ast_node &node)
 {
     const bool is_object = !node.text.empty() && node.text.front() == '{';
@@ -109,7 +111,8 @@ bool is_value(const common_peg_ast_node &node)
            node.tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
 }
 
-/* Records calls, values and lists. Outer values are visited before inner ones, so that the innermost one remains. */
+/* Records calls, values and lists. Outer values are visited before inner values, so that the innermost value remains in
+ * `out`. */
 void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &node, size_t n_bytes, answer_reading *out)
 {
     if (node.tag == common_chat_peg_builder::TOOL_OPEN) {
@@ -124,7 +127,8 @@ void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &nod
     }
 }
 
-/* Finds the part that contains the last byte, and the end of what was reported. A call counts once it has a name. */
+/* Finds the part that contains the last byte, and the end of the last reported part. A call counts once it has a
+ * name. */
 void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes, answer_reading *out)
 {
     bool is_named = false;
@@ -194,8 +198,8 @@ answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), c
     marks = call_marks_of(parser);
 }
 
-/* LENIENT: the text can end anywhere, because the answer is still being generated. If the parser stops before the
- * end of the text, the text does not fit, since its rest would be lost. */
+/* The parser is lenient: the text can end anywhere, because the answer is still being generated. If the parser stops
+ * before the end of the text, the text does not fit, since the rest of the text would be lost. */
 answer_reading answer_form::parse(const std::string &text) const
 {
     answer_reading out;
@@ -215,7 +219,7 @@ answer_reading answer_form::parse(const std::string &text) const
         out.fits = true;
     } catch (const std::bad_alloc &) {
         throw;
-    } catch (const std::exception &) { /* llama.cpp's mappers throw if they cannot convert something */
+    } catch (const std::exception &) { /* llama.cpp's mappers throw if they cannot convert a part */
         out = answer_reading();
     }
     return out;
@@ -260,8 +264,8 @@ bool answer_form::may_be_text(const std::string &begun, bool is_after_text) cons
     return is_part || is_after_text;
 }
 
-/* Searches complete marks first, the longest of each kind: a complete mark counts even if a longer mark begins with
- * it. */
+/* Searches complete marks first, and of each kind the longest. A complete mark is returned even if a longer mark begins
+ * with it. */
 answer_mark answer_form::mark_at(const std::string &text) const
 {
     bool may_become_one = false;

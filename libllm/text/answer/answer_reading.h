@@ -10,11 +10,12 @@
 
 #include "text/answer/call_parser.h"
 
-/* The facts that are needed to parse an answer. Serialized, they are llm_prompt.syntax, which the request carries. */
+/* The facts that are needed to parse an answer. llm_prompt.syntax is their serialized form. */
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
-    std::string opening;   /* end of the prompt, with which the form begins */
-    std::string reopening; /* the opening without reasoning, to begin parsing again in the middle of an answer */
+    std::string opening;   /* end of the prompt, with which the form begins, although it is not part of the answer */
+    std::string reopening; /* the opening without reasoning, with which parsing begins again in the middle of an
+                            * answer */
     std::string thinking_end;
     bool calls_once = false;
     bool must_call = false; /* a call is enforced, so the answer has no text */
@@ -27,26 +28,28 @@ struct answer_syntax {
 struct answer_reading {
     enum part { NONE, TEXT, REASONING, CALL };
 
-    bool fits = false;     /* the text may be the beginning of an answer of this form */
-    common_chat_msg said;  /* if it fits: the message so far */
+    bool fits = false;     /* whether the text can be the beginning of an answer of this form */
+    common_chat_msg said;  /* the message so far, if `fits` */
     part last = NONE;      /* the part that continues to the last byte */
-    size_t n_reported = 0; /* bytes up to the end of the last part that is in `said` */
+    size_t n_reported = 0; /* number of bytes up to the end of the last part that is in `said` */
 
     /* If `last` is CALL: the begin of the first and of the last call, and of the value in the last call's arguments
      * that reaches to the last byte. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
-    bool is_value_verbatim = false; /* the value is plain text up to its closing mark */
+    bool is_value_verbatim = false; /* whether the value is plain text up to its closing mark */
     struct list {
         size_t first, last; /* positions of the first and of the last element */
     };
-    std::vector<list> lists; /* lists with a mark for each element that reach to the last byte, outer ones first */
+    std::vector<list> lists; /* lists that have a mark for each element and reach to the last byte; outer lists come
+                              * first */
 };
 
-/* The mark with which a text begins. */
+/* The mark with which a text begins. A mark is a piece of text that opens or closes a part of an answer. */
 struct answer_mark {
     enum kind { NONE, UNSURE, BEGIN, CLOSING, OPENING };
 
-    kind what; /* UNSURE: it can still become a mark; BEGIN: it begins calls, so that parsing can begin again there */
+    kind what; /* UNSURE if more text could make it a mark; BEGIN if calls begin here, so that parsing can begin
+                * again */
     size_t n_bytes;
 };
 
@@ -54,16 +57,16 @@ class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
-    /* Throws only std::bad_alloc. A text that nests too deeply does not fit, and neither does a second call if only
-     * one is allowed. */
+    /* Throws only std::bad_alloc. The form does not fit a text that nests too deeply, nor a second call if only one
+     * call is allowed. */
     answer_reading read(const std::string &text) const;
 
-    bool is_whole(const std::string &text) const; /* a complete answer */
-    /* Returns whether an answer that a limit cut off may end with `begun` as text. Three bytes of a marker ("<to") are
-     * held back as its beginning; one or two are text more often. */
+    bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */
+    /* Returns whether `begun`, the end of an answer that a limit cut off, is reported as text. Three bytes of a marker
+     * ("<to") are dropped as the beginning of the marker; one or two bytes are more often text. */
     bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
-    bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks after the mark */
+    bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks at the end */
     bool may_begin_marker(char c) const
     {
         return begins_marker[static_cast<unsigned char>(c)];
@@ -78,7 +81,7 @@ class answer_form {
     bool calls_once;
     common_peg_arena arena;
     bool begins_marker[256] = {};
-    std::vector<std::string> markers; /* markers that end text, without blanks at their ends */
+    std::vector<std::string> markers; /* markers at which text ends, without their leading and trailing blanks */
     call_marks marks;
 };
 

@@ -5,7 +5,8 @@
 
 namespace {
 
-constexpr size_t HEAD = 32, TAIL = 96; /* bytes of a long text that stay; TAIL is longer than any closing marker */
+constexpr size_t HEAD = 32, TAIL = 96; /* number of bytes kept at both ends of a long text; TAIL is longer than any
+                                        * closing marker */
 constexpr char MARKED_QUOTE[] = "<|\"|>";
 
 struct span {
@@ -33,9 +34,9 @@ class containers {
         }
     }
 
-    /* Returns the parts that can be left out, in order and not adjacent. In each open container these are the
-     * elements before the current one, and in the open string its middle. If the current element has no byte yet,
-     * its container stays as it is. */
+    /* Returns the parts that can be left out, in order and not adjacent. They are the elements before the current
+     * element of each open container, and the middle of the open string. If the current element has no byte yet, its
+     * container is kept whole. */
     std::vector<span> superfluous() const
     {
         std::vector<span> out;
@@ -89,7 +90,7 @@ class containers {
         }
     }
 
-    /* Moves past an escape, a character or the end of the string. A cut can be before each of them. */
+    /* Moves past an escape, a character or the end of the string. A cut can be before each escape or character. */
     void follow_string()
     {
         if (at >= string_begin + HEAD && cut_begin == 0) {
@@ -119,7 +120,7 @@ class containers {
     size_t string_begin = 0, cut_begin = 0, cut_end = 0;
 };
 
-/* Returns the middle of a text between marks, cut at character boundaries. */
+/* Returns the middle of a text that is between marks. Its ends are at character boundaries. */
 std::vector<span> superfluous_text(const std::string &text, size_t begin)
 {
     size_t from = begin + HEAD, to = text.size() < TAIL ? 0 : text.size() - TAIL;
@@ -132,8 +133,8 @@ std::vector<span> superfluous_text(const std::string &text, size_t begin)
     return from < to ? std::vector<span>{{from, to}} : std::vector<span>();
 }
 
-/* Returns the parts of the current value that can be left out. A number stays whole, because only all its characters
- * show that it is a number. */
+/* Returns the parts of the current value that can be left out. No part of a number can be left out, because only all
+ * its characters show that it is a number. */
 std::vector<span> superfluous_value(const std::string &text, const answer_reading &now, bool has_marked_strings)
 {
     const size_t begin = text.find_first_not_of(" \t\r\n", now.value);
@@ -147,12 +148,12 @@ std::vector<span> superfluous_value(const std::string &text, const answer_readin
     if (c == '{' || c == '[' || c == '"' || c == '\'') {
         return containers(text, begin, has_marked_strings).superfluous();
     }
-    const bool is_number = (c >= '0' && c <= '9') || c == '-'; /* a number is kept whole */
+    const bool is_number = (c >= '0' && c <= '9') || c == '-';
     return is_number ? std::vector<span>() : superfluous_text(text, begin);
 }
 
-/* Returns whether `text` contains the characters of `less` in this order, with anything between them: leaving out
- * parts must be the only difference. */
+/* Returns whether `text` contains the characters of `less` in this order, with any characters between them, because
+ * omitted parts must be the only difference. */
 bool is_spelled_within(const std::string &less, const std::string &text)
 {
     size_t n = 0;

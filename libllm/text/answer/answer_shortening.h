@@ -1,12 +1,12 @@
 /* answer_shortening.h: leaves out the parts of an incomplete call that llama.cpp's parser does not need to parse again:
- * calls before the last one, complete elements of open containers, the middle of a long text. Private to the answer
- * parser. Example:
+ * calls before the last call, complete elements of open containers, and the middle of a long text. Private to the
+ * answer parser. Example:
  *
  *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "32 bytes, 4,000 bytes, 96 bytes
  *   {"files": [{"text": "32 bytes, 96 bytes
  *
- * The rest of the call is parsed in the same way after both. This is not proved but checked: the parser parses the
- * shortened text once, and nothing is left out unless the result agrees (answer_says_less). */
+ * The rest of the call is parsed in the same way after both texts. This is checked, because it cannot be proved: the
+ * parser parses the shortened text once, and parts are only left out if the result agrees (answer_says_less). */
 #ifndef LLM_ANSWER_SHORTENING_H
 #define LLM_ANSWER_SHORTENING_H
 
@@ -15,13 +15,13 @@
 #include "text/answer/answer_reading.h"
 
 struct answer_shortening {
-    std::string head;   /* the text up to the last omitted part, without the omitted parts */
-    size_t n_tail = 0;  /* bytes of the text after that part, which are unchanged */
+    std::string head;   /* the text before the last omitted part, without the other omitted parts */
+    size_t n_tail = 0;  /* number of bytes after the last omitted part, which are unchanged */
     size_t n_calls = 0; /* number of omitted calls */
 };
 
-/* Shortens a text that ends within a call; `now` is its parsing result. has_marked_strings: strings stand between
- * <|"|> marks. If nothing is left out, n_tail is the length of the whole text. */
+/* Shortens a text that ends within a call. `now` is the result of parsing the text. `has_marked_strings` says that
+ * <|"|> is the quote of strings. If nothing is left out, n_tail is the length of the whole text. */
 answer_shortening answer_shortened(const std::string &text, const answer_reading &now, bool has_marked_strings);
 
 /* Returns whether `less`, parsed from the shortened text, agrees with `now` apart from the omitted parts. */

@@ -58,10 +58,9 @@ bool is_scalar(const std::string &text)
     return text == "true" || text == "false" || text == "null" || is_number(text);
 }
 
-/* Copies the object part by part. `out` can contain more than may be reported: further text cannot change its first
- * `n_sure` bytes, and only these are returned. For {"a": "x", "b": tru the result is {"a": "x": a name is certain
- * with the first byte of its value, and a comma with the part after it, since {"a": "x",} is repaired by dropping
- * the comma. */
+/* Copies the object part by part to `out`. Further text cannot change the first `n_sure` bytes of `out`, and only these
+ * bytes are returned. For {"a": "x", "b": tru the result is {"a": "x". A name is certain when its value begins. A comma
+ * is certain when the next part is, since {"a": "x",} is repaired by dropping the comma. */
 class object_scanner {
   public:
     explicit object_scanner(const std::string &written) : text(written) {}
@@ -82,7 +81,7 @@ class object_scanner {
   private:
     enum class place { BEGIN, FIRST_NAME, NAME, COLON, FIRST_VALUE, VALUE, BEHIND_VALUE };
 
-    /* Copies one part of the JSON. Returns false if the next part has not come yet, or is not JSON. */
+    /* Copies one part of the JSON. Returns false if the next part is incomplete or not JSON. */
     bool step(char c)
     {
         switch (now) {
@@ -117,7 +116,7 @@ class object_scanner {
         if (closers.back() != c) {
             return false;
         }
-        if (now == place::NAME || now == place::VALUE) { /* drops the comma before it */
+        if (now == place::NAME || now == place::VALUE) { /* drops the comma before the bracket */
             out.resize(n_sure);
         }
         closers.pop_back();
@@ -132,7 +131,7 @@ class object_scanner {
         return c == '{' || c == '[' ? open(c) : c == '"' ? string(false) : scalar();
     }
 
-    /* A number or a word is copied as soon as the character after it is known. */
+    /* Copies a number or a word as soon as the next character is known. */
     bool scalar()
     {
         size_t end = at;
@@ -150,7 +149,7 @@ class object_scanner {
         return true;
     }
 
-    /* A name becomes certain with the value after it, any other string character by character. */
+    /* Copies a string. A name becomes certain when its value begins, any other string character by character. */
     bool string(bool is_name)
     {
         put('"', now);
@@ -184,7 +183,7 @@ class object_scanner {
         out += digits[c & 15];
     }
 
-    /* Copies a character, and escapes it if JSON requires that. */
+    /* Copies a character, and escapes it if JSON requires an escape. */
     void character(unsigned char c)
     {
         if (c >= ' ') {
@@ -210,8 +209,8 @@ class object_scanner {
         return found;
     }
 
-    /* Copies an escape. An escape that only other languages have (\x41, \') becomes the character that it means
-     * there. Returns false if the escape is incomplete. */
+    /* Copies an escape. An escape that only other languages have (\x41, \') is replaced by the character that it means.
+     * Returns false if the escape is incomplete. */
     bool escape()
     {
         if (at + 1 == text.size()) {
@@ -236,7 +235,7 @@ class object_scanner {
             out += c;
         } else if (c == '"' || c == '\\' || c == '/' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't') {
             out.append(text, at, 2);
-        } else { /* the backslash stands for itself */
+        } else { /* an unknown escape; the backslash is copied as a character */
             out += "\\\\";
             at++;
             return true;
@@ -245,8 +244,8 @@ class object_scanner {
         return true;
     }
 
-    /* Half of a surrogate pair becomes U+FFFD, since strict decoders would refuse it and with it the whole call. A
-     * first half waits until six more bytes show whether the second half follows. */
+    /* Half of a surrogate pair becomes U+FFFD, since strict decoders would refuse the half and with it the whole call.
+     * The first half of a pair is copied only when six more bytes show whether the second half follows. */
     bool unicode_escape()
     {
         constexpr size_t LENGTH = 6;

@@ -1,6 +1,6 @@
-/* call_arguments.h: finds the part of a call's arguments that can be reported while they are generated. It is always
- * the beginning of valid JSON, since clients append what they receive and never take it back. Pure. Private to the
- * answer parser. */
+/* call_arguments.h: finds the part of a call's arguments that can be reported while they are generated. This part is
+ * always the beginning of valid JSON, since clients append the parts that they receive. Pure. Private to the answer
+ * parser. */
 #ifndef LLM_CALL_ARGUMENTS_H
 #define LLM_CALL_ARGUMENTS_H
 
@@ -11,11 +11,11 @@ struct call_arguments {
     bool is_whole = false; /* `json` is the whole object */
 };
 
-/* `written` are the arguments that llama.cpp's parser returned for the model's text so far. Parts that are not
- * certain are held back: a name until its value begins, a number or a word until it ends ("tru" may become "true", 1
- * may become 12). Errors that models make are repaired: line breaks and other control characters in strings, escapes
- * of other languages, halves of surrogate pairs, commas after the last element. Everything from the first byte that
- * cannot be JSON is left out. More text never changes what was reported before. */
+/* `written` are the arguments that llama.cpp's parser returned for the model's text so far. Uncertain parts are held
+ * back: a name until its value begins, a number or a word until it ends ("tru" may become "true", 1 may become 12).
+ * Common errors of models are repaired: line breaks and other control characters in strings, escapes of other
+ * languages, halves of surrogate pairs, commas after the last element. Everything from the first byte that cannot be
+ * JSON is left out. If `written` becomes longer, the result only becomes longer. */
 call_arguments call_arguments_of(const std::string &written);
 
 #endif

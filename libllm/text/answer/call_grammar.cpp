@@ -13,9 +13,9 @@ namespace {
 
 using tags = common_chat_peg_builder;
 
-/* n arguments in any order take 2^n rules of about 120 bytes each, one for each set of missing arguments; a rule for
- * each order would take n!. Beyond UNORDERED_MAX, the required arguments come in the order of the schema, and the
- * optional ones anywhere between them, each any number of times. */
+/* n arguments in any order take 2^n rules of about 120 bytes each, one rule for each set of missing arguments. (A rule
+ * for each order would take n! rules.) If a tool has more than UNORDERED_MAX arguments, the required arguments come in
+ * the order of the schema, and optional arguments come anywhere between them, each any number of times. */
 constexpr size_t UNORDERED_MAX = 6, ORDERS_MAX = 1024;
 
 /* Matches any name, for names of arguments whose own grammar would be too large. */
@@ -27,14 +27,15 @@ size_t n_declared(const tool_schemas::separate &tool)
                                              [](const schema_argument &one) { return !one.name.empty(); }));
 }
 
-/* Makes a rule of each mark that surrounds thousands of arguments, so that the grammar stays small. */
+/* Makes a rule of each mark, because the same mark can be next to thousands of arguments. This keeps the grammar
+ * small. */
 class shared_marks {
   public:
     explicit shared_marks(parser_graph *graph) : g(*graph) {}
 
     size_t node(const std::string &text)
     {
-        constexpr size_t BYTES_MIN = 6; /* a shorter mark is no longer than the name of its rule */
+        constexpr size_t BYTES_MIN = 6; /* the name of a rule is as long as a shorter mark */
         if (text.size() < BYTES_MIN) {
             return g.literal(text);
         }
@@ -48,9 +49,9 @@ class shared_marks {
     std::map<std::string, size_t> rules;
 };
 
-/* Makes the rules of one tool's arguments. Arguments are *counted* (each comes at most once, and rest() knows which
- * are missing) or *repeated* (any number of times). Required arguments are counted; optional ones only if the tool
- * has few arguments. */
+/* Makes the rules of one tool's arguments. An argument is *counted* (it comes at most once, and the rules of rest()
+ * depend on which counted arguments are missing) or *repeated* (it comes any number of times). Required arguments are
+ * counted; optional arguments are counted only if the tool has few arguments. */
 class argument_rules {
   public:
     argument_rules(parser_graph *graph, shared_marks *all_marks, tool_schemas *compiled, size_t number_of_call,
@@ -97,13 +98,13 @@ class argument_rules {
     bool keeps_all = false;                /* optional arguments are counted, too */
     bool is_ordered = false;               /* counted arguments come in the order of the schema */
     std::vector<size_t> counted, repeated; /* nodes of arguments */
-    /* one rule for all: repeated in each rest(), they made the grammar grow quadratically */
+    /* one rule for all repeated arguments, because writing them in each rest() made the grammar grow quadratically */
     size_t any_repeated = 0;
     std::vector<bool> is_required;             /* for each counted argument */
-    std::map<std::vector<bool>, size_t> rests; /* rules by the counted arguments that are still missing */
+    std::map<std::vector<bool>, size_t> rests; /* rule for each set of missing counted arguments */
 
-    /* Returns whether the form has blanks outside arguments and outside the text that opens the call. Blanks can
-     * then also stand between arguments. */
+    /* Returns whether the form has blanks outside arguments and outside the text that opens the call. If so, blanks can
+     * also be between arguments. */
     bool has_blanks_outside(size_t call) const
     {
         bool has_blanks_there = false;
@@ -134,8 +135,8 @@ class argument_rules {
         return g.grammar(tool_schemas::element_of(rule));
     }
 
-    /* Returns a value in JSON's spelling. Texts can also be in single quotes, because templates write earlier calls
-     * that way. */
+    /* Returns a value in JSON's spelling. Texts can also be in single quotes, because templates write the texts of
+     * earlier calls in single quotes. */
     size_t python_value(const schema_argument &one)
     {
         std::vector<size_t> ways = {element(one.element)};
@@ -172,8 +173,7 @@ class argument_rules {
         }
     }
 
-    /* Returns the rule of the argument's texts followed by the mark that closes it; nullopt if the argument can be
-     * any text. */
+    /* Returns the rule of the argument's texts followed by `close`, or nullopt if the argument can be any text. */
     std::optional<std::string> texts_before(const std::string &close, const schema_argument &one)
     {
         return one.texts.has_value() ? schemas.bare(*one.texts, close) : std::nullopt;
@@ -191,7 +191,8 @@ class argument_rules {
                std::all_of(parts.begin(), parts.end(), [&](size_t part) { return add_literals(part, text); });
     }
 
-    /* Returns the parts with few literals: `name` (of the argument; "": any name) and shared marks around it. */
+    /* Returns the parts with as few literals as possible: the argument's name, and shared marks around the name. `name`
+     * is "" for any name. */
     std::vector<size_t> joined(const std::vector<size_t> &parts, const std::string &name)
     {
         std::vector<size_t> out;
@@ -203,7 +204,7 @@ class argument_rules {
             for (const size_t one :
                  {before.empty() ? 0 : marks.node(before), at == std::string::npos ? 0 : g.literal(name),
                   behind.empty() ? 0 : marks.node(behind)}) {
-                if (one != 0) { /* node 0 existed before */
+                if (one != 0) { /* 0 means that there is no node, because node 0 existed before */
                     out.push_back(one);
                 }
             }
@@ -222,8 +223,8 @@ class argument_rules {
         return out;
     }
 
-    /* Returns the argument in each way that its schema allows. Without quotes a text ends at the closing mark, so
-     * JSON and text cannot be distinguished by their first byte: if any text is allowed, that covers JSON. */
+    /* Returns the argument in each way that its schema allows. A text without quotes can begin like JSON, and ends at
+     * the closing mark. If any text is allowed, JSON therefore needs no way of its own. */
     std::vector<size_t> written(const std::vector<argument_way> &ways, const schema_argument &one)
     {
         std::vector<size_t> all;
@@ -237,7 +238,7 @@ class argument_rules {
                 const std::optional<std::string> texts = texts_before(way.text_end, one);
                 close({texts.has_value() ? g.grammar(*texts) : g.text_with(way.text_end)});
             }
-            /* covered by any text */
+            /* JSON is also allowed as text */
             const bool is_covered = way.may_be_text && one.may_be_text && !one.texts.has_value();
             const std::string &rule = one.may_be_text && one.texts.has_value() ? one.not_text : one.element;
             if (way.may_be_json && !one.is_text && !is_covered && !rule.empty()) {
@@ -252,7 +253,7 @@ class argument_rules {
         return all;
     }
 
-    /* Returns an argument with the separator before it, and the rule of what follows. */
+    /* Returns a sequence of the separator, the argument, and the rule of everything after the argument. */
     size_t argument(size_t node, bool is_first, const std::vector<bool> &left)
     {
         std::vector<size_t> parts;
@@ -267,8 +268,8 @@ class argument_rules {
         return g.sequence(parts);
     }
 
-    /* Returns the rule of what can follow while the arguments `left` are missing. Each set has one rule, whatever
-     * the order of the arguments before. */
+    /* Returns the rule of the text that can follow while the arguments `left` are missing. Each set of missing
+     * arguments has one rule, whatever the order of the arguments before. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
         const auto found = rests.find(left);
@@ -344,8 +345,8 @@ size_t unordered_max(const std::vector<call_of_tool> &calls)
     return most;
 }
 
-/* llama.cpp's grammar of Gemma 4 allows any object as arguments. Returns whether that object was replaced by the
- * object of some tool. */
+/* llama.cpp's grammar of Gemma 4 allows any object as arguments. Replaces this object by the tool's object. Returns
+ * whether any object was replaced. */
 bool replace_objects(parser_graph *graph, const tool_schemas &schemas)
 {
     bool is_any = false;

@@ -1,6 +1,6 @@
-/* call_graph.h: finds the parts of calls in llama.cpp's parser of an answer, and replaces its arguments. Each family
- * writes calls in its own way. This code uses only the places of llama.cpp's tags (TOOL_OPEN, TOOL_ARG, ...), so
- * that no family needs code of its own. Pure; the caller owns the graph. */
+/* call_graph.h: finds the parts of calls in llama.cpp's parser of an answer, and replaces the arguments. Each family
+ * writes calls in its own way. This code uses only the positions of llama.cpp's tags (TOOL_OPEN, TOOL_ARG, ...), so
+ * that no code depends on the family. Pure; the caller owns the graph. */
 #ifndef LLM_CALL_GRAPH_H
 #define LLM_CALL_GRAPH_H
 
@@ -21,27 +21,26 @@ std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool
 /* Returns the literals below the first node with this tag, joined; "" if there is no such node. */
 std::string call_literal(const parser_graph &graph, size_t from, const char *tag);
 
-/* Returns the text that closes an argument; "" if none does, or one of several. */
+/* Returns the text that closes an argument, or "" if there is no such text, or more than one. */
 std::string argument_close(const parser_graph &graph, size_t argument);
 
-/* Returns whether all arguments of a call (nodes with the tag TOOL_ARG) have a mark that closes them. In <a>1</a>
- * they have, in f(a=1, b="x") they have not. */
+/* Returns whether all arguments of a call (nodes with the tag TOOL_ARG) have a mark that closes them, as in <a>1</a>,
+ * and not as in f(a=1, b="x"). */
 bool are_arguments_marked(const parser_graph &graph, const std::vector<size_t> &arguments);
 
 /* Returns the parts of an argument before its value. The list is empty if the parser does not define the argument as
  * a sequence. */
 std::vector<size_t> argument_opening(const parser_graph &graph, size_t argument);
 
-/* Names of a placeholder for all undeclared parameters of a tool: the second name is used if these can only be
- * texts. Each tool gets a placeholder before llama.cpp makes its parser. llama.cpp's form of the placeholder shows
- * how the family writes a parameter with any name, which is not visible otherwise. The names are random, so that no
- * parameter has them. */
+/* Names of a placeholder for all undeclared parameters of a tool; the second name is used if these parameters can only
+ * be texts. Each tool gets a placeholder before llama.cpp makes its parser. llama.cpp's form of the placeholder shows
+ * how the family writes a parameter with any name. The names are random, so that no parameter has them. */
 constexpr char ANY_ARGUMENT_NAME[] = "4ny0f7h30fh3r5", ANY_TEXT_NAME[] = "4ny0f7h30fh3r573x75";
 
 /* One way to write an argument. */
 struct argument_way {
     std::vector<size_t> opening; /* parts before the value */
-    std::string text_end;        /* text that ends a value that is text */
+    std::string text_end;        /* text that follows a value that is text */
     std::vector<size_t> closing; /* parts after text_end */
     bool may_be_text = true, may_be_json = true;
 };
@@ -50,8 +49,8 @@ struct argument_way {
  * sequence. */
 std::vector<argument_way> argument_ways(parser_graph *graph, size_t argument);
 
-/* Returns the ways to write an argument with any name, in the form of `sample`. `name` is the node that matches any
- * name. */
+/* Returns the ways to write an argument with any name, in the same form as the argument `sample`. `name` is the node
+ * that matches any name. */
 std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, size_t name);
 
 /* Replaces the part that contains all arguments of a call by `with`. */

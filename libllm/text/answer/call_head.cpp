@@ -38,8 +38,8 @@ common_json result_of_call()
     return out;
 }
 
-/* Returns a rendered conversation that ends with a call, or with its result; "" if the template accepts neither.
- * Some templates need the arguments as JSON text. */
+/* Returns a rendered conversation that ends with a call, or with its result if `has_result`. The arguments are tried as
+ * an object and as JSON text, which some templates need. Returns "" if the template accepts neither. */
 std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params, bool has_result)
 {
     const common_json text = common_json::make(std::string("{\"a\": \"b\"}"));
@@ -55,7 +55,7 @@ std::string rendered(const common_chat_template &tmpl, autoparser::generation_pa
             return common_chat_template_direct_apply(tmpl, params);
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) { /* the next form is tried */
+        } catch (const std::exception &) { /* the next kind of arguments is tried */
         }
     }
     return "";
@@ -66,7 +66,8 @@ bool is_of_name(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
 }
 
-/* Moves the begin before marks that open a group of calls, which stand before the mark that triggers the grammar. */
+/* Moves `begin` to the beginning of marks that open a group of calls, if such marks precede the mark that triggers the
+ * grammar. */
 size_t begin_with_marks(const std::string &text, size_t begin, const std::vector<std::string> &marks)
 {
     for (bool is_longer = true; is_longer;) {
@@ -84,7 +85,7 @@ size_t begin_with_marks(const std::string &text, size_t begin, const std::vector
     return begin;
 }
 
-/* Returns the marks that open calls in this form, without those of reasoning and of turns. */
+/* Returns the marks that open calls in this form, without marks of reasoning and of turns. */
 std::vector<std::string> marks_of_calls(const common_chat_params &form)
 {
     std::vector<std::string> out =
@@ -102,8 +103,9 @@ std::vector<std::string> marks_of_calls(const common_chat_params &form)
 
 } // namespace
 
-/* Searches the trigger nearest before the tool's name. If there is no trigger, or if the name seems to continue at
- * its end, the head is unknown: half a head would end the reasoning wherever it mentions the mark. */
+/* Searches for the last trigger before the tool's name. If there is no trigger, or if the character after the name
+ * could continue the name, the head is unknown, because half a head would end the reasoning wherever the model mentions
+ * the mark. */
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form)
 {

@@ -17,15 +17,15 @@ const char *const BLANKS = " \t\r\n";
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Parsers of values in JSON's or Python's spelling: templates write True, None and 'x' for the values of earlier
- * calls, and models imitate them. Numbers and words must not be followed by a letter or digit, so `nullable` and
- * 12ab do not match; if a parameter has marks of its own, such a value becomes a string. */
+/* Parsers of values in JSON's or Python's spelling, because templates write True, None and 'x' in earlier calls, and
+ * models imitate them. Numbers and words must not be followed by a letter or digit, so `nullable` and 12ab do not
+ * match. If each parameter is between marks, such a value becomes a string. */
 class values {
   public:
     explicit values(parser_graph &graph) : g(graph)
     {
         const size_t space = g.blanks();
-        any = g.choice({}); /* filled below, since objects and arrays contain values */
+        any = g.choice({}); /* completed below, because objects and arrays contain values */
         string = g.choice({quoted('"'), quoted('\'')});
         const size_t comma = g.sequence({space, g.literal(","), space});
         object = list("{", "}", g.sequence({string, space, g.literal(":"), space, any}), comma, space);
@@ -80,11 +80,11 @@ class values {
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-/* Widens the arguments of a call. There are three kinds: one JSON object, Python's list of arguments, and arguments
- * with marks of their own. */
+/* Widens the arguments of a call. There are three kinds of arguments: one JSON object, Python's list of arguments, and
+ * arguments that are each between marks. */
 class widening {
   public:
-    /* has_own_values: the family's values are neither JSON nor Python. */
+    /* `has_own_values` says that the family's values are neither JSON nor Python. */
     widening(parser_graph &graph, bool has_own_values) : g(graph), value(graph), has_values(!has_own_values) {}
 
     void widen(size_t tool)
@@ -94,7 +94,8 @@ class widening {
             widen_object(tool);
             return;
         }
-        if (!are_arguments_marked(g, arguments)) { /* Python's list; llama.cpp allows no call without arguments */
+        if (!are_arguments_marked(g, arguments)) { /* Python's list; llama.cpp's form allows no call without
+                                                    * arguments */
             for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
                 g.at(one)["child"] = g.optional(g.at(one).at("child").get<size_t>());
             }
@@ -116,8 +117,8 @@ class widening {
             }
             all.push_back(one);
         }
-        /* Each argument can come any number of times and in any order: the tool can tell the model about missing or
-         * repeated arguments, while a call that the parser gives up on is lost. */
+        /* Each argument can come any number of times and in any order, because the tool can inform the model about
+         * missing or repeated arguments, while a refused call is lost. */
         add_any(arguments.back(), are_texts, &all);
         replace_arguments(&g, tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }
@@ -139,7 +140,8 @@ class widening {
         }
     }
 
-    /* Apriel's templates write the id after the arguments of earlier calls, and the model imitates that. */
+    /* Returns a node for an id after the arguments. Apriel's templates write the ids of earlier calls there, and the
+     * model imitates them. */
     size_t id()
     {
         const size_t space = g.blanks(), quote = g.literal("\""), text = g.characters("\"\"\\\\", true, 1);
@@ -147,8 +149,8 @@ class widening {
                            g.tag(tags::TOOL_ID, text), quote});
     }
 
-    /* Returns a value with the text that closes it. Blanks around the value do not belong to it, and the blanks that
-     * the family writes before the closing mark can be missing. */
+    /* Returns a value followed by `close`. Blanks around the value do not belong to the value, and blanks at the
+     * beginning of `close` can be missing. */
     size_t value_before(const std::string &close)
     {
         const auto known = values_before.find(close);
@@ -181,8 +183,8 @@ class widening {
         return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
     }
 
-    /* Allows JSON, Python, or otherwise any text for a value that is not always text. If llama.cpp's parser already
-     * has such a choice, it stays unchanged. */
+    /* Widens a value that is not always text: it can be JSON, Python, or any other text. If llama.cpp's parser already
+     * has such a choice, the choice stays unchanged. */
     void widen_value(size_t argument)
     {
         const std::string close = argument_close(g, argument);
@@ -205,8 +207,8 @@ class widening {
         }
     }
 
-    /* Adds arguments of any name, made from an argument with a known name. are_texts: a text is never parsed as
-     * JSON. */
+    /* Adds arguments of any name, in the form of an argument with a known name. With `are_texts`, a text is never
+     * parsed as JSON. */
     void add_any(size_t sample, bool are_texts, std::vector<size_t> *to)
     {
         const size_t name = g.sequence({g.unless(g.literal("/")), g.characters("<<>>\"\"\n\n", true, 1)});
@@ -231,7 +233,7 @@ class widening {
     values value;
     bool has_values;
     std::map<std::string, size_t> values_before,
-        texts_before; /* nodes by the text that closes them, shared by thousands of arguments */
+        texts_before; /* nodes by the text that closes the value; thousands of arguments share a node */
 };
 
 /* ---- thinking ---------------------------------------------------------------------------------------------------- */
@@ -246,9 +248,9 @@ bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std
 }
 
 /* In a sequence of reasoning and its closing mark, lets the beginning of a call end the reasoning, too. GLM 4.7,
- * Qwen3, MiniMax M2 and others sometimes call inside <think> and never write </think>, and such a call was reported
- * as reasoning. A head contains the name of an offered tool, so that reasoning about calls stays reasoning. The head
- * is only a look-ahead (`and`), since the call that follows consumes it. */
+ * Qwen3, MiniMax M2 and other models sometimes call inside <think> and never write </think>, and such a call would be
+ * reported as reasoning. A head contains the name of an offered tool, so that reasoning about calls stays reasoning.
+ * The head is only a look-ahead (`and`), so that the call's own parser consumes it. */
 void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)
 {
     std::vector<size_t> parts = graph->is(sequence, "sequence") ? graph->children(sequence) : std::vector<size_t>();
@@ -267,7 +269,7 @@ void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::ve
     if (mark == parts.end()) {
         return;
     }
-    if (!graph->is(*mark, "repetition")) { /* an optional mark can be missing anyway */
+    if (!graph->is(*mark, "repetition")) { /* an optional mark can already be missing */
         std::vector<size_t> calls;
         for (const std::string &head : heads) {
             calls.push_back(graph->literal(head));
@@ -293,8 +295,9 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
     }
 }
 
-/* Collects the marks after calls, before calls, and in the texts that open and close them. They are needed if a call
- * is malformed: its rest is dropped up to a closing mark. The name of a tool is not a mark, although it opens calls. */
+/* Collects the marks after calls, before calls, and in the texts that open and close calls. They are needed to drop the
+ * rest of a malformed call up to a closing mark. The text that opens a call can include the tool's name, but this name
+ * is no mark. */
 call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
 {
     call_marks out;
@@ -310,7 +313,7 @@ call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, c
         } else if (graph.is(id, "sequence") && has_call(id)) {
             const std::vector<size_t> parts = graph.children(id);
             if (std::none_of(parts.begin(), parts.end(), has_call)) {
-                continue; /* a single call */
+                continue; /* the sequence is one call */
             }
             bool is_after_part = false;
             for (const size_t part : parts) {
@@ -337,7 +340,7 @@ common_json call_parser_for_reading(common_chat_format format, common_json parse
     const std::vector<bool> opens = graph.reaching(tags::TOOL_OPEN), closes = graph.reaching(tags::TOOL_CLOSE);
     const call_marks marks = marks_of(graph, opens, closes);
     if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4) {
-        /* computed before nodes are added, so `opens` does not have those */
+        /* computed before nodes are added, because `opens` has no entries for added nodes */
         const std::vector<size_t> calls = call_nodes(graph, opens, closes);
         widening wide(graph, format == COMMON_CHAT_FORMAT_PEG_MINIMAX_M3);
         for (const size_t call : calls) {

@@ -13,7 +13,7 @@ namespace {
 
 const char *const MESSAGE_BEGIN = "<|begin|>assistant", *const MESSAGE_END = "<|end|>", *const THOUGHT = "<|think|>";
 
-/* The characters of calls' ids, as pairs of the first and the last character of a range, and in GBNF. */
+/* The characters of a call's id: pairs of the first and the last character of each range, and the same in GBNF. */
 const char *const ID_RANGES = "09AZ__az..::--", *const ID_ELEMENT = "[0-9A-Z_a-z.:-]{1,64}";
 
 } // namespace
@@ -30,8 +30,8 @@ std::string split_id_from_name(autoparser::autoparser *analysis)
     return prefix;
 }
 
-/* Solar Open's template asks the model for ten letters and digits. Ids of other servers, in calls of the past, look
- * different, and a model may leave the id out. */
+/* Solar Open's template asks the model for ten letters and digits. Earlier calls in the prompt can have other ids, from
+ * other servers, and a model may leave the id out. */
 void allow_ids(const std::string &id_end, common_chat_params *form)
 {
     parser_graph graph(parser_written(form->parser));
@@ -90,7 +90,7 @@ void allow_messages(const autoparser::autoparser &found, const std::string &cont
         }
         std::vector<std::string> ends = graph.at(child).at("delimiters").get<std::vector<std::string>>();
         if (std::find(ends.begin(), ends.end(), MESSAGE_END) != ends.end()) {
-            continue; /* framed, as where no tools are offered */
+            continue; /* already a message, as if no tools were offered */
         }
         ends.push_back(MESSAGE_END);
         const size_t text =
@@ -105,7 +105,8 @@ void allow_messages(const autoparser::autoparser &found, const std::string &cont
 }
 
 /* gpt-oss and LLM-jp can state the format of an answer, even if the client requested none: <|channel|>final
- * <|constrain|>json<|message|>. llama.cpp parses the format only with response_format, and then parses no calls. */
+ * <|constrain|>json<|message|>. llama.cpp parses the format only if the request has a response_format, and then parses
+ * no calls. */
 common_json with_named_format(common_json parser)
 {
     const std::string channel = "<|channel|>", final = "final", message = "<|message|>";

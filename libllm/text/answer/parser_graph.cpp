@@ -1,5 +1,5 @@
-/* parser_graph.cpp: nodes are JSON objects in the format of parser_text.cpp. A struct for each kind of node would
- * repeat all kinds that llama.cpp has; here, kinds that are not changed pass through untouched. */
+/* parser_graph.cpp: nodes are JSON objects in the format of parser_text.cpp. Structs would have to repeat all of
+ * llama.cpp's kinds of nodes, while JSON objects of kinds that this file does not know stay unchanged. */
 #include "text/answer/parser_graph.h"
 
 #include <algorithm>
@@ -50,11 +50,11 @@ std::vector<size_t> parser_graph::children(size_t id) const
     return node.contains("child") ? std::vector<size_t>{node.at("child").get<size_t>()} : std::vector<size_t>();
 }
 
-/* Pushes children in reverse, so that nodes are visited in the order of the text: the first literal below a mark is
- * the text with which the mark begins. */
+/* Pushes children in reverse, so that nodes are visited in the order of the text. The first literal below a mark must
+ * be the text with which the mark begins. */
 void parser_graph::visit(size_t from, const std::function<bool(size_t)> &enter) const
 {
-    /* few nodes; a list of all would have to be cleared for each argument of each tool */
+    /* a set, because a list of all nodes would have to be cleared for each argument of each tool */
     std::unordered_set<size_t> known;
     std::vector<size_t> left = {from};
     while (!left.empty()) {
@@ -81,7 +81,7 @@ std::vector<size_t> parser_graph::tagged(size_t from, const char *tag) const
 }
 
 /* Goes from the tagged nodes to their parents, so that one pass covers all nodes. A search from each node would take
- * the square of their number. */
+ * the square of the number of nodes. */
 std::vector<bool> parser_graph::reaching(const char *tag) const
 {
     std::vector<std::vector<size_t>> parents(nodes.size());
@@ -203,7 +203,7 @@ size_t parser_graph::rule(const std::string &name, size_t child)
 size_t parser_graph::copy(size_t id)
 {
     common_json node = at(id);
-    if (is(id, "rule") || is(id, "ref")) { /* rules can be shared, and can refer to themselves */
+    if (is(id, "rule") || is(id, "ref")) { /* a rule is not copied, because it can be shared or refer to itself */
         return id;
     }
     if (node.contains("children")) {

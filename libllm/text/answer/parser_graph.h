@@ -1,5 +1,5 @@
-/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed. llama.cpp has no functions for
- * that. Owned by one caller. */
+/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed, for which llama.cpp has no functions.
+ * Owned by one caller. */
 #ifndef LLM_PARSER_GRAPH_H
 #define LLM_PARSER_GRAPH_H
 
@@ -35,11 +35,11 @@ class parser_graph {
     /* Visits each node that is reachable from `from` (itself included) once, in the order of the text. `enter`
      * decides whether to visit the node's children. */
     void visit(size_t from, const std::function<bool(size_t)> &enter) const;
-    /* Returns the nodes with this tag that are reachable from `from` (itself included) without passing another such
-     * node. */
+    /* Returns the nodes with this tag that are reachable from `from` (itself included) without passing another node
+     * with this tag. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
-    /* Returns for each node whether a node with this tag is reachable from it. The list does not have nodes that are
-     * added later: looking one up there would read beyond its end. */
+    /* Returns for each node whether a node with this tag is reachable from the node. The list does not contain nodes
+     * that are added later, so their numbers must not be used with it. */
     std::vector<bool> reaching(const char *tag) const;
     /* Returns the texts of literals that are reachable from `from`, in the order of the text. */
     std::vector<std::string> literals(size_t from) const;
@@ -52,22 +52,21 @@ class parser_graph {
     size_t optional(size_t child);
     size_t any_number_of(size_t child);
     size_t unless(size_t child);
-    /* Adds a node for at least `min` of these characters, or of all others. `pairs` has the first and the last
-     * character of each range: "09az" means digits and lower-case letters. */
+    /* Adds a node for at least `min` of these characters, or of all other characters if `is_negated`. `pairs` has the
+     * first and the last character of each range: "09az" means digits and lower-case letters. */
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
-    /* Adds a node for any text up to and including the first `close`. It is for grammars only; as a parser it is
-     * empty. Its rules are long, so there is one such node for each `close`. */
+    /* Adds a node for any text up to and including the first `close`. The node is for grammars only and parses nothing.
+     * Its rules are long, so there is only one such node for each `close`. */
     size_t text_with(const std::string &close);
     /* Adds a node for grammars only, which parses nothing. `element` is one element of GBNF. */
     size_t grammar(const std::string &element);
-    /* Adds a rule of the grammar with a name of its own. Its child can be set later, so that rules can refer to each
-     * other. */
+    /* Adds a named rule of the grammar. The rule's child can be set later, so that rules can refer to each other. */
     size_t rule(const std::string &name, size_t child);
     /* Returns a copy of the node and of everything below it, except rules, which stay shared. */
     size_t copy(size_t id);
 
-    /* Removes the nodes that are not reachable from the root. This changes the numbers of the others. */
+    /* Removes the nodes that are not reachable from the root, which changes the numbers of the other nodes. */
     void remove_unused();
 
     common_json json() &&;

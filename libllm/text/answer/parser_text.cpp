@@ -81,8 +81,8 @@ common_json written(const common_peg_until_parser &p)
     return {{"type", "until"}, {"delimiters", p.delimiters}};
 }
 
-/* Leaves the schema out: no client's schema is passed to llama.cpp, whose grammar for it would differ from that of
- * text/schema. */
+/* Leaves the schema out, because no client's schema is passed to llama.cpp, whose grammar would differ from the grammar
+ * of text/schema. */
 common_json written(const common_peg_schema_parser &p)
 {
     return {{"type", "schema"}, {"child", p.child}, {"name", p.name}, {"raw", p.raw}};
@@ -120,7 +120,7 @@ common_json written(const common_peg_ac_parser &p)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Checks numbers here, so that a wrong one fails when the parser is read, and not in the middle of an answer. */
+/* Checks a number here, so that a wrong number fails when the parser is made, and not in the middle of an answer. */
 common_peg_parser_id id_in(const common_json &from, size_t n_parsers)
 {
     const auto id = from.get<common_peg_parser_id>();
@@ -227,9 +227,8 @@ common_json parser_written(const common_peg_arena &arena)
     return out;
 }
 
-/* A builder adds parsers to an arena, with a different function for each kind. So this function adds empty parsers,
- * and replaces them by those in the text. A grammar is made from an arena whose rules have names: these are added
- * last, as copies. */
+/* A builder adds parsers to an arena, with a different function for each kind. So this function adds empty parsers, and
+ * then replaces them by the parsers of the text. Named rules, which a grammar needs, are added last, as copies. */
 common_peg_arena parser_read(const common_json &text, bool has_rules)
 {
     const common_json &parsers = text.at("parsers");

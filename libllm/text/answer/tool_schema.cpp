@@ -10,14 +10,14 @@
 
 namespace {
 
-/* beyond these limits a tool accepts any arguments */
+/* a tool whose schema exceeds one of these limits accepts any arguments */
 constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;
-/* bytes of all tools' grammars; the form of calls needs the rest */
+/* limit on the grammars of all tools together; the form of calls needs the other half */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
-constexpr long FIRST_PLACE = 7130917300000000; /* constant of the first place: a number that no schema contains */
+constexpr long FIRST_PLACE = 7130917300000000; /* constant of the first place, a number that no schema contains */
 const char *const PREFIX = "j-";
 
-/* Returns the tool's schema, or {} if it is malformed or very large: such a tool accepts any arguments. */
+/* Returns the tool's schema, or {}, which allows any arguments, if the schema is malformed or very large. */
 schema_json parameters_of(const common_json &tool)
 {
     const common_json parameters = tool.at("function").value("parameters", common_json());
@@ -36,8 +36,8 @@ std::optional<std::string> element_if(const std::optional<std::string> &rule)
     return rule.has_value() && !rule->empty() ? tool_schemas::element_of(*rule) : rule;
 }
 
-/* Returns the schema of a list of texts or of anything, as a form of calls needs it; null if the member is not such
- * a list. */
+/* Returns a simple schema for a parameter that is a list, with items that are texts or any values, so that llama.cpp's
+ * form marks the items. Returns null if the parameter is no list. */
 common_json list_of(const schema_json &document, const std::string &name)
 {
     const auto properties = document.find("properties");
@@ -61,13 +61,14 @@ tool_schemas::tool_schemas(tool_schema_detail how_much, const tool_template &wan
     : detail(how_much), tmpl(wanted), compiled(GRAMMAR_BYTES_MAX, wanted.values)
 {}
 
-/* A place is a schema with one constant. llama.cpp writes the constant as a literal of its grammar wherever the
- * family's form has the arguments, and put() finds the literal there. */
+/* llama.cpp writes the constant of a place as a literal of its grammar at the position of the arguments, where put()
+ * finds the literal. */
 common_json tool_schemas::place_for(const std::string &element)
 {
     const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
     places["\"" + number + "\""] = PREFIX + element;
-    return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* templates use the type */
+    return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* the type is for templates, which
+                                                                                   * use it */
 }
 
 common_json tool_schemas::placed(const common_json &tool, bool has_form)
@@ -83,7 +84,7 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     common_json properties = common_json::object(), required = common_json::array();
     separate all;
     all.arguments = compiled.members(document);
-    size_t n_others = 0, n_texts = 0; /* undeclared parameters */
+    size_t n_others = 0, n_texts = 0; /* number of entries for undeclared parameters, and of those that are texts */
     for (schema_argument &one : all.arguments) {
         n_others += one.name.empty();
         n_texts += one.name.empty() && one.is_text;
@@ -100,7 +101,7 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
             required.push_back(one.name);
         }
     }
-    if (!is_whole(detail)) { /* the form shows how any other argument is written */
+    if (!is_whole(detail)) { /* the placeholder's form shows how any other argument is written */
         all.any_name = n_texts > 0 && n_texts == n_others ? ANY_TEXT_NAME : ANY_ARGUMENT_NAME;
         properties[all.any_name] = common_json::parse("{\"type\":\"string\"}");
         separates[tool.at("function").at("name").get<std::string>()] = std::move(all);
@@ -112,7 +113,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     return out;
 }
 
-/* A value that can be text is written without quotes, and ends at the family's closing mark. */
+/* Returns a place for one argument, or a schema without a constant if the argument can be text, because a text is
+ * written without quotes and ends at the family's closing mark. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
     if (one.is_text || (one.may_be_text && tmpl.needs_types)) {
@@ -159,8 +161,8 @@ bool tool_schemas::are_mentioned(const std::string &grammar) const
                        [&](const auto &one) { return grammar.find(one.first) != std::string::npos; });
 }
 
-/* Makes one pass from quote to quote and looks up each literal. Searching for every place separately took the
- * product of the number of places and the size of the grammar. */
+/* Makes one pass from quote to quote and looks up each literal. A search for each place would take the product of the
+ * number of places and the size of the grammar. */
 std::string tool_schemas::put(const std::string &grammar, const std::string &behind) const
 {
     if (places.empty() && separates.empty()) {

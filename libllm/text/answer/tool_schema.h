@@ -1,6 +1,7 @@
-/* tool_schema.h: the tools from which llama.cpp makes a form of calls. Their parameters are replaced by places: schemas
- * so simple that llama.cpp supports them for every family, and that its grammar shows as literals. libllm's own grammar
- * of the arguments then replaces those literals, so llama.cpp never gets a client's schema. Pure. */
+/* tool_schema.h: the tools from which llama.cpp makes a form of calls. Their parameters are replaced by *places*. A
+ * place is a schema with one constant, which llama.cpp supports for every family and writes into its grammar as a
+ * literal. libllm's own grammar of the arguments then replaces this literal, so llama.cpp never gets a client's schema.
+ * Pure. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 
@@ -27,10 +28,9 @@ inline bool is_whole(tool_schema_detail detail)
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
 }
 
-/* Requirements of a template on the tools of which its form of calls is made. */
+/* Requirements of a template on the tools from which llama.cpp makes its form of calls. */
 struct tool_template {
-    /* The template writes each item of a list between marks of its own, so that the form must know which parameters are
-     * lists. */
+    /* The template writes each item of a list between marks, so that the form must know which parameters are lists. */
     bool marks_items = false;
     bool needs_types = false; /* the template fails on a parameter without a type */
     value_syntax values = value_syntax::JSON;
@@ -40,23 +40,25 @@ class tool_schemas {
   public:
     tool_schemas(tool_schema_detail how_much, const tool_template &wanted);
 
-    /* `tool` is of OpenAI's form. has_form: one of its arguments has a grammar of its own, and so a place. */
+    /* Returns the tool with places instead of its parameters. `tool` is in OpenAI's form. With `has_form`, an argument
+     * of the tool has a grammar of its own, so each argument gets a place. */
     common_json placed(const common_json &tool, bool has_form);
 
     /* Returns whether the grammar contains all places. */
     bool are_mentioned(const std::string &grammar) const;
 
-    /* Returns llama.cpp's grammar with libllm's rules in the places. `behind`: an element that follows the arguments of
-     * a tool with one place; "": none. */
+    /* Returns llama.cpp's grammar with libllm's rules in the places. `behind` is an element that follows the arguments
+     * of a tool with one place, or "". */
     std::string put(const std::string &grammar, const std::string &behind) const;
 
-    /* Returns the grammar's element for the object of a tool's arguments; "" if its arguments have a place each. */
+    /* Returns the grammar's element for the object of a tool's arguments, or "" if each argument has a place. */
     std::string object_of(const std::string &tool) const;
 
-    /* The parameters of a tool whose arguments have a place each. */
+    /* The parameters of a tool if each argument has a place. */
     struct separate {
         std::vector<schema_argument> arguments;
-        std::vector<bool> are_lists; /* the template marks their items */
+        std::vector<bool> are_lists; /* for each argument, whether it is a list whose items the template writes between
+                                      * marks */
         const char *any_name = "";   /* name of the placeholder for undeclared parameters (call_graph.h) */
     };
     const separate *separate_of(const std::string &tool) const;
@@ -76,8 +78,8 @@ class tool_schemas {
     tool_schema_detail detail;
     tool_template tmpl;
     schema_arguments compiled;
-    std::map<std::string, std::string, std::less<>> places; /* elements by the literals in their places */
-    std::map<std::string, std::string> objects;             /* elements by tool */
+    std::map<std::string, std::string, std::less<>> places; /* for each literal, the element that replaces it */
+    std::map<std::string, std::string> objects;             /* for each tool, the element of its arguments */
     std::map<std::string, separate> separates;
 
     common_json place_for(const std::string &element);
