@@ -123,22 +123,34 @@ static int commit(store_files *f, store_job *job, const store_change *c)
     return LLM_OK;
 }
 
+static bool commit_all(store_files *f, store_job *job, bool writes)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        const store_change *c = &job->changes[i];
+        if (is_written(c) == writes && c->verb != CHANGE_NONE) {
+            any = true;
+            if (commit(f, job, c) != LLM_OK) {
+                job->status = LLM_IO;
+            }
+        }
+    }
+    return any;
+}
+
+/* Writes come before removals, and are durable by then: a reset of a pinned session removes the branches that held the
+ * pin, and a crash in between must find the pin in the empty branch that stays. If preparing fails, only removals run,
+ * because they need no disk space. */
 static void change(store_files *f, store_job *job)
 {
-    int status = prepare_all(f, job);
-    const bool is_prepared = status == LLM_OK;
-    for (uint32_t i = 0; i < job->n_changes; i++) {
-        if (!is_prepared && is_written(&job->changes[i])) {
-            continue; /* preparing failed: only removals run, because they need no disk space */
-        }
-        const int one = commit(f, job, &job->changes[i]);
-        status = one != LLM_OK ? one : status;
-    }
-    if (!durable_sync(f->directory) && is_prepared) {
+    job->status = (llm_status)prepare_all(f, job);
+    const bool is_prepared = job->status == LLM_OK;
+    bool is_synced = !is_prepared || !commit_all(f, job, true) || durable_sync(f->directory);
+    is_synced = (!commit_all(f, job, false) || durable_sync(f->directory)) && is_synced;
+    if (!is_synced && is_prepared) {
         complain_of_write(f, job, job->name);
-        status = LLM_IO;
+        job->status = LLM_IO;
     }
-    job->status = (llm_status)status;
 }
 
 /* ---- states ---- */

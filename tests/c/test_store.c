@@ -1,4 +1,5 @@
 /* The store thread: jobs in order, results by ownership, failures as complaints. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,51 @@
 #include "states/store.h"
 
 enum { N_JOBS = 40 };
+
+/* ---- what is synced, and when ---- */
+
+enum { SYNCED_MAX = 16 };
+
+static _Thread_local struct stat synced[SYNCED_MAX]; /* by this thread: what a store is opened with */
+static _Thread_local uint32_t n_synced;
+
+static char expected_path[FILES_PATH_BYTES]; /* "": nothing is expected */
+static bool is_durable;                      /* expected_path existed when a directory was synced */
+static bool was_durable;                     /* and this was so when the first file was removed */
+static uint32_t n_removed;
+
+/* Instead of the library's: notes what was synced. */
+int fsync(int fd)
+{
+    struct stat facts;
+    const int result = (int)syscall(SYS_fsync, fd);
+    if (result == 0 && fstat(fd, &facts) == 0) {
+        is_durable = is_durable || (S_ISDIR(facts.st_mode) && access(expected_path, F_OK) == 0);
+        if (n_synced < SYNCED_MAX) {
+            synced[n_synced++] = facts;
+        }
+    }
+    return result;
+}
+
+/* Instead of the library's: notes what was durable before. */
+int unlink(const char *path)
+{
+    was_durable = n_removed++ == 0 ? is_durable : was_durable;
+    return unlinkat(AT_FDCWD, path, 0);
+}
+
+static bool is_synced(const char *path)
+{
+    struct stat facts;
+    bool is = false;
+    for (uint32_t i = 0; stat(path, &facts) == 0 && i < n_synced; i++) {
+        is = is || (synced[i].st_dev == facts.st_dev && synced[i].st_ino == facts.st_ino);
+    }
+    return is;
+}
+
+/* ---- jobs ---- */
 
 typedef struct fixture {
     char directory[FILES_PATH_BYTES];
@@ -296,6 +342,29 @@ static void test_what_goes_needs_no_room(void)
     close_store(&f);
 }
 
+/* A pinned session that is reset keeps its pin in another branch: whenever the power fails, one of the two has it. */
+static void test_what_is_written_is_durable_before_anything_is_removed(void)
+{
+    fixture f;
+    open_store(&f);
+    push_change(&f, CHANGE_WRITE, 1, 1);
+    CHECK_INT(take_status(&f, 1), LLM_OK);
+    store_job *job = asked(store_job_new(STORE_CHANGE, 2), 2);
+    job->changes[0].verb = CHANGE_REMOVE;
+    job->changes[0].file.id = 1;
+    job->changes[1].verb = CHANGE_RESET;
+    job->changes[1].file = files_branch(2);
+    snprintf(expected_path, sizeof expected_path, "%.*s/%016x.llmd-session", (int)sizeof expected_path - 40, f.directory, 2);
+    is_durable = was_durable = false;
+    n_removed = 0;
+    store_push(f.store, job);
+    CHECK_INT(take_status(&f, 2), LLM_OK);
+    CHECK(!files_exists(f.directory, 1, "llmd-session") && files_exists(f.directory, 2, "llmd-session"));
+    CHECK(was_durable);
+    expected_path[0] = '\0';
+    close_store(&f);
+}
+
 /* It is not the file that is wrong. */
 static void test_a_state_without_room_is_not_set_aside(void)
 {
@@ -549,33 +618,6 @@ static void test_labels_are_bounded_for_each_owner(void)
     close_store(&f);
 }
 
-/* ---- what a new directory lies in ---- */
-
-enum { SYNCED_MAX = 16 };
-
-static _Thread_local struct stat synced[SYNCED_MAX]; /* by this thread: what a store is opened with */
-static _Thread_local uint32_t n_synced;
-
-/* Instead of the library's: notes what it was called for. */
-int fsync(int fd)
-{
-    const int result = (int)syscall(SYS_fsync, fd);
-    if (result == 0 && n_synced < SYNCED_MAX && fstat(fd, &synced[n_synced]) == 0) {
-        n_synced++;
-    }
-    return result;
-}
-
-static bool is_synced(const char *path)
-{
-    struct stat facts;
-    bool is = false;
-    for (uint32_t i = 0; stat(path, &facts) == 0 && i < n_synced; i++) {
-        is = is || (synced[i].st_dev == facts.st_dev && synced[i].st_ino == facts.st_ino);
-    }
-    return is;
-}
-
 /* Or all that is acknowledged of a model's first sessions would go with it when the power fails. */
 static void test_a_new_directory_outlasts_the_power(void)
 {
@@ -604,6 +646,7 @@ int main(void)
     RUN(test_what_is_removed_is_gone);
     RUN(test_a_change_that_fails_changes_nothing);
     RUN(test_what_goes_needs_no_room);
+    RUN(test_what_is_written_is_durable_before_anything_is_removed);
     RUN(test_a_state_without_room_is_not_set_aside);
     RUN(test_a_damaged_state_is_set_aside_and_told);
     RUN(test_a_directory_that_vanishes);
