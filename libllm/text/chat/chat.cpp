@@ -1,7 +1,8 @@
-/* chat.cpp: renders a chat request. It reads the request, finds the form of its answer, renders the conversation, takes
- * the wanted part, tokenizes that, and finds boundaries (token counts at which a later request is likely to continue,
- * so that a checkpoint there is useful). A template can refuse a conversation, or not show where an answer ends. Then
- * it is rendered again with repairs (converse_somehow). */
+/* chat.cpp: renders a chat request. chat_render parses the request, finds the form of its answer, renders the
+ * conversation, selects the wanted part, tokenizes this part, and finds boundaries (token counts at which a later
+ * request is likely to continue, so that a checkpoint there is useful). If the template refuses the conversation, or
+ * the rendering does not show where an answer ends, the conversation is rendered again with repairs
+ * (converse_somehow). */
 #include "text/chat/chat.h"
 
 #include <common/chat.h>
@@ -32,11 +33,12 @@
 
 namespace {
 
-/* Number of boundaries before user messages, counted from the last message: a client continues after the last message,
- * or edits or regenerates one of the latest. Each boundary costs a rendering of the conversation before it. */
+/* Number of boundaries before user messages, counted from the last message. A client usually continues after the last
+ * message, or edits or regenerates one of the latest messages. Each boundary costs a rendering of the conversation
+ * before it. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
 
-std::string text_of(const model *m, int32_t token) /* -1: none */
+std::string text_of(const model *m, int32_t token) /* returns "" for -1 */
 {
     return token < 0 ? std::string() : chat_token_text(m, token);
 }
@@ -47,7 +49,7 @@ struct chat {
     const model *m;
     control_words words;
     bool adds_bos;
-    chat_programs programs; /* if it has no usual one, `refusal` says why */
+    chat_programs programs; /* if `usual` is NULL, `refusal` is the reason */
     std::string refusal;
 
     explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)) {}
@@ -55,7 +57,7 @@ struct chat {
 
 namespace {
 
-/* NULL: the template cannot be compiled; `why` says the reason. */
+/* Returns NULL if the template cannot be compiled; `why` then receives the reason. */
 std::unique_ptr<const chat_program> program_of(const model *m, const char *source, std::string *why)
 {
     try {
@@ -82,7 +84,8 @@ void compile(chat *c)
     if (c->programs.usual == nullptr) {
         c->refusal = "the model's chat template cannot be read: " + why;
     } else if (with_tools != nullptr) {
-        c->programs.with_tools = program_of(c->m, with_tools, &why); /* NULL: as in llama.cpp, the usual one is used */
+        c->programs.with_tools = program_of(c->m, with_tools, &why); /* if NULL, the usual template is used, as in
+                                                                      * llama.cpp */
     }
 }
 
@@ -135,9 +138,10 @@ struct conversation {
     chat_request request;
     std::shared_ptr<const chat_form> form; /* form of the answer */
     chat_text rendered;
-    chat_tail tail; /* the wanted part: everything, or the part after an answer whose tokens are known */
+    chat_tail tail; /* the wanted part of the rendering: everything, or the part after an answer whose tokens are
+                     * known */
     chat_tokens tokens;
-    size_t n_history_bytes = 0; /* bytes before the generation prompt; 0: unknown */
+    size_t n_history_bytes = 0; /* number of bytes before the generation prompt; 0 if unknown */
 };
 
 chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &text)
@@ -145,9 +149,9 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
     return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
 }
 
-/* Returns the number of tokens of the wanted part within the first n bytes of the rendered text, or -1 if those bytes
- * are outside the wanted part or end inside a token. Byte counts must be converted this way, because tokens can span a
- * border: "new" and "line" may be one token. */
+/* Returns the number of tokens of the wanted part within the first n bytes of the rendered text, or -1 if these bytes
+ * are outside the wanted part or end inside a token. The first n bytes cannot be tokenized by themselves, because a
+ * token can extend beyond them: "new" and "line" may be one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -175,8 +179,9 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* Returns the number of bytes that the first messages contribute to the whole text, or 0 if alone they render
- * differently. Templates can write earlier turns depending on later ones, or refuse a conversation that ends there. */
+/* Returns the number of bytes that the first messages contribute to the whole text, or 0 if these messages alone are
+ * rendered differently. A template can write earlier turns depending on later turns, or refuse a conversation that ends
+ * after these messages. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
     std::string head;
@@ -184,7 +189,8 @@ size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::stri
         return 0;
     }
     const std::string &eos =
-        r.request->program->tmpl->eos_token(); /* some templates close a conversation that asks for no answer */
+        r.request->program->tmpl->eos_token(); /* without a generation prompt, some templates end the conversation with
+                                                * eos */
     if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
         head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
         head.resize(head.size() - eos.size());
@@ -206,9 +212,9 @@ struct marks {
     std::vector<int32_t> boundaries;
 };
 
-/* Returns the number of tokens before the text of the user's first message. The head cannot always be rendered alone:
- * some templates refuse a conversation without a question, or put the tools after the system message. So a conversation
- * with another question (a sentinel) is rendered, and the text before the sentinel is the head. */
+/* Returns the number of tokens before the text of the user's first message. The head cannot always be rendered alone,
+ * because some templates refuse a conversation without a question, or put the tools after the system message. So a
+ * conversation with another question (a sentinel) is rendered, and the text before the sentinel is the head. */
 int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
     chat_request asking = *r.request;
@@ -229,8 +235,8 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
     return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
 }
 
-/* Finds the boundaries. A shorter conversation yields a boundary only if it is a prefix of the whole, in text and in
- * tokens. */
+/* Finds the boundaries. The end of a shorter conversation is a boundary only if this conversation is a prefix of the
+ * whole conversation, in text and in tokens. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
@@ -265,13 +271,13 @@ enum class attempt { done, has_tools, failed };
 std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &request)
 {
     const chat_program &program = *request.program;
-    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* finding out the form also renders */
+    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* the form is found by renderings */
     return chat_answer_form(c->m, c->words, program, request.wish);
 }
 
-/* Renders the conversation once. Result has_tools: the template writes the tools after the answer, although the model
- * has already read them. Result failed: a rendering with this form of the answer does not show where the answer
- * ends. */
+/* Renders the conversation once. Returns has_tools if the template writes the tools after the answer, although the
+ * model has already consumed them, and failed if the rendering with this form of the answer does not show where the
+ * answer ends. */
 attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
     const chat_request &request = out->request;
@@ -300,8 +306,8 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
     return chat_tail_keeps_spelling(c->m, out->tail, out->tokens) ? attempt::done : attempt::failed;
 }
 
-/* If a template fails on a request with arguments that are not JSON, these are the likely cause, so the error mentions
- * them. */
+/* If a template fails on a request with arguments that are not JSON, these arguments are the likely cause, so the error
+ * mentions them. */
 [[noreturn]] void rethrow(const std::exception &e, const chat_request &request)
 {
     if (request.unread_arguments.empty()) {
@@ -311,8 +317,8 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
-/* Selects the next form of the answer to continue after (calls, text, none). With `none` everything is rendered, which
- * costs a longer prefill but avoids a refusal. Returns false if there is no further form. */
+/* Selects the next form of the answer after which the rendering continues (calls, text, none). With `none` everything
+ * is rendered, which costs a longer prefill but avoids a refusal. Returns false if there is no further form. */
 bool has_next_form(const chat_request &request, chat_repair *repair)
 {
     const chat_answer form = request.form;
@@ -323,7 +329,7 @@ bool has_next_form(const chat_request &request, chat_repair *repair)
     return form != chat_answer::none;
 }
 
-/* Selects the next repair of a request that the template refused. Returns false if none is left. */
+/* Selects the next repair of a request that the template refused. Returns false if no repair is left. */
 bool repair_more(const chat_request &request, chat_repair *repair)
 {
     if (request.has_odd_ids) {
@@ -338,8 +344,8 @@ bool repair_more(const chat_request &request, chat_repair *repair)
     return has_next_form(request, repair);
 }
 
-/* Returns whether the same text follows the answer, whether it is written as calls or as text. Results can refer to
- * their calls. */
+/* Returns whether the same text follows the answer with its calls and the answer as text. The texts can differ, because
+ * results can refer to their calls. */
 bool ends_alike(const std::string &as_calls, const conversation &as_text)
 {
     const size_t n = as_text.rendered.text.size() - as_text.tail.begin;
@@ -347,9 +353,9 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
            as_calls.compare(as_calls.size() - n, n, as_text.rendered.text, as_text.tail.begin, n) == 0;
 }
 
-/* Finds out which types of the tools' schemas the template can show. Some templates fail on schemas that others show:
- * Hermes 3's uses a list of types as a key. Only the first question is rendered for this, since a conversation can fail
- * for other reasons. Returns GIVEN if the tools are not the reason. */
+/* Finds out which types of the tools' schemas the template can show. Some templates fail on certain schemas; Hermes
+ * 3's, for example, uses a list of types as a key. Only the first question is rendered for this test, since a whole
+ * conversation can fail for other reasons. Returns GIVEN if the tools are not the reason. */
 shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
                           typed_tools *typed)
 {
@@ -369,13 +375,14 @@ shown_types types_to_show(const chat *c, const std::string &given, const control
     return shown_types::GIVEN;
 }
 
-/* Renders the conversation, with more and more repairs until the template accepts it. Each repair loses something (an
- * id, the place of the tools), so they are tried one by one, and only after a refusal. */
+/* Renders the conversation, with more and more repairs until the template accepts it. Each repair loses information (an
+ * id, the position of the tools), so repairs are tried one by one, and only after a refusal. */
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
     bool are_types_known = false;
     typed_tools typed;
-    std::optional<std::string> as_calls; /* the rendering with calls, if it did not show where the answer ends */
+    std::optional<std::string> as_calls; /* the rendering with calls, if this rendering did not show where the answer
+                                          * ends */
     for (chat_repair repair;;) {
         conversation out;
         out.request = chat_request_read(c->m, given, c->programs, markers, repair, &typed);
@@ -399,7 +406,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
             throw;
         } catch (const chat_limit &) {
             throw;
-        } catch (const std::invalid_argument &e) { /* such a form of answers is not supported */
+        } catch (const std::invalid_argument &e) { /* the requested form of the answer is not supported */
             throw chat_invalid(e.what());
         } catch (const std::exception &e) {
             if (!are_types_known && !out.request.tools.is_null()) {
@@ -467,7 +474,7 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
 }
 
 /* ---- the functions of chat.h --------------------------------------------------------------------------------------- *
- * They run on a stack of their own, and no exception leaves them. */
+ * These functions run on a separate large stack (chat_call_with_stack), and let no exception out. */
 
 struct outcome {
     int status = LLM_OK;
@@ -483,8 +490,8 @@ struct outcome {
     }
 };
 
-/* Turns an exception into a status and a sentence. Called inside a handler, so that the surrounding handler catches a
- * lack of memory here. */
+/* Converts the current exception to a status and a sentence. Called inside a handler, so that an outer handler catches
+ * a lack of memory here. */
 void explain(outcome *out)
 {
     try {

@@ -1,5 +1,5 @@
-/* chat.h: the interface to chat templates. Renders messages to tokens such that only the template's own text can
- * become control tokens: a message that contains "<|im_end|>" must not end the user's turn. Immutable after opening.
+/* chat.h: the interface to chat templates. Renders messages to tokens such that only the template's own text can become
+ * control tokens, because a message that contains "<|im_end|>" must not end the user's turn. Immutable after opening.
  * Any thread can render. */
 #ifndef LLM_CHAT_H
 #define LLM_CHAT_H
@@ -15,9 +15,9 @@ extern "C" {
 
 typedef struct chat chat;
 
-/* Compiles the model's template (m->ops->chat_template). If the model has no template, or one that does not compile,
- * the result is LLM_OK, and chat_render on that chat returns LLM_TEMPLATE with a message: such a model can still
- * serve plain completions. */
+/* Compiles the model's template (m->ops->chat_template). If the model has no template, or a template that does not
+ * compile, chat_open returns LLM_OK, because the model can still serve plain completions. chat_render with this chat
+ * then returns LLM_TEMPLATE with a message. */
 int chat_open(const model *m, chat **out, char *error, size_t error_bytes);
 void chat_close(chat *c); /* NULL is allowed */
 

@@ -14,8 +14,8 @@ bool is_of_template(const chat_text &t, size_t begin, size_t end)
                        t.blocked.begin() + static_cast<ptrdiff_t>(end), [](char b) { return b == 0; });
 }
 
-/* Returns the places of sentinels 0 to n - 1, or nothing unless each occurs exactly once. `last`: the end of the
- * last occurrence of sentinel n; 0 if it does not occur. */
+/* Returns the positions of sentinels 0 to n - 1, or nullopt unless each of them occurs exactly once. *last receives the
+ * end of the last occurrence of sentinel n, or 0 if sentinel n does not occur. */
 std::optional<std::vector<range>> find_marks(const std::string &text, const control_markers &markers, size_t n,
                                              size_t *last)
 {
@@ -39,7 +39,7 @@ std::optional<std::vector<range>> find_marks(const std::string &text, const cont
     return n_found == n ? std::optional(found) : std::nullopt;
 }
 
-/* Returns where the template itself writes the next control word that ends a turn; NONE if nowhere. */
+/* Returns the position of the next control word that ends a turn and was written by the template itself, or NONE. */
 size_t next_end(const model *m, const control_words &words, const chat_text &t, size_t from)
 {
     for (size_t at = from; at < t.text.size();) {
@@ -53,9 +53,9 @@ size_t next_end(const model *m, const control_words &words, const chat_text &t, 
     return chat_tail::NONE;
 }
 
-/* Returns whether the text after the sentinel in the arguments only closes the call. The bytes of it that came from
- * the request can be the end of the arguments as JSON ("}) and the call's id, which is one word. Any other text
- * would belong to another message. */
+/* Returns whether the text after the sentinel in the arguments only closes the call. Of bytes that came from the
+ * request, this text can only contain the end of the arguments as JSON ("}) and the call's id, which is one word. Any
+ * other text of the request would belong to another message. */
 bool closes_a_call(const chat_text &t, size_t begin, size_t end)
 {
     std::string given;
@@ -79,8 +79,8 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
            std::string_view(said).substr(said.size() - text.size()) == text;
 }
 
-/* Returns where the answer with the sentinel `mark` ends. A text ends at the sentinel, unless words follow that the
- * model also generated, such as one that closes a block. */
+/* Returns the end of the answer that contains the sentinel `mark`. A text ends at the sentinel, unless control words
+ * follow that the model also generated, such as a word that closes a block. */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

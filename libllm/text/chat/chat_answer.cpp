@@ -11,8 +11,8 @@
 
 namespace {
 
-/* A template that fails here can still render the conversation. The answer is then plain text, if the wish needs no
- * form. */
+/* A template that fails here can still render the conversation. The answer is then plain text, unless the request needs
+ * a form. */
 chat_form new_form(const model *m, const chat_program &program, const chat_wish &wish)
 {
     try {
@@ -68,16 +68,16 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
     append(form.opening.substr(done), '\0');
 }
 
-/* llama.cpp finds the opening by comparing a conversation with and without generation prompt. If a template ends the
- * latter with eos, bytes that eos and the opening have in common are missing from the form's opening. The end of the
- * prompt is then longer, and correct. */
+/* llama.cpp finds the opening by comparing a conversation with and without generation prompt. If the template ends the
+ * conversation without generation prompt with eos, bytes that eos and the opening have in common are missing from the
+ * form's opening. The real opening is then `opening`, the end of this prompt. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening)
 {
     const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;
     return continues || !is_known ? form.opening : opening;
 }
 
-/* A template can end this conversation in another way than the short one that the form was made from. */
+/* A template can end this conversation differently than the short conversation from which the form was made. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening)
 {
     if (continues) {

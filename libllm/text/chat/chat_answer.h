@@ -1,5 +1,5 @@
-/* chat_answer.h: the answer to a prompt: its form, the part of it that the prompt already contains, and the syntax
- * to parse it. Private to the chat folder. */
+/* chat_answer.h: the answer to a prompt: its form, the beginning of the answer that the prompt already contains, and
+ * the syntax for parsing it. Used only in this folder. */
 #ifndef LLM_CHAT_ANSWER_H
 #define LLM_CHAT_ANSWER_H
 
@@ -9,18 +9,19 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* Throws std::invalid_argument if the wish needs a form and the template has none, and chat_limit. */
+/* Returns the form of the answer. Throws std::invalid_argument if the request needs a form (for tools or structured
+ * output) that the template does not have, and chat_limit. */
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
                                                   const chat_program &program, const chat_wish &wish);
 
-/* Appends the message to be continued. Its text came from the client and must not become control tokens; the text
- * around it is the template's. */
+/* Appends the message to be continued. The message's text came from the client and must not become control tokens. The
+ * text around it is the template's. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
 /* Returns the beginning of the form if the prompt ends with `opening`. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening);
 
-/* Returns the text that the grammar must accept before the answer. */
+/* Returns the end of the prompt that the grammar must accept before the answer. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening);
 
 /* Returns llm_prompt.syntax. `opening` is the end of the prompt. */

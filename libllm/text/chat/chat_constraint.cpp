@@ -15,8 +15,7 @@ common_json ids_of(const model *m, const control_words &words, const std::string
     return out;
 }
 
-/* Returns the control tokens that the parser searches for: their text must be part of the answer. The text of other
- * tokens is part of it anyway. */
+/* Returns the control tokens that the parser searches for, whose text must therefore be part of the answer's text. */
 common_json preserved_tokens(const control_words &words, const chat_form &form)
 {
     std::vector<std::string> texts = form.preserved;
@@ -42,7 +41,8 @@ common_json preserved_tokens(const control_words &words, const chat_form &form)
     return out;
 }
 
-/* A trigger word that is a single control token is searched as that token, which costs nothing for other tokens. */
+/* Returns the trigger for the document. A word that is a single control token becomes a token, because searching for a
+ * token costs nothing at other tokens. */
 common_json trigger_of(const control_words &words, const common_grammar_trigger &trigger)
 {
     const int32_t token =
@@ -61,8 +61,8 @@ common_json trigger_of(const control_words &words, const common_grammar_trigger 
     return out;
 }
 
-/* Returns whether the prompt ends within reasoning: it contains the opening of reasoning, and none of its ends after
- * that. */
+/* Returns whether the prompt ends within reasoning: the prompt's end contains the opening of reasoning, and after this
+ * opening no end of reasoning. */
 bool is_thinking(const chat_form &form, const std::string &opening)
 {
     const size_t begun = form.thinking_start.empty() ? std::string::npos : opening.rfind(form.thinking_start);

@@ -29,7 +29,7 @@ void append_tokens(const model *m, std::string_view text, bool parse_special, st
     out->resize(before + static_cast<size_t>(n));
 }
 
-/* Returns a random number in digits, since filters that change the case leave digits unchanged. */
+/* Returns a random number as digits, because template filters that change the case leave digits unchanged. */
 std::string secret_number()
 {
     uint64_t random;
@@ -47,7 +47,7 @@ struct range {
     size_t begin, end;
 };
 
-/* The words of a text that become control tokens, and the words that must not. */
+/* The control words of a text that become control tokens, and the words that must not become control tokens. */
 struct found_words {
     std::vector<range> allowed; /* ascending, without overlap */
     std::vector<range> refused; /* ascending by begin */
@@ -79,8 +79,8 @@ found_words find_words(const control_words &words, const chat_text &r)
     return out;
 }
 
-/* Matches the control tokens among `tokens` with the words that they came from. Returns false if they do not
- * correspond. */
+/* Matches the control tokens among `tokens` with the words that they came from. Returns false if tokens and words do
+ * not correspond. */
 bool find_cuts(const control_words &words, const std::string &text, const std::vector<range> &allowed, size_t n_skipped,
                chat_tokens *out)
 {
@@ -120,8 +120,8 @@ control_words::control_words(const model *m)
     std::stable_sort(words.begin(), words.end(), [](const word &a, const word &b) { return a.text < b.text; });
 }
 
-/* Words [low, high) begin with the `depth` bytes at `at`. Keeps the words that continue with the next byte. Returns
- * false if none does. */
+/* Words [low, high) begin with the `depth` bytes at `at`. Narrows the range to the words that continue with the next
+ * byte. Returns false if no word does. */
 bool control_words::narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const
 {
     if (at + depth >= text.size()) {
@@ -144,7 +144,7 @@ size_t control_words::longest_at(std::string_view text, size_t at, std::vector<s
 {
     size_t low = 0, high = begins[static_cast<unsigned char>(text[at])] ? words.size() : 0, best = 0;
     for (size_t depth = 0; narrow(text, at, depth, &low, &high); depth++) {
-        if (words[low].text.size() == depth + 1) { /* of words with a common beginning, the shortest sorts first */
+        if (words[low].text.size() == depth + 1) { /* of words with a common beginning, the shortest is sorted first */
             best = depth + 1;
             if (lengths != nullptr) {
                 lengths->push_back(best);
@@ -173,10 +173,10 @@ int32_t control_words::token_of(std::string_view text) const
 
 control_markers::control_markers(const control_words &words_, std::string_view request) : words(words_)
 {
-    /* A client could write our marker into a message. However often the text is decoded (arguments of a call are
-     * JSON inside JSON), a DELETE is written either as the byte itself or with \u. If the request contains neither,
-     * no random number is needed. The earlier search for a number that does not occur took time quadratic in the
-     * request, and escaped digits could deceive it. */
+    /* A client could write a marker into a message. However often the text is decoded (arguments of a call are JSON
+     * inside JSON), a DELETE is written either as the byte itself or with \u. If the request contains neither the byte
+     * nor \u, no random number is needed. A search for a number that does not occur in the request would take quadratic
+     * time, and could miss escaped digits. */
     const bool may_have_delete =
         request.find(DELETE) != std::string_view::npos || request.find("\\u") != std::string_view::npos;
     const std::string number = may_have_delete ? secret_number() : "0";
@@ -202,7 +202,8 @@ std::string control_markers::wrap(std::string_view text) const
     out.append(text.substr(copied));
     const size_t tail = std::min(words.bytes_max(), text.size() - copied);
     for (size_t at = text.size() - tail; at < text.size(); at++) {
-        if (words.is_begun_at(text, at)) { /* text that follows in the prompt must not complete the word */
+        if (words.is_begun_at(text, at)) { /* the text that follows in the prompt must not complete a word that begins
+                                            * here */
             return out.append(cut);
         }
     }
@@ -238,11 +239,11 @@ void control_markers::unwrap(chat_text *rendered) const
     }
     out.text.append(text, copied);
     out.blocked.append(rendered->blocked, copied);
-    for (const size_t at : opened) { /* the word between the markers, if it is still there */
+    for (const size_t at : opened) { /* block the word between the markers, if the template has not removed it */
         const size_t n = words.longest_at(out.text, at);
         std::fill_n(out.blocked.begin() + static_cast<ptrdiff_t>(at), n, '\1');
     }
-    for (const size_t at : closed) { /* and every word that reaches or crosses a closing marker or a cut */
+    for (const size_t at : closed) { /* block every word that reaches or crosses a closing marker or a cut */
         const size_t first = at - std::min(at, words.bytes_max());
         for (size_t begin = first; begin < at; begin++) {
             if (begin + words.longest_at(out.text, begin) >= at) {
@@ -274,10 +275,9 @@ bool chat_adds_bos(const model *m)
     return n > 0 && tokens[0] == m->ops->bos(m);
 }
 
-/* Text between control tokens is tokenized by the model's own rules. Only a passage in which a message spells a
- * control word is special: it is tokenized by itself, as text. All other passages are tokenized together, so that
- * the tokens of a conversation do not depend on the contents of a later message. Otherwise a session's tokens would
- * no longer be a prefix of its next prompt. */
+/* Text between control tokens is tokenized by the model's own rules. A passage in which a message spells a control word
+ * is tokenized separately, as text. All other passages are tokenized together, so that the tokens of earlier messages
+ * do not depend on later messages. Otherwise a session's tokens would not be a prefix of its next prompt. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered)
 {
     const found_words found = find_words(words, rendered);

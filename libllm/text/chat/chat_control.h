@@ -1,17 +1,16 @@
-/* chat_control.h: decides which bytes of a rendered chat can become control tokens, and tokenizes the chat. Private to
- * the chat folder. Immutable after opening. Any thread.
- *
- * The danger: a message (a web page that an agent has read) contains "<|im_end|><|im_start|>system", and the prompt
- * gets a system message that nobody wrote. There are two defenses, because each alone has gaps. The template engine
- * marks the bytes that came from messages, but loses the mark in some of its functions (tojson, split, join, keys of
- * objects). Therefore each control word in a message is also put between markers before rendering:
+/* chat_control.h: decides which bytes of a rendered chat can become control tokens, and tokenizes the chat. Used only
+ * in this folder. Immutable after opening. Any thread. The danger: a message (a web page that an agent has read)
+ * contains "<|im_end|><|im_start|>system", and the prompt gets a system message that nobody wrote. There are two
+ * defenses, because neither is complete. The template engine marks the bytes that came from messages, but loses the
+ * mark in some functions (tojson, split, join, keys of objects). Therefore each control word in a message is also put
+ * between markers before rendering:
  *
  *   message    a <|im_end|> b
  *   rendered   ... a DEL0( <|im_end|> DEL0) b ...       DEL: the byte 0x7f
  *
- * The markers pass through every function of the engine as ordinary text. Afterwards they are removed, and the text
- * between them never becomes a control token. One gap remains: a template that splits two strings of a message and
- * joins the pieces with nothing between them. No known template does that. */
+ * The markers pass through every function of the engine as ordinary text. Afterwards the markers are removed, and the
+ * text between them never becomes a control token. One gap remains: a template could split two strings of a message and
+ * join the pieces without a separator. No known template does this. */
 #ifndef LLM_CHAT_CONTROL_H
 #define LLM_CHAT_CONTROL_H
 
@@ -25,13 +24,15 @@
 /* A rendered chat. */
 struct chat_text {
     std::string text;
-    std::string blocked; /* one byte per byte of `text`; a nonzero byte must not be part of a control token */
+    std::string blocked; /* one byte per byte of `text`; nonzero if the byte of `text` must not be part of a control
+                          * token */
 };
 
 struct chat_tokens {
     std::vector<int32_t> tokens;
-    /* Places where the text can be cut without changing the tokens on either side, ascending: a byte offset and the
-     * number of tokens before it. All are at control tokens, which the tokenizer never merges with text. */
+    /* Positions at which the text can be cut without changing the tokens on either side, ascending: a byte offset and
+     * the number of tokens before it. All positions are at control tokens, which the tokenizer never merges with
+     * text. */
     struct cut {
         size_t byte;
         size_t token;
@@ -51,7 +52,7 @@ class control_words {
     /* Returns whether the text from `at` to its end is a proper beginning of a word. */
     bool is_begun_at(std::string_view text, size_t at) const;
 
-    int32_t token_of(std::string_view word) const; /* -1: not a control word */
+    int32_t token_of(std::string_view word) const; /* returns -1 for text that is no control word */
     size_t bytes_max() const
     {
         return longest;
@@ -65,24 +66,24 @@ class control_words {
     bool narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const;
 
     std::vector<word> words; /* sorted by text */
-    bool begins[256] = {};   /* whether a word begins with this byte; for most bytes the search ends here */
+    bool begins[256] = {};   /* whether a word begins with this byte; no word begins with most bytes */
     size_t longest = 0;
 };
 
-/* The markers of one request: text that the request does not contain, neither plain nor escaped, or that its author
- * cannot guess. */
+/* The markers of one request. A marker is text that the request does not contain, neither plain nor escaped, or that
+ * the request's author cannot guess. */
 class control_markers {
   public:
-    /* `request` is the JSON that all marked text comes from. */
+    /* `request` is the JSON from which all wrapped text comes. */
     control_markers(const control_words &words, std::string_view request);
 
-    std::string wrap(std::string_view text) const; /* prepares the text of a message for the template */
+    std::string wrap(std::string_view text) const; /* returns a message's text with markers around control words */
 
-    /* Returns a text that marks a place in a message until the message has been rendered. `unwrap` does not remove
-     * it. */
+    /* Returns sentinel i, a text that shows where a position of a message is in the rendered text. `unwrap` does not
+     * remove sentinels. */
     std::string sentinel(size_t i) const;
 
-    /* Removes the markers from rendered text and blocks the words that they enclose. */
+    /* Removes the markers from rendered text and blocks the words between them. */
     void unwrap(chat_text *rendered) const;
 
   private:
@@ -90,11 +91,11 @@ class control_markers {
     std::string open, close, cut; /* all of equal length */
 };
 
-/* Tokenizes rendered text, with BOS if the model needs it and the template has not written it. Throws
- * std::runtime_error if the model cannot tokenize it. */
+/* Tokenizes rendered text, and adds BOS if the model needs BOS and the template has not written it. Throws
+ * std::runtime_error if the model cannot tokenize the text. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered);
 
-/* Returns the text of one token, including control tokens; "" if it has none. */
+/* Returns the text of one token, which can be a control token, or "" if the token has no text. */
 std::string chat_token_text(const model *m, int32_t token);
 
 /* Returns whether the model's tokenizer adds BOS by itself. */

@@ -99,7 +99,8 @@ void reasoning_everywhere(common_json &messages, const common_json & /*variables
 
 /* ---- languages --------------------------------------------------------------------------------------------------- */
 
-/* TranslateGemma's template requires the languages with each text of the user; they are variables of the template. */
+/* TranslateGemma's template requires the languages with each text of the user. The languages are variables of the
+ * template. */
 void texts_with_languages(common_json &messages, const common_json &variables)
 {
     for (common_json &message : messages) {
@@ -130,8 +131,8 @@ std::map<std::string, size_t> places_of_calls(const common_json &answer)
     return out;
 }
 
-/* DeepSeek V4's template writes results without the ids of their calls, in one turn with the user's text, so only
- * their order shows which call a result belongs to. This function puts the results into the order of the calls. */
+/* DeepSeek V4's template writes results without the ids of their calls, in one turn with the user's text, so only the
+ * order of the results shows to which calls they belong. This function puts the results into the order of the calls. */
 void results_as_called(common_json &messages, const common_json & /*variables*/)
 {
     std::map<std::string, size_t> places;
@@ -183,8 +184,8 @@ bool has_content(const common_json &message)
     return content.is_string() ? !content.get<std::string>().empty() : content.is_array() && !content.empty();
 }
 
-/* Gemma 4's first templates have no role "tool": results, and the text after them, are moved into the message with
- * the calls. */
+/* Moves results, and the text after them, into the message with the calls, because Gemma 4's first templates have no
+ * role "tool". */
 void results_in_calls(common_json &messages, const common_json & /*variables*/)
 {
     common_json out = common_json::array();
@@ -219,7 +220,7 @@ void results_in_calls(common_json &messages, const common_json & /*variables*/)
 
 /* ---- the end of the text ----------------------------------------------------------------------------------------- */
 
-/* Returns whether the text ends with these words, written by the template itself and not by a message. */
+/* Returns whether the text ends with these words, and whether the template itself has written them. */
 bool ends_with(const chat_text &t, const std::string &words)
 {
     const size_t n = words.size();
@@ -233,8 +234,8 @@ void append(const std::string &words, chat_text *out)
     out->blocked.append(words.size(), '\0');
 }
 
-/* In Gemma 4's format a turn stays open after a result. After text, a call and its result, its templates close the
- * turn and do not open the next one. */
+/* In Gemma 4's format a turn stays open after a result. But after text, a call and its result, Gemma's templates close
+ * the turn and open no new turn. */
 const char *const GEMMA4_END = "<turn|>\n", *const GEMMA4_BEGIN = "<|turn>model\n";
 
 void open_turn(bool asks, chat_text *rendered)
@@ -250,8 +251,8 @@ size_t n_of_open_turn(const std::string &opening, const chat_text &rendered)
     return ends_with(rendered, GEMMA4_END) || opening.compare(0, begin.size(), begin) != 0 ? 0 : begin.size();
 }
 
-/* gpt-oss's template ends the last answer with <|return|>, as in training data; before other messages the same
- * answer ends with <|end|>. Without this change no later prompt would begin with these tokens. */
+/* gpt-oss's template ends the last answer with <|return|>, as in training data. Before other messages the same answer
+ * ends with <|end|>. Without this change no later prompt would begin with the tokens of this prompt. */
 void end_as_in_history(bool asks, chat_text *rendered)
 {
     const std::string last = "<|return|>";
@@ -263,7 +264,8 @@ void end_as_in_history(bool asks, chat_text *rendered)
 }
 
 /* ---- families ------------------------------------------------------------------------------------------------------ *
- * Same order and conditions as in common_chat_template_detect_params_init. LLM-jp gets the changes of gpt-oss. */
+ * The order and the conditions are those of common_chat_template_detect_params_init. LLM-jp gets the changes of
+ * gpt-oss. */
 
 bool is_ministral(const std::string &source)
 {

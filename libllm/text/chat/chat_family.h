@@ -1,9 +1,9 @@
 /* chat_family.h: changes to conversations for certain families of models, before and after the template renders.
  *
- * llama.cpp makes these changes in the answer parsers of the families, which also render. libllm renders by itself,
- * since only the template's own text may become control tokens, and therefore repeats the changes.
- * tests/real_templates/test_prompts.py compares the prompts with llama.cpp's for every template that llama.cpp
- * ships. Private to the chat folder. Pure. */
+ * In llama.cpp, the functions that make the families' answer parsers also render and make these changes. libllm renders
+ * by itself, since only the template's own text may become control tokens, and therefore repeats the changes.
+ * tests/real_templates/test_prompts.py compares the prompts with llama.cpp's prompts for every template that llama.cpp
+ * ships. Used only in this folder. Pure. */
 #ifndef LLM_CHAT_FAMILY_H
 #define LLM_CHAT_FAMILY_H
 
@@ -15,19 +15,20 @@
 
 struct chat_family {
     enum trait : unsigned {
-        DEVELOPERS = 1,      /* "developer" is a role of its own, different from "system" */
-        TRIMS = 2,           /* texts are trimmed, because blanks around them make the model reason in circles */
+        DEVELOPERS = 1,      /* the role "developer" differs from "system" */
+        TRIMS = 2,           /* texts are trimmed, because blanks around a text make the model reason in circles */
         GATHERS_RESULTS = 4, /* results become part of the message with the calls */
-        SHOWS_SCHEMA = 8,    /* the template shows the schema of the answer, in the variable response_format */
+        SHOWS_SCHEMA = 8,    /* the template shows the model the answer's schema, from the variable response_format */
     };
     bool (*has_template)(const std::string &source);
-    /* Changes messages that are otherwise ready for the template. `variables` are the template's, from the request.
-     * NULL: no change. */
+    /* Changes messages that are otherwise ready for the template; NULL if there is nothing to change. `variables` are
+     * the template's variables from the request. */
     void (*change_messages)(common_json &messages, const common_json &variables);
-    /* Changes the rendered text. `asks`: the text was rendered with a generation prompt. NULL: no change. */
+    /* Changes the rendered text; NULL if there is nothing to change. `asks` says that the text was rendered with a
+     * generation prompt. */
     void (*change_text)(bool asks, chat_text *rendered);
-    /* Returns how many bytes of an answer's opening the text already has, because a turn of the model is open. NULL:
-     * none. */
+    /* Returns how many bytes of an answer's opening the text already has, because a turn of the model is open; NULL if
+     * always 0. */
     size_t (*n_opened)(const std::string &opening, const chat_text &rendered);
     unsigned traits;
 
@@ -37,7 +38,7 @@ struct chat_family {
     }
 };
 
-/* Returns the family of a template, or the family without changes if it belongs to no special one. */
+/* Returns the family of a template, or the family without changes if the template belongs to no special family. */
 const chat_family &chat_family_of(const std::string &source);
 
 #endif

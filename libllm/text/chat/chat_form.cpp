@@ -57,7 +57,7 @@ void continue_last(const chat_wish &wish, autoparser::generation_params *out)
     out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
 }
 
-/* The form does not depend on the conversation, so it is made from a short one. */
+/* The form does not depend on the conversation, so it is made from a short conversation. */
 autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
 {
     autoparser::generation_params out;
@@ -118,7 +118,7 @@ common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
     return out;
 }
 
-/* Inserts the grammars of arguments. Families whose arguments are not JSON strings allow any text there. */
+/* Inserts the grammars of arguments. If a family's arguments are not JSON strings, any text is allowed instead. */
 std::string with_arguments(std::string grammar, const chat_wish &wish)
 {
     for (size_t i = 0; i < wish.arguments.size(); i++) {
@@ -129,8 +129,8 @@ std::string with_arguments(std::string grammar, const chat_wish &wish)
     return grammar;
 }
 
-/* A template that refuses the short conversation can still accept the request's own. Then the form is known, but not
- * its opening. */
+/* A template that refuses the short conversation can still accept the request's conversation. The form is then known,
+ * except for its opening. */
 common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
                              const autoparser::generation_params &params)
 {
@@ -171,7 +171,7 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     return out;
 }
 
-/* Returns the texts that begin a call in the middle of reasoning, one per tool. None are needed if llama.cpp's form
+/* Returns the texts that begin a call in the middle of reasoning, one per tool. No texts are needed if llama.cpp's form
  * ends the reasoning at a mark that opens every call. */
 std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
                                         const call_head &head)
@@ -213,16 +213,16 @@ void describe(const common_chat_params &params, const std::vector<std::string> &
     }
 }
 
-/* Returns the end of the prompt up to the place where it opens reasoning. */
+/* Returns the part of `opening` before the text that opens reasoning. */
 std::string without_thinking(const std::string &opening, const std::string &thinking_start)
 {
     const size_t at = thinking_start.empty() ? std::string::npos : opening.find(thinking_start);
     return opening.substr(0, at);
 }
 
-/* If a call is required, llama.cpp's forms still allow unlimited text before it, and some text after it, so the
- * model might never call. This function replaces that text by blanks. llama.cpp's grammars name rules after the
- * numbers of its parsers. */
+/* If a call is required, llama.cpp's forms still allow unlimited text before the call, and some text after it, so the
+ * model might never call. This function replaces the text by blanks. llama.cpp's grammars name rules after the numbers
+ * of its parsers. */
 std::string without_text(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -235,7 +235,8 @@ std::string without_text(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* Some of llama.cpp's forms repeat calls even if only one is allowed. The rules to change are those with a trigger. */
+/* Some of llama.cpp's forms repeat calls even if only one is allowed. This function changes the rules that have a
+ * trigger. */
 std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -269,7 +270,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
 std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
     const autoparser::analyze_content &content = analysis.found.content;
-    /* next to calls, llama.cpp parses the frame of a text only if the calls are JSON */
+    /* if the form has calls, llama.cpp parses the frame of a text only if the calls are JSON */
     const bool is_read =
         analysis.has_messages || analysis.found.tools.format.mode == autoparser::tool_format::JSON_NATIVE;
     const bool is_framed = content.is_always_wrapped() && (!has_calls || is_read);
@@ -286,7 +287,7 @@ std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, 
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Returns the same grammar made by llama.cpp's parser for this family, if the parser has a form for such answers. */
+/* Returns the same grammar, made by llama.cpp's special parser, if that parser has a form for such answers. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -308,7 +309,7 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
 
 namespace {
 
-/* Calls as many models were trained on them, for templates that say nothing about calls. */
+/* Uses the form of calls on which many models were trained, for templates without calls. */
 void use_own_calls(autoparser::autoparser *analysis)
 {
     analysis->jinja_caps.supports_tool_calls = true;
@@ -320,7 +321,7 @@ void use_own_calls(autoparser::autoparser *analysis)
     analysis->preserved_tokens.push_back(CALL_END);
 }
 
-/* In templates with name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis takes the last marker for a part of the name,
+/* In templates with name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis counts the last marker as a part of the name,
  * too. */
 void count_markers_once(autoparser::autoparser *analysis)
 {
@@ -353,7 +354,7 @@ void offer_tool(autoparser::generation_params *params)
     params->tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
 }
 
-/* The head stays unknown if the template refuses a short conversation with a call. */
+/* Returns an unknown head if the template refuses a short conversation with a call. */
 call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &analysis,
                         autoparser::generation_params params)
 {
@@ -369,8 +370,8 @@ call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &a
 
 enum class own_parser { NONE, WORKS, FAILS };
 
-/* Returns whether llama.cpp has a parser for this family alone, and can render the template with it. Some templates
- * refuse a conversation without tools, so it is tried with a tool, too. */
+/* Returns whether llama.cpp has a special parser for this family and can render the template with it. Some templates
+ * refuse a conversation without tools, so rendering with a tool is tried, too. */
 own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generation_params params,
                          common_chat_format *format)
 {
@@ -384,7 +385,7 @@ own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generatio
             return found.has_value() ? own_parser::WORKS : own_parser::NONE;
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) { /* the template refused; its message is irrelevant here */
+        } catch (const std::exception &) { /* the template refused the conversation, whose message is irrelevant here */
         }
     }
     return own_parser::FAILS;
@@ -398,7 +399,7 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
     return out;
 }
 
-/* llama.cpp compares renderings of short conversations. If the template refuses those, the analysis finds nothing. */
+/* llama.cpp compares renderings of short conversations. If the template refuses them, the analysis finds nothing. */
 void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
                             autoparser::autoparser *out)
 {
@@ -406,7 +407,7 @@ void analyse_by_differences(const common_chat_template &tmpl, const autoparser::
         out->analyze_template(tmpl);
         count_markers_once(out);
         count_opening_once(tmpl, params, out);
-        out->tools.arguments.tolerate_intertag_whitespace = true; /* the grammar tolerates it too */
+        out->tools.arguments.tolerate_intertag_whitespace = true; /* the grammar tolerates this white space, too */
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception &) {
@@ -431,7 +432,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
         return out;
     }
-    if (own == own_parser::FAILS) { /* the comparison cannot analyze these families either */
+    if (own == own_parser::FAILS) { /* llama.cpp's comparison would fail, too */
         out.found = nothing_known(tmpl);
     } else {
         analyse_by_differences(tmpl, params_of(tmpl, nothing), &out.found);
@@ -444,7 +445,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         use_own_calls(&out.found);
     }
     out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
-    if (out.has_messages) { /* a call cannot interrupt a message, and the head has the id of an example */
+    if (out.has_messages) { /* a call cannot interrupt a message, and the head contains the example's id */
         out.head.before.clear();
     }
     return out;
@@ -454,8 +455,8 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 
 namespace {
 
-/* Some of llama.cpp's grammars let a model write the text of its end token in letters, which would become part of
- * the answer's text. */
+/* Removes the end token's text from llama.cpp's grammars. A model could otherwise write it in letters, as part of the
+ * answer's text. */
 std::string without_end(std::string grammar, const std::string &eos)
 {
     const std::string option = " \"" + eos + "\"?";
@@ -465,7 +466,7 @@ std::string without_end(std::string grammar, const std::string &eos)
     return grammar;
 }
 
-/* Returns whether the grammar is larger than the sampler accepts it, as a part of a document. */
+/* Returns whether the grammar is too large for the document of a constraint. */
 bool is_too_large(const std::string &grammar)
 {
     constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document has other members, too */
@@ -473,8 +474,8 @@ bool is_too_large(const std::string &grammar)
 }
 
 /* Tries once to make a form. `detail` says how much of the tools' schemas the grammar enforces. Returns nullopt if
- * the detail does not suit this family, which writes arguments as a whole (or does not), or if the grammar of EACH
- * is too large. */
+ * `detail` is for arguments as one object and this family writes each argument separately (or vice versa), or if the
+ * grammar of EACH is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {
@@ -570,7 +571,7 @@ chat_form form_of(const model *m, const common_chat_template &tmpl, const chat_a
         }
     }
     if (!out.grammar.empty() && !is_usable_grammar(m, out)) {
-        out.grammar.clear(); /* calls that the model makes on its own are still parsed */
+        out.grammar.clear(); /* calls are not enforced, but still parsed */
         out.is_lazy = false;
         out.triggers.clear();
     }

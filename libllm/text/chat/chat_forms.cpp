@@ -1,4 +1,5 @@
-/* chat_forms.cpp: the cache of forms (chat_form.h). It drops the least recently used form first. */
+/* chat_forms.cpp: the cache of forms (chat_form.h). If the cache is full, the least recently used form is dropped
+ * first. */
 #include <algorithm>
 
 #include "text/chat/chat_form.h"

@@ -18,7 +18,7 @@ common_json as_parts(const std::string &text)
 void fit_content(common_json &messages, const chat_template_caps &caps)
 {
     for (common_json &message : messages) {
-        common_json &content = message["content"]; /* becomes an empty text in a message with only calls */
+        common_json &content = message["content"]; /* a message with only calls gets an empty text */
         if (content.is_null()) {
             content = "";
         }
@@ -30,7 +30,7 @@ void fit_content(common_json &messages, const chat_template_caps &caps)
     }
 }
 
-/* Reads arguments as an object. An empty text is an empty object. */
+/* Parses arguments as an object. An empty text is an empty object. */
 bool read_arguments(const std::string &text, common_json *out)
 {
     if (text.empty()) {
@@ -40,9 +40,9 @@ bool read_arguments(const std::string &text, common_json *out)
     return chat_read_json(text, out) && out->is_object();
 }
 
-/* Turns arguments into objects, for templates that need objects. Returns the first arguments that are not an object,
- * or "". `encloses`: such arguments become the member of an object. A call with broken arguments stays in the
- * history, and would otherwise make every later turn fail. */
+/* Turns arguments into objects, for templates that need objects. Returns the first arguments that are not an object, or
+ * "". With `encloses`, such arguments become a member of an object. Without this change, every later turn would fail,
+ * because a call with malformed arguments stays in the history. */
 std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;

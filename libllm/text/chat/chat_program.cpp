@@ -23,8 +23,8 @@ void set_dates(common_json *variables, std::time_t now)
 }
 
 /* Some templates build control words around the role ("<|" + role + "|>"). If the role were marked as the client's
- * text, those words would not become control tokens. The well-known roles are therefore trusted: a client cannot set
- * a role to anything else. */
+ * text, these words would not become control tokens. The well-known roles are therefore trusted. A client cannot set
+ * any other role. */
 void trust_roles(jinja::context &context)
 {
     for (const jinja::value &message : context.get_val("messages")->as_array()) {
@@ -85,8 +85,8 @@ std::unique_ptr<const chat_program> chat_program_open(const std::string &source,
     return out;
 }
 
-/* llama.cpp's strftime_now calls std::localtime, whose result all threads share, so two threads must not render such
- * a template at the same time. Other templates are rendered without the lock. */
+/* llama.cpp's strftime_now calls std::localtime, whose result all threads share, so two threads must not render a
+ * template with strftime_now at the same time. Other templates are rendered without the lock. */
 std::unique_lock<std::mutex> chat_program::hold_clock() const
 {
     std::unique_lock<std::mutex> hold(clock, std::defer_lock);

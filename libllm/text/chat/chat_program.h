@@ -1,5 +1,5 @@
-/* chat_program.h: a compiled template, its analysis, and how it renders a request. Immutable except for the cache of
- * forms. Any thread can render. Private to the chat folder. */
+/* chat_program.h: a compiled template with its analysis, and the function that renders a request with it. Immutable
+ * except for the cache of forms. Any thread can render. Used only in this folder. */
 #ifndef LLM_CHAT_PROGRAM_H
 #define LLM_CHAT_PROGRAM_H
 
@@ -21,19 +21,19 @@ struct chat_program {
     const chat_family *family;
     chat_analysis analysis;
     mutable chat_forms forms;
-    bool has_clock; /* the template uses the time, for which the C library's functions are not thread-safe */
+    bool has_clock; /* the template uses the time, and the C library's functions for this are not thread-safe */
     mutable std::mutex clock;
 
-    std::unique_lock<std::mutex> hold_clock() const; /* hold the lock while the template runs */
+    std::unique_lock<std::mutex> hold_clock() const; /* the caller holds the lock while the template runs */
 };
 
-/* Throws what chat_compile and chat_analyse throw. */
+/* Throws the exceptions of chat_compile and chat_analyse. */
 std::unique_ptr<const chat_program> chat_program_open(const std::string &source, const std::string &bos,
                                                       const std::string &eos);
 
 /* A model's templates. Some models have a second template, for conversations with tools. */
 struct chat_programs {
-    std::unique_ptr<const chat_program> usual, with_tools; /* NULL: the model has no such template */
+    std::unique_ptr<const chat_program> usual, with_tools; /* NULL if the model has no such template */
 
     const chat_program &for_request(bool has_tools) const
     {
@@ -41,7 +41,7 @@ struct chat_programs {
     }
 };
 
-/* One rendering of a request. All renderings of a request see the same time, since they are compared with each
+/* One rendering of a request. All renderings of a request get the same time, because their texts are compared with each
  * other. */
 struct chat_rendering {
     const chat_request *request;
@@ -49,8 +49,8 @@ struct chat_rendering {
     std::time_t now;
 };
 
-/* Renders the first n messages. `asks`: with a generation prompt. Needs a chat_budget. Throws chat_limit, or what
- * jinja throws. */
+/* Renders the first n messages, with a generation prompt if `asks`. Throws chat_limit and the exceptions of jinja. The
+ * thread must have a chat_budget. */
 chat_text chat_program_render(const chat_rendering &r, size_t n_messages, bool asks);
 
 #endif

@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies all variables */
+constexpr size_t VARIABLES_MAX = 64; /* limited because every scope of a template copies all variables */
 
 /* Names that a request must not use for its variables, because other members or the model set them. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
@@ -64,8 +64,8 @@ common_json parse(const std::string &given)
     return request;
 }
 
-/* Removes null members. Clients send null for members that they leave open, but for a template absent and null
- * differ. */
+/* Removes null members. Clients send null for members that they do not set, but a template distinguishes null from a
+ * missing member. */
 common_json without_nulls(const common_json &messages)
 {
     common_json out = common_json::array();
@@ -123,7 +123,8 @@ std::vector<int32_t> read_tokens(const common_json &after)
     return out;
 }
 
-/* Reads `after`. It is ignored if a message is continued, because that message has no tokens of a complete answer. */
+/* Parses `after`, which is ignored if a message is continued, because the tokens of this message are not those of a
+ * complete answer. */
 std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
     const char *name = "after";
@@ -148,8 +149,8 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-/* Returns the answer as it is passed to the template. Only the place of its end matters, and the parts that later
- * messages refer to: names and ids of its calls. The rest is resident as tokens and is never rendered again. */
+/* Returns the answer as it is passed to the template. It only has the mark at its end, and the names and ids of its
+ * calls, to which later messages refer. Its other parts are known as tokens and are never rendered again. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
@@ -169,7 +170,7 @@ common_json marked_answer(const common_json &answer, chat_answer form, const std
     return out;
 }
 
-/* Puts the mark before the blanks at the end of a text, which templates and families trim. */
+/* Puts the mark before the blanks at the end of a text, because templates and families trim these blanks. */
 std::string with_mark(const std::string &text, const std::string &mark)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -177,8 +178,8 @@ std::string with_mark(const std::string &text, const std::string &mark)
     return text.substr(0, at) + mark + text.substr(at);
 }
 
-/* Adds marks to texts that a template might move before the answer, or leave out. Results that become part of the
- * answer get no marks, because their family parses them as JSON. */
+/* Adds marks to texts of later messages, which a template might move before the answer, or leave out. Results that
+ * become part of the answer get no marks, because such families parse results as JSON. */
 void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
 {
     for (size_t i = from; i < messages.size(); i++) {
@@ -210,7 +211,7 @@ common_json with_marks(const common_json &messages, const control_markers &marke
     return out;
 }
 
-/* Puts the last mark into the tools, to find the place where the template writes them. */
+/* Puts the last mark into the tools, to find the position at which the template writes them. */
 void mark_tools(common_json &tools, const control_markers &markers, size_t n_marks)
 {
     common_json &function = tools[tools.size() - 1]["function"];
@@ -320,8 +321,8 @@ std::string read_grammar(const model *m, const common_json &request)
     }
 }
 
-/* Reads the grammars of tools that take one text: {argument, kind, text}, with the kinds of constraint_grammar.
- * Ignores a grammar that cannot be enforced. */
+/* Parses the grammars of tools that have one argument, a text: {argument, kind, text}, with the kinds of
+ * constraint_grammar. Ignores a grammar that cannot be enforced. */
 std::vector<chat_argument> read_arguments(const model *m, const common_json &request)
 {
     std::vector<chat_argument> out;
@@ -362,7 +363,7 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     return out;
 }
 
-/* Removes the message to be continued from the others. Its text is appended to the rendering instead, since
+/* Removes the message to be continued from the messages. Its text is appended to the rendering instead, because
  * templates close the turn of a message. */
 void take_begun(common_json &messages, chat_request *out)
 {
@@ -378,8 +379,8 @@ void take_begun(common_json &messages, chat_request *out)
     messages.erase(messages.size() - 1);
 }
 
-/* Returns the system messages and a question whose text is a sentinel. The rendering before the sentinel is the head
- * that many conversations share. */
+/* Returns the system messages and a question whose text is a sentinel. The rendered text before the sentinel is the
+ * head that many conversations share. */
 common_json front_of(const common_json &messages, const control_markers &markers)
 {
     common_json out = common_json::array();
@@ -419,8 +420,9 @@ common_json written(const common_json &messages, const common_json &tools, const
     return out;
 }
 
-/* Returns the tools in the template's shape. After a known answer they carry the last mark, which shows where the
- * template writes them. If that is after the answer, the next attempt leaves the tools out (keeps_tools). */
+/* Returns the tools in the template's shape. If the rendering continues after a known answer, the tools contain the
+ * last mark, which shows where the template writes them. If the mark is after the answer, the next attempt leaves the
+ * tools out (keeps_tools). */
 common_json shown_tools(const common_json &tools, const chat_request &request, const control_markers &markers,
                         const chat_repair &repair, typed_tools *typed)
 {
@@ -435,7 +437,7 @@ common_json shown_tools(const common_json &tools, const chat_request &request, c
     return wrapped(out, markers);
 }
 
-/* Returns the variables of the template: the client's, and the schema of the answer for families that show it. */
+/* Returns the variables of the template: the client's variables, and the answer's schema for families that show it. */
 common_json variables(const common_json &request, const chat_wish &wish, const chat_family &family)
 {
     common_json out = wish.kwargs, schema;

@@ -1,4 +1,4 @@
-/* chat_request.h: a chat request in the shape that a template accepts. Private to the chat folder. */
+/* chat_request.h: a chat request in the shape that a template accepts. Used only in this folder. */
 #ifndef LLM_CHAT_REQUEST_H
 #define LLM_CHAT_REQUEST_H
 
@@ -15,28 +15,30 @@
 #include "text/chat/chat_program.h"
 #include "text/chat/chat_tools.h"
 
-/* The request is not one that llm_chat_render accepts. The message is a sentence for its author. */
+/* The request has a form that llm_chat_render does not accept. The message is a sentence for the request's author. */
 struct chat_invalid : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
 struct chat_request {
-    const chat_program *program; /* the template that renders it */
+    const chat_program *program; /* the template that renders the request */
     common_json messages;        /* array; control words in strings are wrapped in markers */
-    common_json front;           /* messages up to the user's first one, whose text is sentinel 0; null: not needed */
+    common_json front;           /* messages up to the user's first message, whose text is sentinel 0; null if not
+                                  * needed */
     common_json tools;           /* array, or null */
     common_json kwargs;          /* object: variables for the template */
-    std::optional<chat_after> after;      /* the answer after which the wanted part begins */
-    chat_answer form = chat_answer::none; /* how that answer is passed to the template; none: everything is wanted */
-    size_t n_marks = 0;                   /* sentinels in the messages */
-    std::string unread_arguments;         /* first arguments of a tool call that are not JSON; "": none */
+    std::optional<chat_after> after;      /* the answer after which the wanted part of the rendering begins */
+    chat_answer form = chat_answer::none; /* how this answer is passed to the template; none if the whole rendering is
+                                           * wanted */
+    size_t n_marks = 0;                   /* number of sentinels in the messages */
+    std::string unread_arguments;         /* first arguments of a tool call that are not JSON, or "" */
     bool add_generation_prompt = true;
     chat_wish wish;
-    std::string begun_reasoning; /* reasoning of the message to be continued, which is no longer among the messages */
+    std::string begun_reasoning; /* reasoning of the message to be continued, which is no longer in `messages` */
     std::string begun_content;
     bool has_parallel_calls = false;  /* some message has more than one call */
     bool has_odd_ids = false;         /* the id of some call is not nine letters and digits */
-    int64_t thinking_tokens_max = -1; /* most reasoning tokens; -1: no limit */
+    int64_t thinking_tokens_max = -1; /* most reasoning tokens; -1 for no limit */
     bool follows_thinking = false;    /* the sampler must know which part of the answer is reasoning */
 
     bool continues() const
@@ -45,23 +47,25 @@ struct chat_request {
     }
 };
 
-/* Changes to a conversation that the template refused, or whose rendering did not show where the answer ends. */
+/* Changes to a conversation, which are tried if the template refused it or its rendering did not show where the answer
+ * ends. */
 struct chat_repair {
-    chat_answer form = chat_answer::calls; /* form of the answer to continue after, if there is one and it has calls */
-    /* false: the template does not get the tools, because it writes them after that answer */
+    chat_answer form = chat_answer::calls; /* form of the answer after which the rendering continues, if this answer has
+                                            * calls */
+    /* false if the template does not get the tools, because it writes them after this answer */
     bool keeps_tools = true;
-    bool splits_calls = false;              /* each call becomes a message of its own */
+    bool splits_calls = false;              /* each call becomes a separate message */
     bool renames_ids = false;               /* ids of calls become nine letters and digits */
     shown_types types = shown_types::GIVEN; /* how the types in the tools' schemas are shown to the template */
     bool encloses_arguments = false;        /* arguments that are not JSON become a member of an object */
 };
 
-/* Parses and checks the JSON (throws chat_invalid), and brings messages and tools into the shape that this template
- * accepts: text or typed content, arguments of tool calls as object or string, a system role or none. Arguments that
- * are not JSON stay a string: a model wrote them, and its mistake remains part of the history. Calls and tools that
- * the template cannot write are written here. If there is an answer to continue after, the leading system messages
- * are left out: they precede that answer, and a template might move them after it. `typed` belongs to the request
- * and serves all its repairs. Needs a chat_budget. */
+/* Parses and checks the JSON, and brings messages and tools into the shape that this template accepts
+ * (chat_messages_fit). Arguments that are not JSON stay a string, because a model wrote them, and its mistake remains
+ * part of the history. Calls and tools that the template cannot write become texts of messages. If the rendering
+ * continues after an answer, the leading system messages are left out, because they precede this answer, and a template
+ * might move them after it. `typed` belongs to the request and is used for all its repairs. Throws chat_invalid. The
+ * thread must have a chat_budget. */
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed);
 

@@ -20,7 +20,7 @@ std::string type_of_value(const common_json &value)
                                        : "string";
 }
 
-/* Returns the type that a schema states; "" if it states none, or only null. */
+/* Returns the type that a schema states, or "" if it states no type, or only null. */
 std::string own_type(const common_json &schema)
 {
     const common_json nothing;
@@ -59,7 +59,7 @@ bool has_alternatives(const std::string &member)
 
 std::string set_types(common_json &schema, shown_types types);
 
-/* Sets the types of a member's schemas and returns the first one; "" if none has one. */
+/* Sets the types of a member's schemas. Returns the first type, or "" if no schema has a type. */
 std::string set_types_of_member(common_json &member, bool are_by_name, shown_types types)
 {
     if (!member.is_array() && !(are_by_name && member.is_object())) {
@@ -73,9 +73,10 @@ std::string set_types_of_member(common_json &member, bool are_by_name, shown_typ
     return first;
 }
 
-/* Sets the types of a schema and of all schemas inside it, and returns its type. "" means that it has none; the
+/* Sets the types of a schema and of all schemas inside it. Returns the schema's type, or "" if it has no type. The
  * template then gets the type of a text, because a template that requires a type accepts nothing more general. Each
- * schema is visited once and none is copied: a request can nest a hundred alternatives around a list of a megabyte. */
+ * schema is visited once and not copied, because a request can nest a hundred alternatives around a list of a
+ * megabyte. */
 std::string set_types(common_json &schema, shown_types types)
 {
     chat_budget::current().enter();

@@ -1,5 +1,5 @@
-/* chat_tools.h: rewrites the types in schemas of tools so that more templates can show them. The grammar of calls
- * keeps the client's schema. Private to the chat folder. */
+/* chat_tools.h: rewrites the types in schemas of tools, so that more templates can show the schemas. The grammar of
+ * calls is made from the client's schema. Used only in this folder. */
 #ifndef LLM_CHAT_TOOLS_H
 #define LLM_CHAT_TOOLS_H
 
@@ -7,19 +7,18 @@
 
 #include <map>
 
-/* How types are shown. Templates that write a schema out look up each `type`, and some fail on one that they do not
- * expect. */
+/* How types are shown. Templates that write out a schema look up each `type`, and some fail on an unexpected type. */
 enum class shown_types {
     GIVEN,         /* the types that the client wrote */
-    SINGLE,        /* one type per schema, the first that is not null, and `required` beside `properties` */
-    WITHOUT_LISTS, /* SINGLE, and lists have no type */
+    SINGLE,        /* one type per schema, the first that is not null, and `required` next to `properties` */
+    WITHOUT_LISTS, /* as SINGLE, but lists have no type */
 };
 
 /* The tools of one request with changed types. However often the request is rendered, each change is made once. */
 class typed_tools {
   public:
-    /* `tools` has OpenAI's form, and must be the same in every call. The result lives as long as `tools` and this
-     * object. Needs a chat_budget, and throws chat_limit. */
+    /* Returns the tools with changed types, which stay valid as long as `tools` and this object exist. `tools` is as in
+     * OpenAI's API, and must be the same in every call. Throws chat_limit. The thread must have a chat_budget. */
     const common_json &of(const common_json &tools, shown_types types);
 
   private:
