@@ -7,9 +7,9 @@
 
 enum { LINE_BYTES_MAX = PATH_MAX };
 
-/* This process's group as a path below the mount: "" or "/system.slice/llmd.service". In a container that sees its own
- * group as the root the kernel says "/". If it says "/../x", the group is outside of what is mounted, and only the root
- * can be read. */
+/* Finds this process's group as a path below the mount: "" or "/system.slice/llmd.service". If a container sees its own
+ * group as the root, the kernel reports "/". If the kernel reports "/../x", the group is not below the mount, and only
+ * the root can be read. */
 static void own_group(const char *self, char out[static PATH_MAX])
 {
     char line[LINE_BYTES_MAX];
@@ -26,7 +26,7 @@ static void own_group(const char *self, char out[static PATH_MAX])
     }
 }
 
-/* Removes the last part of the path. False: it was the root. */
+/* Removes the last part of the path. Returns false if the path is the root. */
 static bool go_up(char *group)
 {
     char *slash = strrchr(group, '/');
@@ -44,8 +44,8 @@ static FILE *open_in(const char *mount, const char *group, const char *name)
     return fopen(path, "re");
 }
 
-/* Returns the first number of a file, or the one after `key` at the beginning of a line; `otherwise` if there is none
- * ("max"). */
+/* Returns the first number of a file, or the number after `key` at the beginning of a line, or `otherwise` if there is
+ * no number ("max"). */
 static uint64_t number_in(const char *mount, const char *group, const char *name, const char *key, uint64_t otherwise)
 {
     char line[256];
@@ -65,7 +65,7 @@ static uint64_t number_in(const char *mount, const char *group, const char *name
     return out;
 }
 
-/* memory.high counts like memory.max: above it the kernel throttles the process. */
+/* memory.high is a limit like memory.max, because the kernel throttles a process that exceeds it. */
 static uint64_t free_in(const char *mount, const char *group)
 {
     const uint64_t high = number_in(mount, group, "memory.high", "", UINT64_MAX);
@@ -95,7 +95,7 @@ static uint64_t cores_in(const char *mount, const char *group)
     return (uint64_t)whole + (quota > whole * period);
 }
 
-/* Returns the least value of this process's group and all groups above it. */
+/* Returns the smallest value of this process's group and all groups above it. */
 static uint64_t least(const char *mount, const char *self, uint64_t (*in)(const char *mount, const char *group))
 {
     char group[PATH_MAX];

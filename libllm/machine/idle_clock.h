@@ -1,7 +1,8 @@
-/* idle_clock.h: the time by which idle sessions expire. It is the wall clock, as their time stamps are, but it never
- * advances faster than time elapses. A machine that starts with a wrong clock and gets the right one a minute later
- * would otherwise forget every session that is not pinned. The price: until the next start, or until the clock is set
- * back, sessions that are used after such a jump expire later by its length. Pure. */
+/* idle_clock.h: the clock by which idle sessions expire. It shows the time of the wall clock, as the time stamps of
+ * sessions do, but never advances faster than time elapses. Otherwise a machine that starts with a wrong clock and
+ * corrects it a minute later would forget every session that is not pinned. The price is that, until the next start or
+ * until the wall clock is set back, sessions that are used after such a jump expire later by the length of the jump.
+ * Pure. */
 #ifndef LLM_IDLE_CLOCK_H
 #define LLM_IDLE_CLOCK_H
 
@@ -9,10 +10,11 @@
 
 typedef struct idle_clock {
     uint64_t now_ms;
-    uint64_t elapsed_ms; /* the elapsed time when now_ms was set; 0: never */
+    uint64_t elapsed_ms; /* the elapsed time when now_ms was set; 0 if it was never set */
 } idle_clock;
 
-/* wall_ms: CLOCK_REALTIME; elapsed_ms, not 0: CLOCK_BOOTTIME, which also counts while the machine is suspended. */
+/* Returns the clock's time. wall_ms is CLOCK_REALTIME. elapsed_ms is CLOCK_BOOTTIME, which also advances while the
+ * machine is suspended, and must not be 0. */
 uint64_t idle_clock_now(idle_clock *c, uint64_t wall_ms, uint64_t elapsed_ms);
 
 #endif

@@ -13,12 +13,12 @@ typedef struct ticks {
     uint32_t n_cores;
 } ticks;
 
-/* Adds a line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. */
+/* Adds a line of /proc/stat, whose numbers are user, nice, system, idle, iowait, irq, softirq and steal. */
 static void add_line(const char *line, const cpu_set_t *allowed, ticks *t)
 {
     unsigned cpu = 0;
     unsigned long long of[8] = {0};
-    if (line[3] == ' ' || /* the sum of all processors */
+    if (line[3] == ' ' || /* the line with the sum of all processors */
         sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu %llu", &cpu, &of[0], &of[1], &of[2], &of[3], &of[4],
                &of[5], &of[6], &of[7]) != 9 ||
         cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, allowed)) {
@@ -56,7 +56,8 @@ double idle_cores_lately(idle_cores *c, const char *stat, uint64_t now_us)
     ticks t = {0};
     const bool is_counted = count(stat, &t);
     const bool is_same = t.n_cores == c->n_cores && t.idle >= c->idle_ticks && t.all >= c->all_ticks;
-    /* The kernel says itself that iowait may decrease: the difference would wrap, and every core seem idle. */
+    /* The kernel's documentation says that iowait can decrease. The difference would then wrap, and every core would
+     * seem idle. */
     const bool is_first = c->since_us == 0 || us > STALE_US || !is_same;
     const uint64_t n_all = t.all - c->all_ticks;
     c->n = !is_counted  ? -1

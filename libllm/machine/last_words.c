@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Written by a decode thread. Read by the thread whose assertion failed: the decode thread itself, or one that it waits
- * for. */
+/* Written by a decode thread. Read by the thread whose assertion failed, which is the decode thread itself or a thread
+ * for which the decode thread waits. */
 static _Atomic(last_words_work *) describes;
 static _Atomic(const void *) works_on;
 
@@ -26,6 +26,7 @@ void last_words_say(const char *assertion)
                            "llmd: an assertion of llama.cpp failed and ends the process: %.1024s; in the step: %s\n",
                            assertion, work);
     const ssize_t ignored = write(STDERR_FILENO, line,
-                                  n < (int)sizeof line ? (size_t)n : sizeof line - 1); /* unbuffered: abort() follows */
+                                  n < (int)sizeof line ? (size_t)n : sizeof line - 1); /* unbuffered, because abort()
+                                                                                        * follows */
     (void)ignored;
 }

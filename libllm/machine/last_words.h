@@ -1,5 +1,5 @@
 /* last_words.h: the last line in the log when a failed assertion of llama.cpp ends the process in the middle of a step.
- * It names the step's sessions: llama.cpp's own text names only a place in its source. */
+ * The line names the step's sessions, because llama.cpp's own text names only a line of its source. */
 #ifndef LLM_LAST_WORDS_H
 #define LLM_LAST_WORDS_H
 
@@ -11,11 +11,12 @@ extern "C" {
 
 enum { LAST_WORDS_BYTES_MAX = 2048 };
 
-/* Describes the present work in `out`, ended by a NUL. It changes nothing and may read without a lock: the thread that
- * works waits for the assertion's thread, or is that thread. */
+/* Writes a description of the current work to `out`, with a NUL at the end. The function changes nothing else. It needs
+ * no lock, because the decode thread waits for the thread of the assertion, or is that thread. */
 typedef void last_words_work(const void *work, char *out, size_t n_bytes);
 
-/* The decode thread calls it before and after a call that may fail an assertion. NULL, NULL: there is no work. */
+/* The decode thread calls this before and after a call that may fail an assertion. After the call, both arguments are
+ * NULL. */
 void last_words_working(last_words_work *describe, const void *work);
 
 /* Writes one line to stderr, for the log. Any thread. */

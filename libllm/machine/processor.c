@@ -6,7 +6,7 @@
 
 enum { FLAGS_BYTES_MAX = 8192 };
 
-/* The features that make a difference: the kernel's word and ggml's. */
+/* The features that affect the speed, with the kernel's word and ggml's word for each. */
 static const struct {
     const char *flag, *word;
 } KNOWN[] = {
@@ -15,8 +15,8 @@ static const struct {
 };
 static const char AMX[] = " AMX_INT8 ";
 
-/* Reads the first processor's flags, with a blank around each, so that "avx" is not found in "avx2"; "": there are
- * none. */
+/* Copies the first processor's flags, with a blank before and after each flag, so that "avx" is not found in "avx2".
+ * The result is "" if there are no flags. */
 static void read_flags(const char *info, char *out, size_t n_out)
 {
     out[0] = '\0';

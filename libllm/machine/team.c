@@ -1,23 +1,24 @@
-/* A clear result is accepted after one or two steps, a small one after four: an answer of 24 tokens was half over
- * before a trial with steps of twice the time had ended. */
+/* A clear result is accepted after one or two steps, a small difference after four. Otherwise half of an answer of 24
+ * tokens would be generated before a trial with steps of twice the time ends. */
 #include "machine/team.h"
 
 enum {
-    STEPS_ALIKE = 4, /* like steps before a trial begins, or is judged */
-    STEPS_CLEAR = 2, /* if the result is clear */
+    STEPS_ALIKE = 4, /* number of steps of equal size before a trial begins or is judged */
+    STEPS_CLEAR = 2, /* number of steps before a trial with a clear result is judged */
     TRIAL_US = 10000,
     TRIAL_GAP_US = 250000,
     TRIAL_GAP_US_MAX = 30000000,
-    GUESS_US = 10000000 /* between trials for which no core seems to be idle */
+    GUESS_US = 10000000 /* pause between trials for which no core seems to be idle */
 };
 
-static const double SHARE_WAITED = 0.15; /* of a step: if threads wait longer for cores, others want them */
-static const double SHARE_CLEAR = 0.3;   /* ... and that clearly */
-static const double GAIN = 0.95;         /* times the usual step: a trial must be shorter than this */
+static const double SHARE_WAITED = 0.15; /* of a step; if threads wait longer for cores, other processes want the
+                                          * cores */
+static const double SHARE_CLEAR = 0.3;   /* of a step; if threads wait longer, other processes clearly want the cores */
+static const double GAIN = 0.95;         /* steps of a successful trial are shorter than this times the usual step */
 static const double GAIN_CLEAR = 0.8;
-static const double LOSS_CLEAR = 1.2; /* times the usual step: a single longer one ends the trial */
-static const double WEIGHT = 0.25;    /* of the last step in the moving averages */
-static const double ROOM = 0.5;       /* idle cores: so much may make one more thread useful */
+static const double LOSS_CLEAR = 1.2; /* a single step longer than this times the usual step ends the trial */
+static const double WEIGHT = 0.25;    /* weight of the last step in the moving averages */
+static const double ROOM = 0.5;       /* number of idle cores that can make an additional thread useful */
 
 void team_open(team *t, int32_t n_most, int32_t n_first)
 {
@@ -34,7 +35,7 @@ bool team_is_short(const team *t)
     return t->n_settled < t->n_most;
 }
 
-/* n threads from the next step on; 0: no trial. */
+/* Uses n threads from the next step on; 0 ends the trial. */
 static void start_trial(team *t, int32_t n)
 {
     t->n_tried = n;
@@ -48,8 +49,8 @@ static void wait_for_next(team *t, uint64_t us, uint64_t now_us)
     t->retry_us = now_us + t->trial_gap_us;
 }
 
-/* After a change the pause begins anew at its shortest; a guess in vain does not make it longer, as GUESS_US bounds
- * guesses. */
+/* After a change, the pause between trials is the shortest again. An unsuccessful guess does not make the pause longer,
+ * because guesses have their own pause (GUESS_US). */
 static void judge_trial(team *t, uint64_t now_us)
 {
     const double us = t->sum_us / t->n_steps;
@@ -69,16 +70,17 @@ static int32_t smaller(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* How many threads more to try: a quarter, up to the number of idle cores. One more of twenty threads is a gain too
- * small to be measured, so that a large team would never grow. */
+/* Returns how many additional threads to try: a quarter of the present number, but not more than idle cores. With
+ * twenty threads, the gain from one more thread is too small to be measured, so a large team would never grow. */
 static int32_t n_more(const team *t, double n_idle_cores)
 {
     const int32_t n = smaller(t->n_settled / 4, smaller((int32_t)n_idle_cores, t->n_most - t->n_settled));
     return n > 1 ? n : 1;
 }
 
-/* Between trials: begins one with a thread fewer if others want its core, or with more if a core is idle. A step with a
- * thread too many takes several times as long, so that without an idle core only a guess is made now and then. */
+/* Begins a trial, if none is running: with one thread fewer if other processes want its core, or with more threads if a
+ * core is idle. A step with one thread too many takes several times as long, so that without an idle core more threads
+ * are tried only rarely, as a guess. */
 static void watch(team *t, double us, double share, double n_idle_cores, uint64_t now_us)
 {
     t->usual_us += WEIGHT * (us - t->usual_us);
@@ -97,7 +99,7 @@ static void watch(team *t, double us, double share, double n_idle_cores, uint64_
     }
 }
 
-/* Returns whether the trial can end: it has lost clearly, won clearly, or had enough steps. */
+/* Returns whether the trial can end, because the result is clear or because it has had enough steps. */
 static int is_judged(const team *t, double last_us)
 {
     const double us = t->sum_us / t->n_steps;
@@ -110,13 +112,14 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
 {
     const double share = us > 0 ? waited_us / us : 0;
     if (t->tried_us == 0) {
-        t->tried_us = now_us; /* the first guess is due after GUESS_US, not at once */
+        t->tried_us = now_us; /* so that the first guess is due after GUESS_US, not at once */
     }
     if (n_tokens != t->work) {
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
-        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us; /* a trial that is given up has cost a step, too */
+        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us; /* also set if the trial was not finished, because it has
+                                                              * cost a step */
         start_trial(t, 0);
     } else if (t->n_tried == 0) {
         watch(t, us, share, n_idle_cores, now_us);
