@@ -133,7 +133,7 @@ class Terminal:
         verb, _, argument = line.partition(" ")
         if verb == "/reset":
             self._conversation.reset()
-            _note("forgotten")
+            _note(f"session {self._conversation.name} reset")
         elif verb == "/session" and argument.strip():
             self._go_on_in(argument.strip())
         elif verb == "/session":

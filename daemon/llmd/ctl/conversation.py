@@ -102,7 +102,7 @@ class ChatTurn:
         length = ", ended by the length limit" if self.finish_reason == "length" else ""
         if self.is_cut_without_answer:
             thinking = " during the reasoning" if self.reasoning else ""
-            length = f"; no answer: the length limit was reached{thinking}. The question is kept"
+            length = f"; no answer: the length limit was reached{thinking}. The question stays in the conversation"
         generated = self.usage.get("completion_tokens", 0)
         return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{length}"
 

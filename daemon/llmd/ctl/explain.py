@@ -10,9 +10,9 @@ from llmd.ctl.client import Json
 from llmd.ctl.context import Context, Verbs, add_id, add_verb, of_session
 
 EPILOG = """\
-Each turn shows how much of its prompt was reused, and why no more. If the prompt diverged from the session, the turn
-shows the text of both from that point on; the text of the session only if it is certain. Turns before the last start of
-llmd are not known.
+Each turn shows how many tokens of its prompt were reused, and why no more. If the prompt diverged from the session, the
+turn shows the text of both from that point on. The text of the session is shown only if it is certain. llmd knows only
+turns since its start.
 """
 INDENT = "    "
 

@@ -170,7 +170,7 @@ def register_saved(actions: Verbs, shared: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--owner",
             metavar="NAME",
-            help="owner of the saved sessions (default: list shows all owners, remove takes your own)",
+            help="owner of the saved sessions (default: for list all owners, for remove your own sessions)",
         )
 
 
