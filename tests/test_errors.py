@@ -62,7 +62,7 @@ def test_overflow() -> None:
         return ContextLimits(n_ctx, 7, n_ctx_train, kv_bytes).error(n_prompt, "prompt")
 
     small, large = (overflow(n, n + 1000, n).message for n in (4096, 32768))
-    assert "--ctx-size" not in small and small.endswith("trained for no more tokens. Agents want 32768 or more.")
+    assert "--ctx-size" not in small and small.endswith("trained for no more tokens. Agents need 32768 or more.")
     assert large.endswith("Please shorten the prompt: the model was trained for no more tokens.")
     assert "--ctx-size: the model was trained for 32768" in overflow(8192, 9000, 32768).message
     bound = overflow(8192, 9000, 32768, 96 << 20).message

@@ -49,12 +49,12 @@ class ContextLimits:
         trained = self.n_ctx_train
         if trained <= self.n_ctx:
             wanted = limits.AGENT_CONTEXT_TOKENS
-            agents = f". Agents want {wanted} or more" if self.n_ctx < wanted else ""
+            agents = f". Agents need {wanted} or more" if self.n_ctx < wanted else ""
             return f"Please shorten the prompt: the model was trained for no more tokens{agents}."
         if self.kv_bytes:
             return (
                 f"Please shorten the prompt, or serve with a larger --kv-memory: {self.kv_bytes >> 20} MiB hold no "
-                f"more of one session; the model was trained for {trained}."
+                f"more tokens of one session; the model was trained for {trained}."
             )
         return f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {trained}."
 

@@ -72,7 +72,7 @@ CODES: dict[str, Kind] = {
     "snapshot_refused": Kind(
         409,
         INVALID,
-        "The saved session is damaged or belongs to another model. llmd has renamed its file and does not use it.",
+        "The saved session is damaged or belongs to another model. llmd has renamed the file and does not use it.",
     ),
     "nothing_to_save": Kind(409, INVALID, "The session is empty: there is nothing to save."),
     "no_state_dir": Kind(
@@ -86,7 +86,7 @@ CODES: dict[str, Kind] = {
     "headers_too_large": Kind(431, INVALID, "The request line or the headers exceed a limit of the server."),
     # Limits of the daemon that are reached.
     "capacity_exhausted": Kind(
-        429, RATE, "All session entries are taken, and --capacity-policy frees none. Close a session first."
+        429, RATE, "All session entries are taken, and --capacity-policy does not free one. Close a session first."
     ),
     "pins_exhausted": Kind(429, RATE, "The limit on pinned branches is reached. Unpin a session first."),
     "queue_full": Kind(

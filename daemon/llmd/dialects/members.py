@@ -26,7 +26,8 @@ Metadata = Annotated[Any, note("metadata.session_id names the session if no othe
 Stop = Annotated[
     str | list[str] | None,
     note(
-        f"A text, or up to {limits.STOP_STRINGS_MAX}, that end the answer and are not part of it.",
+        f"A text, or up to {limits.STOP_STRINGS_MAX} texts. The answer ends before the first of these texts that the "
+        "model generates.",
         maxItems=limits.STOP_STRINGS_MAX,
     ),
 ]
@@ -38,7 +39,10 @@ ParallelToolCalls = Annotated[
 EnableThinking = Annotated[bool | None, note("Sets the template variable of the same name.")]
 TemplateVariables = Annotated[
     dict[str, Any] | None,
-    note("Variables for the model's chat template. They override all other parameters that set a template variable."),
+    note(
+        "Variables for the model's chat template. These variables override all other "
+        "parameters that set a template variable."
+    ),
 ]
 History = Annotated[
     Literal["resident", "template"] | None,

@@ -157,7 +157,7 @@ class _Rendering:
         except ApiError as error:
             if error.code != "template_failed":
                 raise
-            log.debug("the template takes the history only as plain turns")
+            log.debug("the template refuses the messages; llmd renders them as plain turns")
             return await self._prepared(turns, moved)
         if past is None or found.since or moved is None:
             return found

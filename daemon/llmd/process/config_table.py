@@ -81,7 +81,7 @@ class Config:
     body_limit: int = _server(64 * KIB ** 2, size(KIB, 4 * KIB ** 3, "a size from 1K to 4G"), "SIZE",
         "maximum size of a request body", "bytes")
     shutdown_timeout: float = _server(30.0, number(0, 86400), "S",
-        "time that running requests have to finish after SIGTERM", "seconds")
+        "maximum time for running requests to finish after SIGTERM", "seconds")
     ctx_size: int = _sessions(0, size(0, 1 << 24, "0 to 16777216 tokens (8k is 8192); 0 is the model's own"), "N",
         "context size: maximum tokens of a branch, or of a text for an embedding model; 0: the context that"
         " the model was trained for, at most 131072 (8192 for embeddings) and at most what fits --kv-memory", "tokens")

@@ -83,7 +83,8 @@ class InputTurn(msgspec.Struct, frozen=True):
 
 
 class ClientTool(msgspec.Struct, frozen=True):
-    """A tool. Tools of other types have no schema: the provider would run them, or know their input."""
+    """A tool. A tool whose type is not custom has no schema: the provider would run the tool, or its model would know
+    the input."""
 
     name: str = ""
     description: str | None = None
@@ -120,9 +121,9 @@ class OutputConfig(msgspec.Struct, frozen=True):
     "service_tier", "container", "context_management", "compaction", "inference_geo", "speed", "diagnostics",
     "user_profile_id", "workspace_id", "billing_policy", "fallbacks", "fallback_credit_token", "thread", "betas",
     "anthropic_beta", "anthropic_version",
-    cache_control="llmd caches every prompt; cache_control of a block in system or messages asks for a checkpoint",
+    cache_control="llmd caches every prompt; cache_control of a block in system or messages adds a checkpoint",
     **dict.fromkeys(("max_tokens", "stream", "stop_sequences", "temperature", "top_p", "top_k"),
-                     "it belongs to answers only"),
+                     "it does not change the number of prompt tokens"),
 )  # fmt: skip
 @refuses(mcp_servers=("MCP servers that llmd would have to call", []))
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,13 +132,13 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     model: Model = None
     messages: Annotated[list[InputTurn], note(
         "The conversation, in the roles user, assistant and system: a text, or blocks text, thinking, tool_use, "
-        f"tool_result (a text, or parts, of which others than text are shown as {NOT_SHOWN}). Also read: "
+        f"tool_result (a text, or parts; a part other than text is replaced by {NOT_SHOWN}). Also supported: "
         "search_result, and document with a source of type text or content, of users and in results; tool_addition, "
         "tool_removal and clear_at of the system; compaction of the assistant, as text. Ignored: redacted_thinking, "
         "fallback, mcp_tool_listing, server_tool_use with its results, and output_config of a message of the system. "
-        "Other images and documents are refused in the user's newest message, and shown like those of results in "
-        "earlier ones. The answer continues a last message of the assistant. Texts such as "
-        "(no content), which some clients write instead of an empty answer, are left out.",
+        "In the user's newest message, images and other documents are refused; in earlier messages, they are replaced "
+        "as in results. If the last message is the assistant's, the answer continues it. llmd leaves out texts such as "
+        "(no content), which some clients write instead of an empty answer.",
         UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     system: Annotated[str | list[InputBlock] | None, note(
         "A text, or blocks of text. llmd leaves out a first line x-anthropic-billing-header, because the line "
@@ -173,8 +174,9 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
         "model_context_window_exceeded. 0: process the prompt only.")]  # fmt: skip
     stream: Stream = None
     stop_sequences: Annotated[list[str] | None, note(
-        f"Up to {limits.STOP_STRINGS_MAX} texts that end the answer and are not part of it. stop_sequence says which "
-        "one did.", maxItems=limits.STOP_STRINGS_MAX)] = None  # fmt: skip
+        f"Up to {limits.STOP_STRINGS_MAX} texts. The answer ends before the first of these texts that the "
+        "model generates; stop_sequence in the answer is that text.",
+        maxItems=limits.STOP_STRINGS_MAX)] = None  # fmt: skip
 
 
 REQUESTS = {"messages": MessagesRequest, "count_tokens": CountTokensRequest}

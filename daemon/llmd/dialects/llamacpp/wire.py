@@ -21,7 +21,7 @@ from ..timings import Timings
     t_max_prompt_ms="llmd has no limit on the time of a prompt",
     t_max_predict_ms="only --request-timeout limits the time of a request",
     timings_per_token="the last chunk of a stream has the timings",
-    backend_sampling="it chooses the device that samples tokens",
+    backend_sampling="it would only choose the device that samples tokens",
 )  # fmt: skip
 @refuses(
     post_sampling_probs=("probabilities after the samplers; llmd reports the model's own probabilities", False),

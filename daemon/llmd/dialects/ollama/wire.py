@@ -54,7 +54,7 @@ _AT_THE_START = (
     num_keep="llmd never shifts the context",
     penalize_newline="llama.cpp has no such sampler any more",
     tfs_z="llama.cpp has no such sampler any more",
-    **dict.fromkeys(_AT_THE_START, "options of llmd set it at the start"),
+    **dict.fromkeys(_AT_THE_START, "options of llmd set this when llmd starts"),
 )
 @samples(OF_OLLAMA)
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,10 +92,10 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
     messages: Annotated[list[OllamaMessage] | None, note(
-        "The conversation, in the roles system, user, assistant and tool; without messages nothing is generated. Of "
-        "each message the template reads role, content, thinking, tool_calls, tool_name and tool_call_id. Images of a "
-        f"result, and of a message of the user before the newest, are shown as {NOT_SHOWN}. The answer continues a "
-        "last message of the assistant.", UNBOUNDED, maxItems=limits.MESSAGES_MAX)] = None  # fmt: skip
+        "The conversation, in the roles system, user, assistant and tool; without messages, llmd generates nothing. Of "
+        "each message the template reads role, content, thinking, tool_calls, tool_name and tool_call_id. An image of "
+        f"a result, or of a user message before the newest one, is replaced by {NOT_SHOWN}. If the last message is the "
+        "assistant's, the answer continues it.", UNBOUNDED, maxItems=limits.MESSAGES_MAX)] = None  # fmt: skip
     tools: Annotated[list[OfferedTool] | None, note(
         "Functions that the answer can call. Calls have their arguments as objects.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
@@ -111,7 +111,7 @@ class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
     images=("images", []),
 )
 class OllamaGenerateRequest(_Generation, frozen=True, kw_only=True):
-    prompt: Annotated[str | None, note("The user's text. Without it nothing is generated.", UNBOUNDED)] = None
+    prompt: Annotated[str | None, note("The user's text. Without a prompt, llmd generates nothing.", UNBOUNDED)] = None
     system: Annotated[str | None, note("System message before the prompt.", limits.JSON_TEXT_BYTES_MAX)] = None
     suffix: Annotated[str | None, note(
         "Text after the answer: the model fills in the text between prompt and suffix.",

@@ -166,7 +166,7 @@ def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int
         raise invalid_value("best_of", f"{n_tried} is less than n, which is {n_answers}")
     if n_tried > n_answers and is_stream:
         raise invalid_value(
-            "best_of", f"{n_tried} with n {n_answers} cannot be streamed: the best are known only at the end"
+            "best_of", f"{n_tried} with n {n_answers} cannot be streamed: the best answers are known only at the end"
         )
     if n_prompts * n_tried > limits.ANSWERS_MAX:
         param = "prompt" if n_tried == 1 else "best_of" if n_tried > n_answers else "n"

@@ -137,9 +137,9 @@ class ReasoningAsked(msgspec.Struct, frozen=True):
     "user", "service_tier", "safety_identifier", "prompt_cache_retention", "prompt_cache_options", "client_metadata",
     "access_programs", "image", "request_id", "priority", "ttl", "keep_alive",
     stream_options="every response has usage",
-    personality="it belongs to /responses/input_tokens only",
-    background_options="it belongs to background responses only",
-    max_tool_calls="it belongs to tools that the provider runs",
+    personality="only /responses/input_tokens has this parameter",
+    background_options="it matters only for background responses",
+    max_tool_calls="it matters only for tools that the provider runs",
 )  # fmt: skip
 @refuses(
     background=("responses that run in the background", False),
@@ -152,7 +152,7 @@ class ReasoningAsked(msgspec.Struct, frozen=True):
 class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Annotated[str | list[msgspec.Raw] | None, note(
         "A text, or items: messages, tool calls and their outputs, reasoning, references to items of stored responses. "
-        f"Parts other than text in a tool's output, or in a user message before the newest one, are shown as "
+        f"Parts other than text in a tool's output, or in a user message before the newest one, are replaced by "
         f"{NOT_SHOWN}. Items of other types are ignored.", UNBOUNDED)] = None  # fmt: skip
     instructions: Annotated[
         str | None, note("System message before all other messages.", limits.JSON_TEXT_BYTES_MAX)
@@ -164,10 +164,10 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "Id of a stored response. The conversation up to and including that response precedes the input. The "
         "request continues the session of that response, unless it names another session.")] = None  # fmt: skip
     tools: Annotated[list[msgspec.Raw] | None, note(
-        "Functions, and custom tools, which take a text. The prompt names tools of a namespace NAMESPACE__NAME. "
-        "Tools that the provider would run (web_search, ...) are ignored if the request has other tools, otherwise "
-        "refused. The tools local_shell, shell, apply_patch and computer, which clients run, are refused.",
-        limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+        "Functions, and custom tools, which take a text. In the prompt, a tool of a namespace has the name "
+        "NAMESPACE__NAME. Tools that the provider would run (web_search, ...) are ignored if the request has other "
+        "tools, otherwise refused. The tools local_shell, shell, apply_patch and computer, which clients run, are "
+        "refused.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChosenTool | None, note(
         "Which tools the answer calls: auto, none, required, one tool, or allowed_tools.")] = None  # fmt: skip
     parallel_tool_calls: members.ParallelToolCalls = None
@@ -261,7 +261,7 @@ OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustom
 class CachedInput(msgspec.Struct, frozen=True):
     cached_tokens: int
     cache_write_tokens: int = 0
-    """Providers charge for these."""
+    """Always 0. Providers charge for these tokens."""
 
 
 class ReasonedOutput(msgspec.Struct, frozen=True):
@@ -317,7 +317,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     truncation: Literal["auto", "disabled"]
     usage: ResponseUsage | None = None
     session: SessionReport | UnsetType = UNSET
-    """The session and how it was reused; at the end."""
+    """Says how the session was reused. Present when the answer has ended."""
 
 
 class ResponseDeleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -161,10 +161,10 @@ _SCHEMA = str | dict[str, Any] | None
     id_slot="slots are not chosen by number; name a session with session_id or a header",
     t_max_prompt_ms="llmd has no limit on the time of a prompt",
     t_max_predict_ms="only --request-timeout limits the time of a request",
-    response_fields="it belongs to /completion only",
+    response_fields="only /completion has this parameter",
     sse_ping_interval="--keepalive-interval sets the interval for all streams",
     usage="every answer has usage; streams have it with stream_options",
-    backend_sampling="it chooses the device that samples tokens",
+    backend_sampling="it would only choose the device that samples tokens",
 )  # fmt: skip
 @refuses(
     use_beam_search=("beam search", False),
@@ -192,11 +192,12 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
         "include_usage: the last chunk has usage and session. continuous_usage_stats, together with include_usage: "
         "every chunk from the first text on has the usage so far.")] = None  # fmt: skip
     n: Annotated[int | None, note(
-        f"1 to {limits.ANSWERS_MAX} answers. The first one continues the session, but any of them may be sent back.",
+        f"Number of answers, 1 to {limits.ANSWERS_MAX}. The first answer continues the session, but you can send back "
+        "any of the answers.",
         minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
     best_of: Annotated[int | None, note(
-        f"1 to {limits.ANSWERS_MAX} answers are generated, and the n with the highest mean log probability returned. "
-        "Not with stream.", minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
+        f"Number of answers to generate, 1 to {limits.ANSWERS_MAX}. llmd returns the n answers with the highest mean "
+        "log probability. Not with stream.", minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
     n_probs: members.NProbs = None
     return_token_ids: Annotated[bool | None, note("true: return prompt_token_ids, and token_ids in each choice.")] = (
         None
@@ -206,7 +207,8 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
         "true: a stream reports prompt_progress (total, cache, processed, time_ms) while llmd processes the prompt.")
     ] = None  # fmt: skip
     timings_per_token: Annotated[bool | None, note(
-        "true: return llama.cpp's timings, in a stream in every chunk from the first text on.")] = None  # fmt: skip
+        "true: return llama.cpp's timings. In a stream, every chunk from the first text on has timings.")
+    ] = None  # fmt: skip
     include_stop_str_in_output: Annotated[bool | None, note(
         "true: the answer includes the stop text that ended it.")] = None  # fmt: skip
     session_id: members.SessionId = None
@@ -218,11 +220,12 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
         "Other name of max_tokens. 0: process the prompt only.")] = None  # fmt: skip
     stop: members.Stop = None
     stop_token_ids: Annotated[list[int] | None, note(
-        f"Up to {limits.STOP_TOKENS_MAX} tokens that end the answer as the model's own end does.",
+        f"Up to {limits.STOP_TOKENS_MAX} token ids. Each of these tokens ends the answer, as the model's "
+        "end token does.",
         maxItems=limits.STOP_TOKENS_MAX)] = None  # fmt: skip
     min_tokens: Annotated[int | None, note(
-        "Minimum tokens of the answer, at most max_tokens. Until then neither the model nor a stop text ends the "
-        "answer.")
+        "Minimum tokens of the answer, at most max_tokens. Before this number, neither the model nor a stop text ends "
+        "the answer.")
     ] = None  # fmt: skip
     repetition_penalty: Annotated[float | None, note("Other name of repeat_penalty.")] = None
     typ_p: Annotated[float | None, note("Other name of typical_p.")] = None
@@ -234,7 +237,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
         "Output format of the answer. {type: json_object}: a JSON object. {type: json_schema, json_schema: "
         "{schema, strict}}: JSON that matches the schema. With strict, llmd refuses a schema that it cannot "
         "enforce completely; otherwise it ignores keywords that it cannot enforce. {type, schema}, with either "
-        "type: the same with strict. A request can have only one of response_format, json_schema, grammar, "
+        "type: a schema, as with strict. A request can have only one of response_format, json_schema, grammar, "
         "structured_outputs and guided_*.")
     ] = None  # fmt: skip
     json_schema: members.JsonSchema = None
@@ -269,16 +272,17 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
 class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
     messages: Annotated[list[Message], note(
         "The conversation, in the roles system, developer, user, assistant, tool and function. Only text reaches the "
-        "model. Other parts of a tool's result, or of a user message before the newest one, are shown as "
+        "model. Parts other than text in a tool's result, or in a user message before the newest one, are replaced by "
         f"{NOT_SHOWN}. Of each message the template reads role, content, name, tool_calls, function_call, tool_call_id "
         "and the reasoning (the first of reasoning_content, reasoning, reasoning_text and thinking that is a text). "
-        "Several messages of the user in a row are joined if the template refuses them.",
+        "If the template refuses several user messages in a row, llmd joins these messages.",
         UNBOUNDED, minItems=1, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     max_completion_tokens: Annotated[int | None, note("New name of max_tokens; overrides max_tokens.")] = None
     tools: Annotated[list[ChatTool] | None, note(
-        "Functions that the answer can call: name, description, parameters as a JSON schema. A custom tool takes a "
-        "text: name, description, format (text, or grammar with syntax lark or regex and a definition). llmd "
-        "ignores tools of other types.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+        "Functions that the answer can call: name, description, parameters as a JSON schema. The input of a custom "
+        "tool is a text; its members are name, description, format (text, or grammar with syntax lark or regex and a "
+        "definition). llmd ignores tools of other types.",
+        limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChatToolChoice | None, note(
         "Which tools the answer calls. auto: the model decides. none: no tool. required: at least one tool. {type: "
         "function, function: {name}} or {type: custom, custom: {name}}: this tool. {type: allowed_tools, "
@@ -308,8 +312,10 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
         "auto or deepseek (default): the answer has its reasoning in reasoning_content. none: the answer has its "
         "reasoning in the text, as the model wrote it.")] = None  # fmt: skip
     thinking_budget_tokens: Annotated[int | None, note(
-        "Maximum tokens of the reasoning; llmd then makes the model end it. -1: no limit.")] = None  # fmt: skip
-    thinking_budget: Annotated[int | None, note("Other name of thinking_budget_tokens, which overrides it.")] = None
+        "Maximum tokens of the reasoning. After this number, llmd makes the model end the reasoning. -1: no limit.")
+    ] = None  # fmt: skip
+    thinking_budget: Annotated[int | None, note(
+        "Other name of thinking_budget_tokens. If both are set, thinking_budget_tokens applies.")] = None  # fmt: skip
     add_generation_prompt: Annotated[
         bool | None, note("false: the prompt ends with the last message, without the beginning of an answer.")
     ] = None
@@ -321,19 +327,19 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
 
 class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
     prompt: Annotated[str | list[int | str | list[int]], note(
-        f"A text or token ids, or a list of up to {limits.ANSWERS_MAX} of these: each is answered n times, numbered in "
-        "the order of the prompts.", UNBOUNDED)]  # fmt: skip
+        f"A prompt (a text or token ids), or a list of up to {limits.ANSWERS_MAX} prompts. Each prompt gets n answers. "
+        "The answers are in the order of the prompts.", UNBOUNDED)]  # fmt: skip
     suffix: Annotated[str | None, note(
-        "Text after the answer: the model fills in the text between prompt and suffix. Control words in both are "
-        "then plain text.",
+        "Text after the answer: the model fills in the text between prompt and suffix. With a suffix, control "
+        "words in the prompt and the suffix are plain text.",
         limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     parse_special: Annotated[bool | None, note(
         "false: control words in the prompt are plain text. Default: they become control tokens.")] = None  # fmt: skip
     add_special_tokens: Annotated[bool | None, note(
         "false: do not add the model's tokens for the beginning and end of a text.")] = None  # fmt: skip
     logprobs: Annotated[int | bool | None, note(
-        f"0 to {limits.LIKELIEST_MAX}: the log probability of each token, and of that many most likely ones. false: "
-        "none.", minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
+        f"0 to {limits.LIKELIEST_MAX}: return the log probability of each token, and of this number of the most "
+        "likely tokens. false: none.", minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
     echo: Annotated[bool | None, note(
         "true: the answer begins with the prompt's text. Not with log probabilities.")] = None  # fmt: skip
 
