@@ -174,6 +174,21 @@ def test_an_id_before_the_name_is_read_and_may_be_missing(opened: Open) -> None:
         assert [call.values() for call in model.parse(syntax, text).calls] == [{"text": "a"}, {"text": "b"}], text
 
 
+NUMBERS = ["3.141592653589793", "40.712776", "1700000000.123", "1e-07", "-0.000123456789", "2.5", "713091731000000"]
+
+
+@pytest.mark.parametrize("template", ROUNDS, ids=lambda template: template.name)
+def test_numbers_of_the_past_keep_all_digits(template: Template, opened: Open) -> None:
+    """llama.cpp's templates print six digits, or six places."""
+    model = opened(template)
+    for number in NUMBERS:
+        _, answer = past_answer(model, template, {"text": "x", "part": json.loads(number)})
+        assert number in answer, answer
+    _, answer = past_answer(model, template, {"text": "x", "what": {"a": [json.loads(n) for n in NUMBERS]}})
+    if "object" not in EXCEPT.get(template.name, {}):
+        assert all(number in answer for number in NUMBERS), answer
+
+
 def arguments_of_only_call(read: Answer) -> Any:
     """None: there is no whole call, or more than it."""
     if len(read.calls) != 1 or read.content.strip() or read.reasoning.strip():

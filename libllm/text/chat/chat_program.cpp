@@ -110,6 +110,7 @@ chat_text chat_program_render(const chat_rendering &r, size_t n_messages, bool a
         out.text += part.val;
         out.blocked.append(part.val.size(), part.is_input ? '\1' : '\0');
     }
+    r.request->numbers.put(&out);
     r.markers->unwrap(&out);
     if (program.family->change_text != nullptr) {
         program.family->change_text(asks, &out);

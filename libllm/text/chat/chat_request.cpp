@@ -84,23 +84,27 @@ common_json without_nulls(const common_json &messages)
     return out;
 }
 
-/* Wraps control words in every string and every name of an object (chat_control.h). */
-common_json wrapped(const common_json &value, const control_markers &markers)
+/* Wraps control words in every string and every name of an object (chat_control.h). numbers: not NULL if numbers that a
+ * template would round are replaced (chat_numbers.h). */
+common_json wrapped(const common_json &value, const control_markers &markers, chat_numbers *numbers)
 {
+    if (numbers != nullptr && value.is_number_float()) {
+        return numbers->stand_in(value);
+    }
     if (value.is_string()) {
         return common_json::make(markers.wrap(value.get<std::string>()));
     }
     if (value.is_array()) {
         common_json out = common_json::array();
         for (const common_json &item : value) {
-            out.push_back(wrapped(item, markers));
+            out.push_back(wrapped(item, markers, numbers));
         }
         return out;
     }
     if (value.is_object()) {
         common_json out = common_json::object();
         for (const auto &[name, item] : value.items()) {
-            out[markers.wrap(name)] = wrapped(item, markers);
+            out[markers.wrap(name)] = wrapped(item, markers, numbers);
         }
         return out;
     }
@@ -423,7 +427,7 @@ common_json written(const common_json &messages, const common_json &tools, const
 /* Returns the tools in the template's shape. If the rendering continues after a known answer, the tools contain the
  * last mark, which shows where the template writes them. If the mark is after the answer, the next attempt leaves the
  * tools out (keeps_tools). */
-common_json shown_tools(const common_json &tools, const chat_request &request, const control_markers &markers,
+common_json shown_tools(const common_json &tools, chat_request &request, const control_markers &markers,
                         const chat_repair &repair, typed_tools *typed)
 {
     const bool is_marked = request.form != chat_answer::none;
@@ -434,7 +438,7 @@ common_json shown_tools(const common_json &tools, const chat_request &request, c
     if (is_marked) {
         mark_tools(out, markers, request.n_marks);
     }
-    return wrapped(out, markers);
+    return wrapped(out, markers, &request.numbers);
 }
 
 /* Returns the variables of the template: the client's variables, and the answer's schema for families that show it. */
@@ -459,6 +463,7 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
         throw chat_invalid("messages must be a list with at least one message");
     }
     chat_request out;
+    out.numbers = chat_numbers(given);
     const bool continues = read_bool(request, "continues", false);
     out.after = read_after(request, continues);
     out.form = form_of(request, out.after, repair.form);
@@ -485,14 +490,14 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
     if (!front.is_null() && ((!listed_tools.is_null() && !listed_tools.empty()) || front.size() > 1)) {
         std::string unread;
-        out.front =
-            wrapped(fit_messages(written(without_nulls(front), listed_tools, analysis), out, false, &unread), markers);
+        out.front = wrapped(fit_messages(written(without_nulls(front), listed_tools, analysis), out, false, &unread),
+                            markers, &out.numbers);
     }
     messages = written(messages, out.form == chat_answer::none ? listed_tools : common_json(), analysis);
     messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
-    out.messages = wrapped(messages, markers);
+    out.messages = wrapped(messages, markers, &out.numbers);
     out.tools = shown_tools(listed_tools, out, markers, repair, typed);
-    out.kwargs = wrapped(variables(request, out.wish, family), markers);
+    out.kwargs = wrapped(variables(request, out.wish, family), markers, nullptr); /* templates compare them */
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());
     out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;

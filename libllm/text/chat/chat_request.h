@@ -12,6 +12,7 @@
 #include "text/chat/chat_after.h"
 #include "text/chat/chat_control.h"
 #include "text/chat/chat_form.h"
+#include "text/chat/chat_numbers.h"
 #include "text/chat/chat_program.h"
 #include "text/chat/chat_tools.h"
 
@@ -21,19 +22,20 @@ struct chat_invalid : std::runtime_error {
 };
 
 struct chat_request {
-    const chat_program *program; /* the template that renders the request */
-    common_json messages;        /* array; control words in strings are wrapped in markers */
-    common_json front;           /* messages up to the user's first message, whose text is sentinel 0; null if not
+    const chat_program *program;     /* the template that renders the request */
+    common_json messages;            /* array; control words in strings are wrapped in markers */
+    common_json front;               /* messages up to the user's first message, whose text is sentinel 0; null if not
                                   * needed */
-    common_json tools;           /* array, or null */
-    common_json kwargs;          /* object: variables for the template */
-    std::optional<chat_after> after;      /* the answer after which the wanted part of the rendering begins */
+    common_json tools;               /* array, or null */
+    common_json kwargs;              /* object: variables for the template */
+    std::optional<chat_after> after; /* the answer after which the wanted part of the rendering begins */
     chat_answer form = chat_answer::none; /* how this answer is passed to the template; none if the whole rendering is
                                            * wanted */
     size_t n_marks = 0;                   /* number of sentinels in the messages */
     std::string unread_arguments;         /* first arguments of a tool call that are not JSON, or "" */
     bool add_generation_prompt = true;
     chat_wish wish;
+    chat_numbers numbers;        /* in messages, front and tools */
     std::string begun_reasoning; /* reasoning of the message to be continued, which is no longer in `messages` */
     std::string begun_content;
     bool has_parallel_calls = false;  /* some message has more than one call */
