@@ -158,7 +158,7 @@ def test_every_refusal_is_described_where_it_can_be_met(description: Json) -> No
 
 
 def codes_in(text: str) -> list[str]:
-    return text.removeprefix("A code of: ").split(", ") if text.startswith("A code of: ") else []
+    return text.removeprefix("The code is one of: ").split(", ") if text.startswith("The code is one of: ") else []
 
 
 def test_limits_are_described(description: Json) -> None:

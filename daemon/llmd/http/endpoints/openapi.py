@@ -71,10 +71,11 @@ def _operation(row: Endpoint) -> dict[str, Any]:
 def _parameters(row: Endpoint) -> list[dict[str, Any]]:
     found = [_parameter("path", name) for name in _PARAMETER.findall(row.path)]
     if row.path.startswith(_SESSION):
-        about = "Where several owners have a session of this id: one of them, as the list shows it."
+        about = "The owner of the session, if several owners have a session with this id: a name or a number."
         found.append(_parameter("query", "owner", about))
     if row.generates:
-        about = "The session this request continues. Also read: " + ", ".join(names[0] for names in HEADERS[1:])
+        others = ", ".join(names[0] for names in HEADERS[1:])
+        about = f"Id of the session that this request continues. Other headers for this id: {others}"
         bounds = {"minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX, "pattern": "^[!-~]*$"}
         found.append(_parameter("header", "X-LLM-Session-Id", about, bounds))
     return found
@@ -102,13 +103,13 @@ def _failures(row: Endpoint) -> dict[str, Any]:
     """
     failures = {
         str(row.envelope.status(status)): {
-            "description": "A code of: " + ", ".join(codes),
+            "description": "The code is one of: " + ", ".join(codes),
             "content": {_JSON: {"schema": _ref(row.envelope.kind)}},
         }
         for status, codes in by_status(row.codes).items()
     }
     if row.path == "/ready" and row.answer is not None:
-        failures["503"] = {"description": "It cannot serve", "content": {_JSON: {"schema": _ref(row.answer)}}}
+        failures["503"] = {"description": "llmd is not ready", "content": {_JSON: {"schema": _ref(row.answer)}}}
     return failures
 
 
