@@ -29,6 +29,7 @@ usage: ./build.sh VERB [arguments]
   serve [llmd arguments]   set up everything, then serve a model (llmd's own options: ./build.sh serve --help)
   test [pytest arguments]  set up everything, then run the C tests and the Python tests
   test-vulkan              run the tests of model memory with all layers on a software GPU (Mesa's lavapipe)
+  test-processors          run the tests that warm equals cold to the bit, built for AVX2, AVX-512 and AVX-512 VNNI
   test-lowest              run the Python tests with the lowest versions of packages that setup.cfg allows
   check                    ruff, mypy --strict, clang-format, shellcheck (where installed), structure tests
   format                   let ruff and clang-format rewrite the sources in place
@@ -269,9 +270,11 @@ setup_native() {
     native_install "$name" native
 }
 
+# setup_exact [PROCESSOR]: the build in which any batching gives the same bits, for this processor or another.
 setup_exact() {
-    native_build exact exact "package logits_probe test_model_llama test_model_llama_mixed test_model_llama_state"
-    native_install exact exact
+    local name=exact${1:+-$1}
+    native_build "$name" "$name" "package logits_probe test_model_llama test_model_llama_mixed test_model_llama_state"
+    native_install "$name" "$name"
 }
 
 # --- C tests ---------------------------------------------------------------------------------------------------------
@@ -453,6 +456,31 @@ prepare_vulkan() {
     native_install vulkan vulkan
     setup_package
     setup_models
+}
+
+# A processor with fewer instructions rounds sums in another order: what is equal to the bit on one need not be on another.
+verb_test_processors() {
+    local processor
+    locked prepare_processors
+    for processor in "${LLAMA_PROCESSORS[@]}"; do
+        if ! llama_processor_has "$processor"; then
+            say "left out: this processor has no $processor"
+            continue
+        fi
+        LLMD_TEST_EXACT=1 run_c_tests "$BUILD/exact-$processor"
+        LLMD_TEST_EXACT_VARIANT=exact-$processor in_root "$PYTHON_ENV/bin/python" -m pytest tests/live/test_warm_logits.py -k to_the_bit "$@"
+    done
+}
+
+prepare_processors() {
+    local processor
+    setup_environment test
+    setup_native package
+    setup_package
+    setup_models
+    for processor in "${LLAMA_PROCESSORS[@]}"; do
+        ! llama_processor_has "$processor" || setup_exact "$processor"
+    done
 }
 
 # The oldest packages that a wheel may meet, in an environment of their own, with the library that is built anyway.
@@ -657,7 +685,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-processors | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;

@@ -34,7 +34,7 @@ llama_backend_detect() {
 
 # The backend of a build: the bit-exact one is always for the CPU.
 llama_backend() {
-    if [ "$1" = exact ]; then
+    if [[ $1 == exact* ]]; then
         echo cpu
         return
     fi
@@ -62,16 +62,40 @@ llama_backend_flags() {
     esac
 }
 
+# The processors of `./build.sh test-processors`, each with the instructions that one kind of kernels needs.
+LLAMA_PROCESSORS=(avx2 avx512 vnni)
+
+llama_processor_flags() {
+    case $1 in
+    avx2 | avx512 | vnni) echo "-DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON" ;;
+    esac
+    case $1 in avx512 | vnni) echo "-DGGML_AVX512=ON" ;; esac
+    case $1 in vnni) echo "-DGGML_AVX512_VNNI=ON" ;; esac
+}
+
+# llama_processor_has PROCESSOR: whether this machine runs a build for it.
+llama_processor_has() {
+    case $1 in
+    avx2) grep -qw avx2 /proc/cpuinfo ;;
+    avx512) grep -qw avx512bw /proc/cpuinfo ;;
+    vnni) grep -qw avx512_vnni /proc/cpuinfo ;;
+    esac
+}
+
 llama_variant_flags() {
     case $1 in
     native) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON" ;;
     # These two kernels choose their arithmetic by batch shape; without them any batching gives the same bits.
-    exact) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DGGML_LLAMAFILE=OFF -DGGML_CPU_REPACK=OFF" ;;
+    exact*) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_LLAMAFILE=OFF -DGGML_CPU_REPACK=OFF" ;;
     portable) echo "-DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON" ;;
     esac
     case $1 in
+    exact) echo "-DGGML_NATIVE=ON" ;;
+    exact-*) echo "-DGGML_NATIVE=OFF $(llama_processor_flags "${1#exact-}")" ;;
+    esac
+    case $1 in
     # Static code ends up inside libllm.so and must not be visible from outside.
-    native | exact) echo "-DCMAKE_C_VISIBILITY_PRESET=hidden -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON" ;;
+    native | exact*) echo "-DCMAKE_C_VISIBILITY_PRESET=hidden -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON" ;;
     portable) echo "-DCMAKE_INSTALL_RPATH=\$ORIGIN -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON" ;;
     esac
 }
@@ -100,7 +124,7 @@ amx_verdict() {
 amx_flags() {
     case $1-$2 in
     *-unknown-to-compiler | *-absent) ;;
-    exact-* | *-broken) echo "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" ;;
+    exact*-* | *-broken) echo "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" ;;
     esac
 }
 
@@ -113,7 +137,7 @@ processor_identity() {
 # Sets LLAMA_PREFIX to the directory of the build of VARIANT, LLAMA_CONFIGURE to its cmake arguments.
 llama_plan() {
     local variant=$1 backend amx flags identity probe
-    [ "$variant" = exact ] || cuda_toolkit_ensure
+    [[ $variant == exact* ]] || cuda_toolkit_ensure
     backend=$(llama_backend "$variant")
     probe=$(mktemp)
     amx=$(amx_verdict "$probe")
@@ -137,7 +161,7 @@ llama_plan() {
 # Makes the build of VARIANT exist and leaves its directory in LLAMA_PREFIX.
 llama_ensure() {
     local variant=$1 base=
-    if [ "$variant" = exact ]; then
+    if [[ $variant == exact* ]]; then
         LLMD_BACKEND=cpu llama_ensure native
         base=$LLAMA_PREFIX
     fi

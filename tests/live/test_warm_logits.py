@@ -41,11 +41,15 @@ STEPS = {
 there."""
 
 
+EXACT = os.environ.get("LLMD_TEST_EXACT_VARIANT", "exact")
+"""Another processor's build, in `./build.sh test-processors`."""
+
+
 def measured(variant: str, name: str, n_history: int) -> dict[str, Any]:
     if not (Path(llmd.__file__).parent / "_native" / variant).exists():
         pytest.skip(f"the {variant} build of the native library is missing; make it with: ./build.sh test")
     environment = {**os.environ, "LLMD_LIBLLM_VARIANT": variant, "GGML_CPU_TILED_MM": "0"}
-    if variant == "exact":
+    if variant == EXACT:
         environment.pop("LLMD_TEST_DEVICE", None)  # it is for the CPU
     arguments = [sys.executable, "-m", "tests.live.warm_logits", model_path(name), str(n_history)]
     done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -58,13 +62,13 @@ def measured(variant: str, name: str, n_history: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", TINY)
 def test_to_the_bit(name: str) -> None:
-    found = measured("exact", name, N_HISTORY)
+    found = measured(EXACT, name, N_HISTORY)
     assert {step: found[step]["diff"] for step in STEPS if not found[step]["is_equal"]} == {}
     assert found["control"]["diff"] > 1 and found["long control"]["diff"] > 0.1, "the logits must know early tokens"
 
 
 def test_to_the_bit_where_a_window_was_overwritten() -> None:
-    found = measured("exact", "window", N_HISTORY_TURNED)
+    found = measured(EXACT, "window", N_HISTORY_TURNED)
     assert {step: found[step]["diff"] for step in STEPS if not found[step]["is_equal"]} == {}
     assert found["long control"]["diff"] > 0.05
 

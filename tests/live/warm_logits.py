@@ -22,7 +22,7 @@ from llmd.engine.wire import ALL_TOKENS, Fork, Load, Park, Save
 from tests.live.logits import prefill
 from tests.storm.engine import DEVICE, Engine, Places, serving_engine
 
-IS_EXACT = os.environ.get("LLMD_LIBLLM_VARIANT") == "exact"
+IS_EXACT = os.environ.get("LLMD_LIBLLM_VARIANT", "").startswith("exact")
 PLACES = Places(n_sessions=4, n_scratch=1, n_ctx=1024, timelines=1, exact=IS_EXACT)
 ON_DISK = {"parked_bytes": 1}
 N_WORDS = 1000
