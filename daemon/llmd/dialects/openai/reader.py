@@ -130,7 +130,7 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
     if kinds == {int}:
         return [prompt]  # type: ignore[list-item]  # all elements are numbers
     if int in kinds:
-        raise invalid_type("prompt", "a list of token ids cannot have texts or lists, too")
+        raise invalid_type("prompt", "a list with a token id can have only token ids")
     check_count("prompt", len(prompt), limits.ANSWERS_MAX, "prompts")
     return prompt  # type: ignore[return-value]  # all elements are prompts
 
