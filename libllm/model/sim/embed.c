@@ -1,12 +1,12 @@
-/* Embeddings of the simulated model. They follow from the state after the text alone: the same text gives the same
- * vector in any batch. */
+/* Embeddings of the simulated model. An embedding depends only on the state after the text, so the same text gives the
+ * same vector in any batch. */
 #include <time.h>
 
 #include "model/sim/sim_model.h"
 
-enum { TEXTS_MAX = 4 }; /* of one batch */
+enum { TEXTS_MAX = 4 }; /* most texts of one batch */
 
-/* Takes the time that the options say, and looks at the flag every millisecond. False: the call was given up. */
+/* Waits for the time in the options, and checks the flag every millisecond. Returns false if the call was cancelled. */
 static bool rest(uint64_t us, const int32_t *cancel_flag)
 {
     enum { SLICE_US = 1000, NS = 1000 };

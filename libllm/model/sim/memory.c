@@ -1,6 +1,6 @@
 /* memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps, and the faults that
- * tests ask for. Owner: the decode thread. Where model_llama returns an error for a call that breaks a rule, this model
- * asserts: a caller that does so has a defect, which a test must not pass over. */
+ * tests request. Owner: the decode thread. If a call breaks a rule, model_llama returns an error, but this model
+ * asserts, because the caller has a defect, which must fail the test. */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -50,7 +50,7 @@ void sim_sequence_spoil(sim_model *m, sim_sequence *s)
     s->recurrent = sim_state_wrong(&s->recurrent);
 }
 
-/* Returns the state that the next logits follow from. Two parts of a sequence that disagree make a wrong state. */
+/* Returns the state on which the next logits depend. If two parts of a sequence disagree, this is a wrong state. */
 static sim_state sequence_state(sim_model *m, sim_sequence *s)
 {
     sim_state state = *sim_kept_at(m, s, s->position);
@@ -65,8 +65,8 @@ static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
     return &m->sequences[seq];
 }
 
-/* ---- cells ---- Copies share the cells of their leading tokens. For counting, a cell belongs to the sequence with the
- * lowest number that has it.
+/* ---- cells ---- Copies share the cells of their leading tokens. A shared cell is counted for the sequence with the
+ * lowest number.
  */
 
 void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k)
@@ -112,7 +112,7 @@ static uint64_t cells_used(const sim_model *m)
 
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
-    uint64_t used_most = n_more; /* as if nothing were shared: this cheap bound nearly always suffices */
+    uint64_t used_most = n_more; /* without sharing; this cheap bound nearly always suffices */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }
@@ -163,9 +163,9 @@ bool sim_truncate(model *base, uint16_t seq, uint32_t k)
     assert(k > 0 && k <= s->position);
     bool is_exact = k >= sim_truncate_floor(base, seq);
     sim_shared_truncate(m, seq, k);
-    s->position = k; /* a hybrid's recurrent part stays where it is, and no longer agrees */
+    s->position = k; /* a hybrid's recurrent part stays unchanged, and then disagrees */
     if (!is_exact && !is_hybrid(m)) {
-        sim_sequence_spoil(m, s); /* the ring holds the state after other tokens there */
+        sim_sequence_spoil(m, s); /* because the ring has a state after other tokens at this position */
     }
     return is_exact;
 }
@@ -219,7 +219,7 @@ static bool batch_is_valid(sim_model *m, const model_batch *b)
 
 /* ---- decode: faults ---- */
 
-/* Returns whether this call must fail; counts it if it is one that fail_at and fail_every count. */
+/* Returns whether this call must fail. Counts the call if fail_at and fail_every count it. */
 static bool fault_is_due(sim_model *m)
 {
     const sim_options *o = &m->options;
@@ -239,7 +239,7 @@ static void consume(sim_model *m, const model_batch *b, uint32_t n)
     }
 }
 
-/* Spoils the sequences of the current call, or all that hold anything. */
+/* Spoils the sequences of the current call, or all sequences that hold tokens. */
 static void spoil(sim_model *m, bool all)
 {
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
@@ -250,8 +250,8 @@ static void spoil(sim_model *m, bool all)
     }
 }
 
-/* Applies the damage of each fail_kind (sim_model.h), which is worse than an error code: a caller that ignores the code
- * gets a wrong state. */
+/* Applies the damage of each fail_kind (sim_model.h), so that a caller that ignores the error code continues a wrong
+ * state. */
 static model_result fault(sim_model *m, const model_batch *b)
 {
     switch (m->options.fail_kind) {
@@ -271,7 +271,7 @@ static model_result fault(sim_model *m, const model_batch *b)
 
 /* ---- decode ---- */
 
-/* Returns the time before which the call may not return. */
+/* Returns the earliest time at which the call may return. */
 static struct timespec deadline_of(const sim_model *m, const model_batch *b)
 {
     uint64_t n_without_output = 0;
@@ -298,7 +298,7 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-/* Waits for the deadline and asks stop() every millisecond. False: the call was given up. */
+/* Waits for the deadline and calls stop() every millisecond. Returns false if the call was stopped. */
 static bool take_time(const sim_model *m, const model_batch *b, const struct timespec *deadline)
 {
     enum { SLICE_NS = 1000000, SECOND_NS = 1000000000 };

@@ -1,4 +1,4 @@
-/* options.c: reads "CLASS[,option=value...]" into sim_options. */
+/* options.c: parses "CLASS[,option=value...]" into sim_options. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,8 @@ static bool part_is(part p, const char *word)
     return strlen(word) == p.n && memcmp(p.at, word, p.n) == 0;
 }
 
-/* Takes the text before the first `mark` off *rest; without a mark, all of it, and *rest becomes NULL. */
+/* Removes the text before the first `mark` from *rest, and returns this text. Without a mark, returns all of *rest,
+ * which becomes NULL. */
 static part part_take(const char **rest, char mark)
 {
     const char *end = strchrnul(*rest, mark);
@@ -55,7 +56,7 @@ static part part_take(const char **rest, char mark)
     return p;
 }
 
-/* Reads digits as a number of at most max. False: anything else. */
+/* Parses a number of at most max. Returns false for other text and larger numbers. */
 static bool number_read(part p, uint64_t max, uint64_t *out)
 {
     uint64_t number = 0;
@@ -64,7 +65,7 @@ static bool number_read(part p, uint64_t max, uint64_t *out)
             return false;
         }
         number = number * 10 + (uint64_t)(p.at[i] - '0');
-        if (number > max) { /* before it can overflow: max is far below 2^60 */
+        if (number > max) { /* checked before the number can overflow, because max is far below 2^60 */
             return false;
         }
     }

@@ -1,6 +1,6 @@
 /* saved.c: copies of sequences, and sequences as bytes. Owner: the decode thread.
  *
- * A saved state is a head, then those of these parts that its class and kind have:
+ * A saved state is a head, followed by the parts that its class and kind have:
  *   the attention's hash after each count of tokens      window, full
  *   the kept states, oldest first                        all but a hybrid's checkpoint
  *   the recurrent state                                  hybrid
@@ -18,8 +18,8 @@ typedef struct saved_head {
     uint32_t kind, memory, position, oldest, sound;
 } saved_head;
 
-/* sim_state without padding, whose bytes would differ from run to run, and without bool, for which most bytes are
- * invalid. */
+/* sim_state without padding, whose bytes would differ between runs, and without bool, for which most values of a byte
+ * are invalid. */
 typedef struct saved_state {
     uint64_t hash;
     uint32_t n_since_control;
@@ -130,7 +130,7 @@ static bool head_read(const sim_model *m, model_state_kind kind, uint32_t k, con
            k - h->oldest < m->n_kept && h->sound <= k && n_bytes == bytes_of(m, h);
 }
 
-/* Returns whether the unfinished character is one that state.c can continue. */
+/* Returns whether state.c can continue the state's incomplete character. */
 static bool state_is_sane(const saved_state *s)
 {
     bool sane = s->is_wrong <= 1 && s->n_missing <= 3 && s->n_character <= 3;
@@ -158,7 +158,8 @@ static bool state_read(const sim_model *m, const uint8_t **at, sim_state *out)
     return state_is_sane(&saved) && sim_cue_is_valid(m->script, &out->cue);
 }
 
-/* Fills the sequence (for a full state it is empty) from the parts after the head. False: one of them is invalid. */
+/* Fills the sequence, which is empty for a full state, from the parts after the head. Returns false if a part is
+ * invalid. */
 static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const uint8_t *at)
 {
     bool sane = true;
@@ -175,7 +176,7 @@ static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const
     return sane;
 }
 
-/* Returns whether such a state is only a part, which needs the attention that the sequence holds. */
+/* Returns whether a state of this kind is only a part, which needs the attention of the sequence. */
 static bool attaches(const sim_model *m, model_state_kind kind)
 {
     return kind == MODEL_STATE_CHECKPOINT && m->base.info.checkpoint == MODEL_CHECKPOINT_ATTACHED;
@@ -216,7 +217,7 @@ model_result sim_load(model *base, uint16_t seq, model_state_kind kind, uint32_t
 
 /* ---- copy ---- */
 
-/* Makes dst share the cells of src, and with them those that src shares with others. */
+/* Makes dst share all cells of src, including cells that src shares with other sequences. */
 static void cells_share(sim_model *m, uint16_t src, uint16_t dst)
 {
     uint32_t n_seq = m->base.info.n_seq;

@@ -1,5 +1,5 @@
-/* Triggers are found by the automaton of Aho and Corasick (1975): one table look-up for each byte of text, and its
- * state is a number, which a saved state can hold. */
+/* Triggers are found by the automaton of Aho and Corasick (1975), because it takes one table look-up per byte of text,
+ * and because its state is a number, which a saved state can contain. */
 #include "model/sim/script.h"
 
 #include <errno.h>
@@ -19,9 +19,10 @@ struct sim_script {
     size_t n_source;
     reply replies[SIM_REPLIES_MAX];
     uint32_t n_replies;
-    uint16_t (*next)[256]; /* of each node, for each byte; 0 is the root */
-    uint16_t *ends;        /* the reply whose trigger ends at the node, counted from 1; 0: none */
-    uint16_t *parents;     /* only while building: the longest shorter beginning that the text ends with */
+    uint16_t (*next)[256]; /* next node for each node and byte; node 0 is the root */
+    uint16_t *ends;        /* number of the reply whose trigger ends at the node, counted from 1, or 0 */
+    uint16_t *parents;     /* used only while building: node of the longest shorter beginning with which the text
+                            * ends */
     uint32_t n_nodes;
 };
 
@@ -73,7 +74,7 @@ static bool is_trigger_line(const char *line, const char *end)
     return end - line > 2 && line[0] == '?' && line[1] == ' ';
 }
 
-/* Returns the end of the line that begins here: its line end, or the end of the source. */
+/* Returns the end of the line that begins at `line`: its line end, or the end of the source. */
 static const char *line_end(const char *line, const char *end)
 {
     const char *found = memchr(line, '\n', (size_t)(end - line));
@@ -103,7 +104,8 @@ static int entries_read(sim_script *s, const char *path, char *error, size_t err
     return s->n_replies > 0 ? LLM_OK : refuse(error, error_bytes, path, "has no line that begins with \"? \"");
 }
 
-/* Fills the missing transitions breadth first, since a node copies those of the shorter node that it falls back to. */
+/* Adds the missing transitions breadth first, since a node copies the transitions of its parent in `parents`, which is
+ * shorter. */
 static void automaton_build(sim_script *s, uint16_t *queue)
 {
     size_t n_queued = 0;
@@ -191,7 +193,7 @@ static bool goes_on(const reply *r, size_t from, const char *bytes, size_t n)
     return n <= r->n - from && memcmp(r->text + from, bytes, n) == 0;
 }
 
-/* Bytes that are not the next ones of the reply may be its beginning again, as in the prompt of a later turn. */
+/* If the bytes do not continue the reply, they can be its beginning again, as in the prompt of a later turn. */
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n)
 {
     if (c->reply != 0) {

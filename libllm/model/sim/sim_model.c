@@ -103,7 +103,7 @@ static model_checkpoint_kind checkpoint_of(llm_memory memory)
     }
 }
 
-/* Returns the tokens of one sequence that has n_cells: the inverse of sim_cells_of. */
+/* Returns the tokens of one sequence with n_cells cells. This is the inverse of sim_cells_of. */
 static uint64_t tokens_of(const sim_options *o, uint64_t n_cells)
 {
     const uint64_t n_beside = o->window * o->window_cells;
@@ -146,7 +146,7 @@ static uint32_t batch_of(const sim_options *o, uint32_t wanted)
     return (uint32_t)(o->batch < n_batch ? o->batch : n_batch);
 }
 
-/* FNV-1a, twice, with different starts. */
+/* Computes FNV-1a twice, with different starts. */
 static void hash_fill(const uint64_t *facts, size_t n, uint8_t out[16])
 {
     for (size_t half = 0; half < 2; half++) {
@@ -158,8 +158,8 @@ static void hash_fill(const uint64_t *facts, size_t n, uint8_t out[16])
     }
 }
 
-/* Options that change the text are part of the identity, as if they were another file; speed and faults are not.
- * Without a script the hash leaves it out, so that identities from before there were scripts still hold. */
+/* Options that change the text are part of the identity, as if they were another file. Options for speed and faults are
+ * not. Without a script, the identity is the same as in versions that had no scripts. */
 static void identity_fill(const sim_model *m, const model_options *options, model_info *info)
 {
     const sim_options *o = &m->options;

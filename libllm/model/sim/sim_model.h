@@ -1,63 +1,67 @@
-/* sim_model.h: the simulated model, and its manual. Deterministic, without weights; private to this directory.
+/* sim_model.h: the simulated model, and its manual. The model is deterministic and has no weights. Used only in this
+ * folder.
  *
- *   sim:CLASS[,option=value...]       CLASS is dense, window, recurrent or hybrid; or none
+ *   sim:CLASS[,option=value...]       CLASS is dense, window, recurrent, hybrid or none
  *
- * With it every promise about sessions can be tested in milliseconds. The state of a sequence is a hash chain over
- * exactly the tokens that it consumed, and the logits follow from the state alone. A state that does not belong to its
- * tokens shows at once: the token " WRONG-STATE" wins from then on, and the rest of the text is different, too.
+ * With this model every property of sessions can be tested in milliseconds. The state of a sequence is a hash chain
+ * over exactly the tokens that the sequence has consumed, and the logits depend on the state alone. A state that does
+ * not belong to the sequence's tokens is visible at once, because the token " WRONG-STATE" has the largest logit from
+ * then on, and the rest of the text is different, too.
  *
- * Memory, by class (as llama.cpp has it for such models):
- *   dense      the state after every token is kept: truncating is always exact
- *   window     the states after the last `window` tokens are kept: truncating within them is exact
- *   recurrent  one state: no truncating
- *   hybrid     a dense part and a recurrent part; they must agree
- *   none       none: no decode call is valid, and there is no chat template; the model only embeds
- * Truncating where the class cannot do it exactly returns false and leaves a wrong state.
+ * Memory, by class (like llama.cpp's memory of such models):
+ *   dense      the state after every token is kept, so truncating is always exact
+ *   window     the states after the last `window` tokens are kept, so truncating within these tokens is exact
+ *   recurrent  one state, so truncating is impossible
+ *   hybrid     a dense part and a recurrent part, which must agree
+ *   none       no memory; no decode call is valid, and there is no chat template, because the model only embeds
+ * If an exact truncation is impossible, `truncate` returns false and leaves a wrong state.
  *
  * Saved states, by class (again as in llama.cpp):
- *   full        stands alone
- *   checkpoint  dense and recurrent: the same as full. window: the states after the last `window` tokens; hybrid: the
- *               recurrent part. These two need a sequence whose attention holds the same tokens, and was not spoiled
- *               after them; on any other sequence the state is wrong.
- * A saved state does not say which tokens it belongs to: the state of another prefix is loaded like any. Bytes that are
- * no such state (by mark, class, kind, token count, length) are refused.
- * A copy shares its cells with the source until one of them is truncated or cleared; in the exact configuration it has
- * its own.
+ *   full        the whole state
+ *   checkpoint  dense and recurrent: the same as full. window: the states after the last `window` tokens. hybrid: the
+ *               recurrent part. A checkpoint of window and hybrid needs a sequence whose attention holds the same
+ *               tokens and is not wrong after them; on any other sequence the state becomes wrong.
+ * A saved state does not contain its tokens, so the state of another prefix is loaded without an error. Bytes with
+ * another mark, class, kind, token count or length are refused.
+ * A copy shares its cells with the source until the copy or the source is truncated or cleared. In the exact
+ * configuration the copy has its own cells.
  *
- * Text: 256 byte tokens, three control tokens (<|endoftext|>, <|im_start|>, <|im_end|>) and common English pieces;
- * encoding takes the longest piece at each place and is exactly reversible for any bytes. No BOS; <|im_end|> is EOS. A
- * ChatML template. The model writes mostly words, sometimes punctuation, and sometimes a character of two to four bytes
- * as that many byte tokens. There is always one clear winner and four runners-up.
+ * Text: 256 byte tokens, three control tokens (<|endoftext|>, <|im_start|>, <|im_end|>) and common English pieces. The
+ * encoder chooses the longest piece at each position, and is exactly reversible for any bytes. There is no BOS, EOS is
+ * <|im_end|>, and the template is ChatML. The model writes mostly words, sometimes punctuation, and sometimes a
+ * character of two to four bytes as byte tokens. One token always has a clearly largest logit, and four tokens have the
+ * next largest.
  *
- * Options (integers; anything else is refused):
+ * Options (integers, except script and fail_kind; unknown options and values are refused):
  *   ctx=N        training context in tokens, 1..1048576 (4096)
  *   cells=N      KV cells shared by all sequences, 1..4294967294 (room for every sequence, within the budget;
  *                recurrent: no limit)
- *   window=N     tokens a sliding window keeps, 1..1048576 (64); sim:window only
+ *   window=N     tokens in the sliding window, 1..1048576 (64); sim:window only
  *   window_cells=N
- *                cells that each of a sequence's first `window` tokens takes in addition to its own, as a window's
- *                layers do, 0..64 (0); sim:window only. Copies then have their own cells
- *   batch=N      most tokens of one decode call, 1..65536 (what the caller asks for, else 512)
+ *                additional cells for each of a sequence's first `window` tokens, as for the layers of a window, 0..64
+ *                (0); sim:window only. Copies then have their own cells
+ *   batch=N      most tokens of one decode call, 1..65536 (n_batch of model_options, or 512 if that is 0)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
- *   layout=N     stands for the layout of states in memory: states saved with another N cannot be loaded, 0..255 (0)
+ *   layout=N     layout of states in memory; states that were saved with another N cannot be loaded, 0..255 (0)
  *   script=FILE  a file of triggers and replies (script.h); no comma in the path (none)
  *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
  *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
- *   token_us=N   ... and this much longer for each token without output, 0..1000000 (0)
- *   embed=N      numbers of an embedding, 0..4096; 0: it makes none (0). A batch of texts takes step_us,
- *                and token_us for each token
- *   fim=N        1: the control tokens are the marks of fill-in-the-middle: prefix, suffix, middle, in the order above,
+ *   token_us=N   and this much longer for each token without output, 0..1000000 (0)
+ *   embed=N      numbers of an embedding, 0..4096; 0: no embeddings (0). A batch of texts takes step_us, and token_us
+ *                for each token
+ *   fim=N        1: the three control tokens are prefix, suffix and middle of fill-in-the-middle, in the order above,
  *                0..1 (0)
  *   fail_at=N    the N-th decode call fails, counted from 1 (none)
  *   fail_every=N every N-th decode call fails (none)
- *   fail_seq=S   only calls with tokens of sequence S count for the two above; alone: all of them fail
- *   fail_kind=K  how (batch):
- *                batch  the sequences in the call are wrong from then on; MODEL_FAILED_BATCH
- *                all    so is every sequence that holds tokens; MODEL_FAILED_ALL
- *                cells  nothing happens; MODEL_NO_CELLS
- *                half   dense and window: the first half of the tokens stays consumed; MODEL_FAILED_BATCH.
- *                       recurrent and hybrid: positions say that all of it is consumed, and the state is wrong, that of
- *                       the other sequences too; MODEL_FAILED_ALL
+ *   fail_seq=S   fail_at and fail_every count only calls with tokens of sequence S; without the two, all these calls
+ *                fail
+ *   fail_kind=K  what a failed call does (batch):
+ *                batch  the sequences in the call become wrong; MODEL_FAILED_BATCH
+ *                all    every sequence that holds tokens becomes wrong; MODEL_FAILED_ALL
+ *                cells  nothing changes; MODEL_NO_CELLS
+ *                half   dense and window: the first half of the tokens stays consumed; MODEL_FAILED_BATCH. recurrent
+ *                       and hybrid: positions advance by all tokens, and the states of all sequences become wrong;
+ *                       MODEL_FAILED_ALL
  */
 #ifndef LLM_MODEL_SIM_H
 #define LLM_MODEL_SIM_H
@@ -75,7 +79,7 @@ typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_F
 
 #define SIM_UNSET UINT64_MAX
 
-/* Of the budget (kv_bytes_max), for each token; for each sequence of a recurrent model. */
+/* Bytes of the budget (kv_bytes_max) that a token takes, or a sequence of a recurrent model. */
 enum { SIM_TOKEN_BYTES = 64 };
 
 typedef struct sim_options {
@@ -83,10 +87,11 @@ typedef struct sim_options {
     uint64_t ctx, cells, window, window_cells, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every,
         fail_seq, fim, embed;
     sim_fail_kind fail_kind;
-    char script[512]; /* "": none */
+    char script[512]; /* "" for no script */
 } sim_options;
 
-/* Reads "CLASS[,option=value...]". LLM_OK, or LLM_INVALID with a message that names the option and what it takes. */
+/* Parses "CLASS[,option=value...]". Returns LLM_OK, or LLM_INVALID with a message that names the option and its
+ * possible values. */
 int sim_options_read(const char *text, sim_options *out, char *error, size_t error_bytes);
 
 /* ---- what tokens do: state.c ---- */
@@ -94,54 +99,56 @@ int sim_options_read(const char *text, sim_options *out, char *error, size_t err
 /* The state after a prefix of tokens. Equal prefixes give equal states, whatever the class. */
 typedef struct sim_state {
     uint64_t hash;
-    uint32_t n_since_control; /* tokens since the last control token: how far the turn is */
-    uint8_t character[3];     /* bytes of a UTF-8 character that is not complete yet */
+    uint32_t n_since_control; /* tokens since the last control token, which is the position in the turn */
+    uint8_t character[3];     /* bytes of an incomplete UTF-8 character */
     uint8_t n_character;
-    uint8_t n_missing; /* bytes that it still needs */
-    bool is_wrong;     /* the state after no tokens whatever */
+    uint8_t n_missing; /* number of bytes that the character still needs */
+    bool is_wrong;     /* true for a wrong state, which no tokens lead to */
     sim_cue cue;       /* all zero without a script */
 } sim_state;
 
 sim_state sim_state_empty(void);
-sim_state sim_state_next(const sim_script *script, const sim_state *s, int32_t token); /* NULL: there is none */
+sim_state sim_state_next(const sim_script *script, const sim_state *s, int32_t token); /* script can be NULL */
 sim_state sim_state_wrong(const sim_state *s);
-uint64_t sim_state_after(uint64_t hash, int32_t token); /* the next state's hash; two that differ never meet again */
+uint64_t sim_state_after(uint64_t hash, int32_t token); /* the next state's hash; different hashes stay different */
 
-/* Fills SIM_VOCABULARY logits; length as in the options. */
+/* Fills SIM_VOCABULARY logits; `length` is the option. */
 void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t length, float *out);
 
 /* ---- memory and decode: memory.c ---- */
 
-/* One sequence. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. Two classes have an
- * attention part in addition to the part that a checkpoint saves: a hybrid's is `kept`, a window's is `attention`. */
+/* One sequence. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. Hybrid and window have
+ * an attention part in addition to the part that a checkpoint saves: `kept` for hybrid, `attention` for window. */
 typedef struct sim_sequence {
     uint32_t position; /* tokens in the attention part, or in the only part */
     uint32_t oldest;   /* smallest k whose state is still kept */
-    uint32_t sound;    /* smallest k after which nothing was spoiled: a checkpoint of at least k tokens can be loaded */
+    uint32_t sound;    /* smallest k such that a checkpoint of at least k tokens can be loaded, because nothing after k
+                        * was spoiled */
     sim_state *kept;
     uint64_t *attention;    /* window only: the hash after each count of tokens */
     sim_state recurrent;    /* hybrid only */
-    uint64_t seen_call;     /* last decode call that held tokens of it */
-    uint32_t next_position; /* the position its next token in that call must have */
+    uint64_t seen_call;     /* number of the last decode call with tokens of this sequence */
+    uint32_t next_position; /* position that the sequence's next token in this call must have */
 } sim_sequence;
 
 typedef struct sim_model {
     model base;
     sim_options options;
     uint32_t n_kept;  /* states per sequence */
-    uint32_t n_cells; /* UINT32_MAX: no limit */
+    uint32_t n_cells; /* UINT32_MAX for no limit */
     sim_sequence *sequences;
     sim_state *states;    /* the memory behind all `kept` */
     uint64_t *attentions; /* the memory behind all `attention` */
-    uint32_t *shared;     /* [a * n_seq + b]: leading tokens whose cells a and b share; symmetric */
-    uint64_t n_calls;     /* decode calls */
-    uint64_t n_counted;   /* of these, the ones that fail_at and fail_every count */
+    uint32_t *shared;     /* at [a * n_seq + b]: number of leading tokens whose cells sequences a and b share;
+                           * symmetric */
+    uint64_t n_calls;     /* number of decode calls */
+    uint64_t n_counted;   /* number of decode calls that fail_at and fail_every count */
     float *logits;        /* n_outputs_max rows */
-    int32_t *row_of;      /* batch index to row of the last successful call, or -1; n_batch entries */
+    int32_t *row_of;      /* row of each batch index of the last successful call, or -1; n_batch entries */
     uint32_t n_rows;
-    sim_script *script; /* NULL: none */
+    sim_script *script; /* NULL for no script */
     const char *chat_template;
-    char *own_template; /* a copy of the caller's */
+    char *own_template; /* copy of the caller's template */
 } sim_model;
 
 static inline sim_model *sim_of(model *m)
@@ -163,15 +170,18 @@ uint32_t sim_position(const model *m, uint16_t seq);
 uint64_t sim_used_bytes(const model *m);
 uint64_t sim_sequence_bytes(const model *m, uint32_t n_tokens);
 
-/* For saved.c. The place in the ring of the state after k tokens; it may hold another state. */
+/* Returns the position of the ring for the state after k tokens, which may contain another state. Also used by
+ * saved.c. */
 static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, uint32_t k)
 {
     return &s->kept[k % m->n_kept];
 }
 
-void sim_sequence_spoil(sim_model *m, sim_sequence *s);           /* makes it wrong until it is cleared or loaded */
-void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k); /* it shares no cells after its first k tokens */
-uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens);   /* cells of one sequence that shares none */
+void sim_sequence_spoil(sim_model *m, sim_sequence *s);           /* makes the sequence wrong until it is cleared or
+                                                                   * loaded */
+void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k); /* lets the sequence share no cells after its first k
+                                                                   * tokens */
+uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens);   /* cells of a sequence that shares no cells */
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
 
 /* ---- copies and saved states: saved.c ---- */
@@ -193,14 +203,14 @@ enum {
     SIM_TOKEN_TURN_START,
     SIM_TOKEN_TURN_END,
     SIM_TOKEN_WRONG_STATE,
-    SIM_TOKEN_WORDS,     /* the first of the pieces that the model writes */
+    SIM_TOKEN_WORDS,     /* the first piece that the model writes */
     SIM_VOCABULARY = 512 /* a constant, so that filling the logits is vectorized */
 };
 
 extern const char sim_chat_template[];
 
 uint32_t sim_token_bytes_max(void);
-uint32_t sim_n_words(void); /* pieces the model writes: ids from SIM_TOKEN_WORDS */
+uint32_t sim_n_words(void); /* number of pieces that the model writes, with ids from SIM_TOKEN_WORDS on */
 bool sim_token_is_control(int32_t token);
 
 /* Builds the encoder's tables once per process; any thread. */
@@ -209,6 +219,7 @@ void sim_text_open(void);
 int64_t sim_tokenize(const model *m, const char *text, size_t n_bytes, bool add_special, bool parse_special,
                      int32_t *out, size_t n_out);
 int32_t sim_piece(const model *m, int32_t token, bool special, char *out, size_t n_out);
-int32_t sim_longest_piece(const char *text, size_t n, size_t *n_used); /* the longest token at its start; n > 0 */
+int32_t sim_longest_piece(const char *text, size_t n, size_t *n_used); /* returns the longest token at the start of the
+                                                                        * text; n > 0 */
 
 #endif

@@ -1,4 +1,4 @@
-/* state.c: how a token changes a state, and which logits follow from a state. Pure. */
+/* state.c: computes the next state after a token, and the logits of a state. Pure. */
 #include <string.h>
 
 #include "model/sim/sim_model.h"
@@ -17,7 +17,7 @@ sim_state sim_state_empty(void)
 }
 
 /* Follows the bytes of a UTF-8 character, so that the model's answers are valid UTF-8. Only byte tokens can leave a
- * character incomplete: the pieces are whole. */
+ * character incomplete, because pieces contain whole characters. */
 static void follow_character(sim_state *s, int32_t token)
 {
     uint8_t byte = (uint8_t)token;
@@ -75,11 +75,11 @@ sim_state sim_state_wrong(const sim_state *s)
 /* ---- what comes next ---- */
 
 enum {
-    TURN_TOKENS_MIN = 6, /* of which two are the role and its line end */
+    TURN_TOKENS_MIN = 6, /* two of these tokens are the role and its line end */
     RUNNERS_UP = 4,
 };
 
-/* Of 256 tokens, about so many are punctuation marks, and about so many begin one of these characters. */
+/* Average number, among 256 tokens, of punctuation marks, and of tokens that begin one of `characters`. */
 enum { PUNCTUATION_SHARE = 24, CHARACTER_SHARE = 10 };
 
 static const char punctuation[] = ".,.,.!?\n";
@@ -88,8 +88,8 @@ static const char *const characters[] = {"\xc3\xa9",     "\xc3\xbc",         "\x
                                          "\xe2\x9c\x93", "\xf0\x9f\x99\x82", "\xf0\x9f\x8e\x89"};
 enum { N_CHARACTERS = sizeof characters / sizeof characters[0] };
 
-/* Returns the byte that continues an incomplete character: that of one of `characters` if it may become one, else any
- * valid byte. */
+/* Returns a byte that continues the incomplete character: the next byte of one of `characters` if possible, otherwise
+ * any valid byte. */
 static int32_t continuation(const sim_state *s)
 {
     for (uint64_t i = 0; i < N_CHARACTERS; i++) {
@@ -101,7 +101,7 @@ static int32_t continuation(const sim_state *s)
     if (s->n_character > 1) {
         return 0x80 + (int32_t)(s->hash % 64);
     }
-    switch (s->character[0]) { /* after these first bytes only some second bytes are valid */
+    switch (s->character[0]) { /* after these first bytes, only some second bytes are valid */
     case 0xe0: return 0xa0 + (int32_t)(s->hash % 32);
     case 0xf0: return 0x90 + (int32_t)(s->hash % 48);
     case 0xed: return 0x80 + (int32_t)(s->hash % 32);
@@ -140,8 +140,8 @@ static int32_t winner(const sim_state *s, uint64_t length)
     return turn_is_over(s, length) ? SIM_TOKEN_TURN_END : ordinary(mix(s->hash));
 }
 
-/* The logits of a script's reply are so far above the others that it is generated at any temperature. If a constraint
- * excludes the longest piece, the byte token is the next best. */
+/* The logits of a script's reply are so far above all other logits that the reply is generated at any temperature. If a
+ * constraint excludes the longest piece, the byte token has the next largest logit. */
 static bool script_logits(const sim_script *script, const sim_state *s, float *out)
 {
     size_t n = 0, n_used;
@@ -160,7 +160,7 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
 {
     float ground = (float)(s->hash >> 44) * 0x1p-20f - 12.0f;
     int32_t order = (int32_t)(s->hash % SIM_VOCABULARY);
-    for (int32_t i = 0; i < SIM_VOCABULARY; i++) { /* -12..-10: tells states apart, is never picked */
+    for (int32_t i = 0; i < SIM_VOCABULARY; i++) { /* -12..-10; distinguishes states, but is never picked */
         out[i] = (float)(i ^ order) * (1.0f / SIM_VOCABULARY) + ground;
     }
     if (script_logits(script, s, out)) {

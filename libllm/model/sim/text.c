@@ -1,4 +1,4 @@
-/* text.c: vocabulary, encoder and template of the simulated model. Immutable once built: any thread. */
+/* text.c: vocabulary, encoder and template of the simulated model. Immutable after they are built. Any thread. */
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static const char *const words[] = {
 };
 enum { N_WORDS = sizeof words / sizeof words[0] };
 
-/* Pieces that the encoder finds in texts, and the model never writes. */
+/* Pieces that the encoder uses, but the model never writes. */
 static const char *const fragments[] = {
     "ing",    "ed",   "er",    "ly",    "tion",  "ment",    "ness", "able",   "al",       "est",     "ous",
     "ive",    "The",  "This",  "That",  "There", "It",      "In",   "What",   "When",     "How",     "Why",
@@ -104,9 +104,9 @@ int32_t sim_piece(const model *m, int32_t token, bool special, char *out, size_t
 enum { TRIE_NODES_MAX = 4096 };
 
 typedef struct trie_node {
-    uint16_t child; /* first child, 0: none */
-    uint16_t next;  /* next sibling, 0: none */
-    int16_t token;  /* the token that ends here, -1: none */
+    uint16_t child; /* first child, or 0 */
+    uint16_t next;  /* next sibling, or 0 */
+    int16_t token;  /* the token that ends at this node, or -1 */
     uint8_t byte;
 } trie_node;
 
@@ -153,7 +153,7 @@ void sim_text_open(void)
     pthread_once(&once, trie_build);
 }
 
-/* Returns the longest piece at the start of the text, else its first byte. */
+/* Returns the longest piece at the start of the text, or the text's first byte if no piece matches. */
 int32_t sim_longest_piece(const char *text, size_t n, size_t *n_used)
 {
     int32_t token = (uint8_t)text[0];
@@ -187,7 +187,7 @@ int64_t sim_tokenize(const model *m, const char *text, size_t n_bytes, bool add_
                      int32_t *out, size_t n_out)
 {
     (void)m;
-    (void)add_special; /* there is nothing to add */
+    (void)add_special; /* this vocabulary has no token to add */
     size_t count = 0;
     for (size_t at = 0; at < n_bytes;) {
         size_t n_used = 0;
