@@ -1,5 +1,5 @@
-/* Decides by its architecture whether a model is supported, before its weights are read: a file of hundreds of
- * gigabytes is refused at once, not after minutes of loading. */
+/* Decides by its architecture whether a model is supported, before its weights are read, so that a file of hundreds of
+ * gigabytes is refused at once, and not after minutes of loading. */
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -11,17 +11,18 @@ namespace {
 struct special {
     const char *architecture; /* general.architecture of the file */
     const char *models;       /* the name that people know */
-    const char *memory;       /* the class that llama_model::create_memory makes for it */
-    bool is_tested;           /* on a tiny model, warm against cold */
-    bool needs_streams;       /* in one pool of cells it attends to all tokens, which it was not trained for */
+    const char *memory;       /* class of its memory, which llama_model::create_memory makes */
+    bool is_tested;           /* a test compares warm and cold answers of a tiny model */
+    bool needs_streams;       /* needs separate streams, because in one pool of cells it attends to all tokens, for
+                               * which it was not trained */
 };
 
-/* Architectures whose memory is of another class than the five that all others have. Each class has its own rules for
- * truncating and copying a sequence, and for the contents of its saved state; and each must give pages back
+/* Architectures whose memory is of another class than the five classes of all other architectures. Each class has its
+ * own rules for truncating and copying a sequence, and for the contents of a saved state, and must release unused pages
  * (llama_memory_i::seq_trim). If no tiny model tests a class, its models would load and answer, but after a truncation
- * the text might be wrong, or the process might outgrow --kv-memory. Such architectures are refused.
- * tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails when a new class, or a new
- * architecture with one of these, arrives. */
+ * the text could be wrong, or the process could exceed --kv-memory. Such architectures are refused.
+ * tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails if llama.cpp has a new class, or a
+ * new architecture with one of these classes. */
 constexpr special SPECIAL[] = {
     {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
     {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},

@@ -1,6 +1,7 @@
-/* ggml calls on_failed_assertion() before it aborts. If that throws, the exception unwinds through llama.cpp's frames
- * to model_llama_open, or to the step. Which thread may throw is a thread-local flag: in any other thread, one of the
- * pool for example, nobody would catch the exception, and the process would end without the assertion's text. */
+/* ggml calls on_failed_assertion() before it aborts. If this function throws, the exception unwinds through llama.cpp's
+ * frames to model_llama_open, or to the step. Thread-local flags say whether the thread may throw. In another thread,
+ * for example of the thread pool, nobody would catch the exception, and the process would end without the assertion's
+ * text. */
 #include "model/llama/crash.h"
 
 #include <ggml.h>
@@ -22,17 +23,17 @@ constexpr size_t N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS;
 constexpr size_t STACK_BYTES = 1 << 16;
 
 thread_local bool is_opening, is_stepping;
-const char *crash_notice; /* written before the handlers are there, read by them */
+const char *crash_notice; /* set before the handlers, which read it, are installed */
 size_t n_notice;
 
-/* "/path/file.cpp:12: GGML_ASSERT(a == b) failed" without file and line, which mean nothing to a user. */
+/* Returns "/path/file.cpp:12: GGML_ASSERT(a == b) failed" without file and line, which do not help a user. */
 std::string without_place(const char *message)
 {
     const char *colon = strstr(message, ": ");
     return colon == nullptr ? message : colon + 2;
 }
 
-/* Returns the driver's own error, which was logged before, if the assertion says only "CUDA error"; else "". */
+/* Returns the driver's own error, which was logged before, if the assertion says only "CUDA error", otherwise "". */
 std::string device_error_of(const char *message)
 {
     const std::string said = without_place(message);
@@ -45,7 +46,7 @@ bool is_about_memory(const std::string &device_error)
            device_error.find("allocation failed") != std::string::npos; /* cuBLAS */
 }
 
-/* Called by ggml in the thread whose assertion failed; when it returns, ggml aborts. */
+/* ggml calls this function in the thread whose assertion failed, and aborts when the function returns. */
 void on_failed_assertion(const char *message)
 {
     const std::string device_error = device_error_of(message);
@@ -60,7 +61,7 @@ void on_failed_assertion(const char *message)
     last_words_say(device_error.empty() ? message : device_error.c_str());
 }
 
-/* A signal handler: it may only call what is async-signal-safe, so no snprintf, no log, no exit(). */
+/* A signal handler, which may only call async-signal-safe functions, so no snprintf, no log and no exit(). */
 void on_crash(int)
 {
     ssize_t ignored = write(STDERR_FILENO, crash_notice, n_notice);
@@ -74,7 +75,8 @@ void on_crash(int)
 struct model_llama_opening::handlers {
     struct sigaction actions[N_SIGNALS];
     stack_t stack;
-    std::vector<char> bytes; /* of the stack that handlers run on: the crash may be an overflow of the thread's own */
+    std::vector<char> bytes; /* stack for the handlers, because the crash may be an overflow of the thread's own
+                              * stack */
 };
 
 void model_llama_crash_init()
@@ -102,7 +104,7 @@ model_llama_opening::model_llama_opening(const char *notice)
     for (size_t i = 0; i < N_SIGNALS; i++) {
         sigaction(SIGNALS[i], &action, &old->actions[i]);
     }
-    is_opening = true; /* last: nothing throws any more, so the destructor will run */
+    is_opening = true; /* set last, because nothing throws after it and the destructor will run */
 }
 
 model_llama_opening::~model_llama_opening()

@@ -1,28 +1,28 @@
-/* crash.h: turns llama.cpp's failed assertions into errors where that is safe, and crashes into a last sentence.
- * llama.cpp calls abort() when an assertion fails, so a bad file would end a process that serves others.
+/* crash.h: turns llama.cpp's failed assertions into errors where this is safe, and crashes into a last sentence.
+ * llama.cpp calls abort() when an assertion fails, so a bad file would end a process that serves other users.
  *
- *   while a thread opens a model   an assertion is an exception in that thread, and the model is refused: nearly all
- *                                  such assertions are about the contents of the file
- *   in a step                      an assertion about a device without free memory is an exception: the step fails. Any
- *                                  other ends the process: nobody knows what a half-done step has left in the memory
- *                                  that other sessions use
- *   anywhere else                  it ends the process; the log names the step that was going on (machine/last_words.h)
+ *   while a thread opens a model a failed assertion becomes an exception, and the model is refused, because nearly all
+ *   these assertions are about the contents of the file
+ *   in a step a failed assertion about a device without free memory becomes an exception, and the step fails. Any other
+ *   failed assertion ends the process, because an incomplete step may have damaged memory that other sessions use
+ *   anywhere else                  a failed assertion ends the process; the log names the current step
+ *                                  (machine/last_words.h)
  *
- * A crash (a signal) cannot be undone. If the caller gives a notice, it ends the process with that sentence and status
- * 1, instead of a core dump without a word. */
+ * A crash (a signal) always ends the process. If the caller gives a notice, the process writes this notice and ends
+ * with status 1, instead of dumping core without a message. */
 #ifndef LLM_MODEL_LLAMA_CRASH_H
 #define LLM_MODEL_LLAMA_CRASH_H
 
 #include <memory>
 
-void model_llama_crash_init(); /* once per process, before anything of llama.cpp runs */
+void model_llama_crash_init(); /* called once per process, before any code of llama.cpp runs */
 
-/* As long as an object of this class lives, its thread opens a model. With a notice, one at a time, since signal
- * handlers belong to the process. */
+/* While an object of this class exists, its thread opens a model. Only one object with a notice can exist at a time,
+ * since signal handlers belong to the process. */
 class model_llama_opening {
   public:
-    /* `notice`: written to stderr before the process ends with status 1, if any thread crashes; NULL: signals keep
-     * their handlers. The text must outlive this object. */
+    /* If any thread crashes, `notice` is written to stderr, and the process ends with status 1. If `notice` is NULL,
+     * signal handlers are not replaced. The text must outlive this object. */
     explicit model_llama_opening(const char *notice);
     ~model_llama_opening();
     model_llama_opening(const model_llama_opening &) = delete;
@@ -30,11 +30,11 @@ class model_llama_opening {
 
   private:
     struct handlers;
-    std::unique_ptr<handlers> old; /* NULL: none were replaced */
+    std::unique_ptr<handlers> old; /* NULL if no handlers were replaced */
 };
 
-/* As long as an object of this class lives, its thread computes a step. The backends of CUDA and ROCm report a lack of
- * memory by an assertion, Vulkan's throws. */
+/* While an object of this class exists, its thread computes a step. The backends of CUDA and ROCm report a lack of
+ * memory by an assertion; Vulkan's backend throws. */
 class model_llama_stepping {
   public:
     model_llama_stepping();

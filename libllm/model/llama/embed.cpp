@@ -1,11 +1,11 @@
-/* Embeddings: a second context over the same weights, made when it is first used; for a model that does nothing else,
- * the only context, made at the start. Any thread; one call works at a time (model_llama_embedder::turn).
+/* Computes embeddings in a second context over the same weights, which is made when it is first used. If a model only
+ * embeds, this is its only context, which is made at the start. Any thread can call; one call at a time works
+ * (model_llama_embedder::turn).
  *
- * If the embedding of a text is the state of its last token (pooling "last") and attention looks back only, the text is
- * consumed in steps like a prompt, and an embedding is requested after the last token only: llama.cpp computes logits
- * with every embedding, a row of the vocabulary's size. Otherwise all tokens of a batch go through the model in one
- * step. That is why few texts share a batch then: each token is compared with all tokens of the batch, those of other
- * texts, too. */
+ * If the embedding of a text is the state of its last token (pooling "last") and attention is causal, the text is
+ * consumed in steps like a prompt, and an embedding is requested only after the last token, because llama.cpp computes
+ * a row of logits with every embedding. Otherwise all tokens of a batch are processed in one step. Few texts then share
+ * a batch, because each token is compared with all tokens of the batch, including tokens of other texts. */
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -15,13 +15,13 @@
 
 namespace {
 
-constexpr uint32_t TEXTS_MAX = 16;    /* of one batch */
-constexpr uint32_t STEP_TOKENS = 512; /* of one step, for texts that may be consumed in several */
-constexpr uint32_t TOKENS_MAX = 8192; /* of one batch, unless --ctx-size asks for longer texts */
-constexpr uint32_t TOKENS_MIN = 512;  /* the longest text is never shorter than this, whatever the budgets below say */
-constexpr uint32_t TOKENS_TOGETHER = 512; /* of several texts in one step */
+constexpr uint32_t TEXTS_MAX = 16;    /* most texts of one batch */
+constexpr uint32_t STEP_TOKENS = 512; /* most tokens of one step, if a text can be consumed in several steps */
+constexpr uint32_t TOKENS_MAX = 8192; /* most tokens of one batch, unless --ctx-size is larger */
+constexpr uint32_t TOKENS_MIN = 512;  /* texts of this length are always allowed, whatever the limits below are */
+constexpr uint32_t TOKENS_TOGETHER = 512; /* most tokens of several texts in one step */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
-constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* where every token has logits */
+constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* limit if every token has logits */
 
 struct batch {
     explicit batch(uint32_t n) : n_max(n), in(llama_batch_init(static_cast<int32_t>(n), 0, 1)) {}
@@ -57,7 +57,7 @@ struct texts {
     uint32_t n;
 };
 
-/* Architectures of encoders: llama.cpp gives their context no memory, and they are made for embeddings. */
+/* Architectures of encoders, which are made for embeddings, and whose context has no memory in llama.cpp. */
 const char *const ONLY_EMBEDDING[] = {"bert",         "modern-bert",  "nomic-bert", "nomic-bert-moe", "neo-bert",
                                       "jina-bert-v2", "jina-bert-v3", "eurobert",   "gemma-embedding"};
 
@@ -66,7 +66,7 @@ bool is_only_embedding(const model_llama *m)
     return m->info.memory == LLM_MEMORY_NONE;
 }
 
-/* Returns a value of the file's own architecture; "": the file has none. */
+/* Returns a value of the metadata for the file's architecture, or "" if the file has no such value. */
 std::string fact_of(const model_llama *m, const char *name)
 {
     char text[16] = "";
@@ -80,8 +80,8 @@ bool is_stepwise(const model_llama *m)
     return looks_back && m->embedder.pooling == LLAMA_POOLING_TYPE_LAST;
 }
 
-/* Returns why the model makes no embedding of a whole text; "": it does. A file that does not say how it pools is
- * refused: any guess would give vectors, and they would be wrong without an error. */
+/* Returns why the model makes no embedding of a whole text, or "" if it does. A file that does not state its pooling is
+ * refused, because a wrong guess would give wrong vectors without an error. */
 std::string pooling_trouble(const std::string &pooling)
 {
     if (pooling.empty()) {
@@ -96,8 +96,8 @@ std::string pooling_trouble(const std::string &pooling)
     }
 }
 
-/* Returns whether the host has memory for the context. On a device llama.cpp asks itself, and for a model that only
- * embeds the context was made at the start. */
+/* Returns whether the host has memory for the context. On a device llama.cpp itself checks this, and if a model only
+ * embeds, its context was made at the start. */
 bool has_memory(const model_llama *m)
 {
     if (is_only_embedding(m)) {
@@ -110,18 +110,22 @@ bool has_memory(const model_llama *m)
     return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
 }
 
-/* Models that only embed have flash attention: without it the scores of all tokens for all tokens are in memory, 3 GB
+/* Models that only embed have flash attention, because otherwise the scores of all pairs of tokens are in memory, 3 GB
  * for 8,192 tokens and 12 heads. */
 llama_context_params context_params(const model_llama *m)
 {
     llama_context_params p = llama_context_default_params();
     const bool stepwise = is_stepwise(m);
-    p.n_ctx = model_llama_padded(m->info.n_embedding_tokens); /* its graph is made for whole shares of TEXTS_MAX */
+    p.n_ctx = model_llama_padded(m->info.n_embedding_tokens); /* padded, because llama.cpp divides the context equally
+                                                               * among TEXTS_MAX texts */
     p.n_batch = stepwise ? std::min(STEP_TOKENS, p.n_ctx) : p.n_ctx;
     p.n_ubatch = p.n_batch;
     p.n_seq_max = TEXTS_MAX;
     p.n_outputs_max = stepwise ? TEXTS_MAX : 0;
-    p.n_threads = is_only_embedding(m) ? m->info.n_threads : std::max(1, m->info.n_threads / 2); /* beside decoding */
+    p.n_threads = is_only_embedding(m) ? m->info.n_threads : std::max(1, m->info.n_threads / 2); /* half of the threads,
+                                                                                                  * because decoding
+                                                                                                  * runs at the same
+                                                                                                  * time */
     p.n_threads_batch = p.n_threads;
     p.flash_attn_type =
         is_only_embedding(m) && !m->is_exact ? LLAMA_FLASH_ATTN_TYPE_AUTO : LLAMA_FLASH_ATTN_TYPE_DISABLED;
@@ -132,8 +136,8 @@ llama_context_params context_params(const model_llama *m)
     return p;
 }
 
-/* llama.cpp's abort callback: called between two operations of a step (on a CPU only), and by step() between steps. So
- * a client that leaves ends a text of 8,192 tokens within, not after tens of seconds. */
+/* llama.cpp's abort callback, which is called between two operations of a step (on a CPU only), and by step() between
+ * steps. So if a client leaves, a text of 8,192 tokens is stopped at once, and not after tens of seconds. */
 bool is_given_up(void *embedder)
 {
     return model_embedding_is_cancelled(static_cast<const model_llama_embedder *>(embedder)->cancel_flag);
@@ -160,8 +164,8 @@ llama_context *context_open(model_llama *m)
     return context;
 }
 
-/* Consumes all but the last token of each text, without embeddings. Returns llama_decode's code: the first that is not
- * 0. */
+/* Consumes all but the last token of each text, without embeddings. Returns the first code of llama_decode that is not
+ * 0, or 0. */
 int32_t consume(model_llama *m, const texts &t)
 {
     batch b(llama_n_batch(m->embedder.context));
@@ -180,8 +184,8 @@ int32_t consume(model_llama *m, const texts &t)
     return b.in.n_tokens == 0 ? 0 : step(m, b.in);
 }
 
-/* Consumes the last token of each text (stepwise), or all tokens, and asks for embeddings. Returns llama_decode's
- * code. */
+/* Consumes the last token of each text if `stepwise`, otherwise all tokens, and requests embeddings. Returns
+ * llama_decode's code. */
 int32_t conclude(model_llama *m, const texts &t, bool stepwise)
 {
     batch b(llama_n_batch(m->embedder.context));
@@ -195,7 +199,7 @@ int32_t conclude(model_llama *m, const texts &t, bool stepwise)
     return step(m, b.in);
 }
 
-/* LLM_OK, LLM_CANCELLED or LLM_STEP_FAILED. */
+/* Embeds a batch of texts. Returns LLM_OK, LLM_CANCELLED or LLM_STEP_FAILED. */
 int embed(model_llama *m, const texts &t, float *out)
 {
     llama_context *context = m->embedder.context;
@@ -218,7 +222,7 @@ int embed(model_llama *m, const texts &t, float *out)
     return LLM_OK;
 }
 
-/* Returns how many of the texts go into the next batch, from the first one on; at least one. */
+/* Returns how many texts, from the first on, go into the next batch, at least one. */
 uint32_t n_fitting(const model_llama *m, const uint32_t *n_tokens, uint32_t n_texts)
 {
     const uint32_t most = m->info.n_embedding_tokens;
@@ -290,7 +294,7 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
     model_llama *m = static_cast<model_llama *>(base);
     try {
         const std::lock_guard<std::mutex> turn(m->embedder.turn);
-        const model_llama_opening refusing(nullptr); /* a failed assertion is an exception here, as at opening */
+        const model_llama_opening refusing(nullptr); /* turns a failed assertion into an exception, as at opening */
         const texts t = {tokens, n_tokens, n_fitting(m, n_tokens, n_texts)};
         try {
             if (m->embedder.context == nullptr) {
@@ -301,7 +305,7 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
             }
             m->embedder.cancel_flag = cancel_flag;
             const int status = embed(m, t, out);
-            m->embedder.cancel_flag = nullptr; /* it points to the caller's memory, which may go with this call */
+            m->embedder.cancel_flag = nullptr; /* it points to memory that the caller may free after this call */
             if (status == LLM_OK) {
                 *n_done = t.n;
             }
@@ -313,7 +317,7 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
             return LLM_NO_MEMORY;
         } catch (...) {
         }
-        drop_context(m); /* its state after a failure is unknown; the next call makes another one */
+        drop_context(m); /* the context's state after a failure is unknown; the next call makes a new context */
         return LLM_STEP_FAILED;
     } catch (...) {
         return LLM_NO_MEMORY;

@@ -1,8 +1,8 @@
-/* The header is read once from its beginning, value by value. Nothing is allocated by a count that the file states
- * before that count was compared with a limit and with the bytes that are left; arrays are read through and not kept.
- * What is checked: the version, that no key and no tensor is there twice, the types and sizes of tensors, and that they
- * follow each other without gaps and end within the file. The contents of arrays and weights are left to llama.cpp
- * (crash.h catches its assertions). */
+/* The header is read once from its beginning, value by value. A count in the file is compared with a limit and with the
+ * number of remaining bytes before memory is allocated for it. Arrays are read but not stored. The checks are: the
+ * version; no key and no tensor occurs twice; the types and sizes of tensors; tensors follow each other without gaps
+ * and end within the file. The contents of arrays and weights are checked only by llama.cpp (crash.h catches its
+ * assertions). */
 #include "model/llama/file.h"
 
 #include <fcntl.h>
@@ -32,9 +32,9 @@ namespace {
 constexpr uint32_t VERSION_MIN = 2, VERSION_MAX = 3;
 constexpr uint32_t ALIGNMENT_DEFAULT = 32;
 constexpr size_t WINDOW_BYTES = 1 << 16;
-constexpr uint64_t ELEMENTS_MAX = 1ull << 40; /* of one tensor: byte counts stay far from overflowing 64 bits */
+constexpr uint64_t ELEMENTS_MAX = 1ull << 40; /* elements of one tensor, so that byte counts cannot overflow 64 bits */
 
-/* Why the file is refused, as the rest of a sentence about it. */
+/* The reason why the file is refused, as the rest of a sentence about the file. */
 struct damaged : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -44,8 +44,8 @@ std::string number(uint64_t n)
     return std::to_string(n);
 }
 
-/* Returns a key or a name for an error message: at most 80 bytes, others than printable ASCII as '?'. The file may hold
- * anything. */
+/* Returns a key or a name for an error message: at most 80 bytes, with '?' for everything but printable ASCII, because
+ * the file can contain any bytes. */
 std::string shown(const std::string &text)
 {
     std::string out;
@@ -90,7 +90,7 @@ class source {
         return at;
     }
 
-    /* Reads n bytes, or throws `damaged`. `what` names the value for the message. */
+    /* Reads n bytes, or throws `damaged`. `what` names the value in the message. */
     void read(void *out, size_t n, const char *what)
     {
         if (n > n_bytes - at) {
@@ -110,7 +110,7 @@ class source {
     }
 
   private:
-    /* Copies at least one byte and at most n; returns how many. */
+    /* Copies at least one byte and at most n bytes. Returns how many. */
     size_t copy(uint8_t *to, size_t n)
     {
         if (memory != nullptr) {
@@ -150,8 +150,8 @@ template <typename T> T take(source &from, const char *what)
     return value;
 }
 
-/* The length is checked against the rest of the file before memory is allocated for it: a file of 100 bytes may claim a
- * text of 16 MiB, thousands of times. */
+/* Reads a text. Its length is compared with the rest of the file before memory is allocated, because a file of 100
+ * bytes can claim thousands of texts of 16 MiB. */
 std::string take_string(source &from, uint64_t n_max, const char *what)
 {
     const uint64_t n = take<uint64_t>(from, what);
@@ -168,7 +168,7 @@ std::string take_string(source &from, uint64_t n_max, const char *what)
 
 /* ---- keys ---------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of a number; 0: not a number. */
+/* Returns the bytes of a number of this type, or 0 if the type is not a number. */
 size_t bytes_of(uint32_t type)
 {
     switch (type) {
@@ -190,14 +190,14 @@ size_t bytes_of(uint32_t type)
 struct entry {
     uint32_t type;
     bool is_array;
-    uint64_t n;       /* elements of an array */
-    uint64_t bits;    /* of a number */
-    std::string text; /* of a string */
+    uint64_t n;       /* number of elements of an array */
+    uint64_t bits;    /* value of a number */
+    std::string text; /* value of a string */
 };
 
 using entries = std::map<std::string, entry>;
 
-/* Reads an array through and keeps its type and length only. */
+/* Reads an array and stores only its type and length. */
 void take_array(source &from, const std::string &key, entry *out)
 {
     out->is_array = true;
@@ -260,8 +260,8 @@ entries take_entries(source &from, uint64_t n)
     return out;
 }
 
-/* Returns the number of a key, which must have exactly this type; `otherwise` if there is no such key. llama.cpp
- * asserts the types. */
+/* Returns the number of a key, or `otherwise` if the key is missing. The number must have exactly this type, because
+ * llama.cpp asserts types. */
 uint64_t number_of(const entries &all, const char *key, uint32_t type, uint64_t otherwise)
 {
     const auto found = all.find(key);
@@ -330,8 +330,8 @@ tensor take_tensor(source &from)
     return out;
 }
 
-/* Tensors must follow each other, aligned and without gaps. Returns the end of the last one, counted from the beginning
- * of the weights. */
+/* Reads the tensors, which must follow each other, aligned and without gaps. Returns the end of the last tensor,
+ * counted from the beginning of the weights. */
 uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment)
 {
     std::unordered_set<std::string> names;
@@ -356,7 +356,7 @@ uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment)
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
-/* A small version in the other byte order has its lower 16 bits 0. */
+/* Refuses unknown versions. In the other byte order, the lower 16 bits of a small version are 0. */
 void check_version(uint32_t version)
 {
     if (version == 0 || (version & 0xffff) == 0) {
@@ -424,8 +424,8 @@ int refuse(int status, const std::string &name, const char *why, char *error, si
     return status;
 }
 
-/* Runs `work` and turns its exceptions into a status and a sentence. The only other exception is that memory ran
- * out. */
+/* Runs `work` and turns its exceptions into a status and a sentence. An exception other than `damaged` means a lack of
+ * memory. */
 template <typename F> int guarded(const std::string &name, char *error, size_t error_bytes, F work)
 {
     try {
@@ -438,8 +438,8 @@ template <typename F> int guarded(const std::string &name, char *error, size_t e
     }
 }
 
-/* Checks the other parts of a split model, whose names follow from that of the first one, and adds them up. A part of
- * another model with the same name would load, and produce nonsense. */
+/* Checks the other parts of a split model, whose names follow from the first part's name, and adds up their sizes and
+ * tensors. Without these checks, a part of another model with the right name would load and produce nonsense. */
 void add_parts(const std::string &path, model_file *all)
 {
     char prefix[PATH_MAX], name[PATH_MAX];

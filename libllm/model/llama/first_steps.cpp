@@ -1,4 +1,4 @@
-/* Steps that are computed while a model is opened; llama_model.h says why. */
+/* Steps that are computed while a model is opened (llama_model.h). */
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +13,7 @@ llama_token any_token(const llama_vocab *vocab)
     return *std::find_if(first, first + 2, [n_vocab](llama_token t) { return t >= 0 && t < n_vocab; });
 }
 
-/* Computes a step of one token and clears its sequence again. */
+/* Computes a step of one token and then clears its sequence. */
 bool step(model_llama *m)
 {
     const int32_t token = any_token(m->vocab), position = 0;
@@ -47,7 +47,7 @@ bool model_llama_largest_step(llama_context *context, uint32_t n_outputs)
         llama_synchronize(context);
         llama_memory_clear(llama_get_memory(context), true);
         return is_made;
-    } catch (...) { /* by the device's driver; it has been logged */
+    } catch (...) { /* thrown by the device's driver, which has logged the reason */
         return false;
     }
 }

@@ -1,8 +1,7 @@
-/* The identity decides whether saved tokens and states belong to a model. It follows from the contents of the file
- * alone, so that the file may be moved. A state of another model that was taken for one of this model would give wrong
- * text without an error. Hashing gigabytes at every start would cost minutes; therefore all metadata and evenly spread
- * samples of the weights (64 of 4 KiB) stand for the whole: a fine-tune of the same shape changes practically every
- * tensor. */
+/* The identity decides whether saved tokens and states belong to a model, because a state of another model would give
+ * wrong text without an error. The identity depends only on the contents of the file, so that the file can be moved.
+ * Hashing gigabytes at every start would take minutes, so only all metadata and evenly spread samples of the weights
+ * (64 of 4 KiB) are hashed. They suffice because a fine-tune of the same shape changes practically every tensor. */
 #include "model/llama/llama_model.h"
 
 #include <gguf.h>
@@ -21,7 +20,7 @@ constexpr uint64_t SAMPLES = 64;
 constexpr size_t SAMPLE_BYTES = 4096;
 constexpr uint64_t FNV_PRIME = 0x100000001b3;
 
-/* Two lanes of FNV-1a over 8-byte words, with a start and a rotation of their own. finish() mixes them, since FNV alone
+/* Two hashes (FNV-1a over 8-byte words) with different starts and rotations. finish() mixes the two, since FNV alone
  * spreads the low bits of the last words weakly. */
 class hash128 {
   public:
@@ -49,7 +48,7 @@ class hash128 {
     void finish(uint8_t out[16]) const
     {
         const uint64_t words[2] = {mixed(a + (b << 1)), mixed(b ^ mixed(a))};
-        for (int i = 0; i < 16; i++) { /* by value, not by memory: the same on every machine */
+        for (int i = 0; i < 16; i++) { /* by value, so that the bytes are the same on every machine */
             out[i] = static_cast<uint8_t>(words[i / 8] >> (8 * (i % 8)));
         }
     }
@@ -91,7 +90,7 @@ bool add_range(hash128 &hash, const file &f, uint64_t at, uint64_t n)
     std::vector<uint8_t> buffer(1 << 16);
     while (n > 0) {
         const size_t want = static_cast<size_t>(std::min<uint64_t>(n, buffer.size()));
-        for (size_t have = 0; have < want;) { /* always whole blocks: the hash must not depend on short reads */
+        for (size_t have = 0; have < want;) { /* reads whole blocks, because the hash must not depend on short reads */
             const ssize_t got = pread(f.fd, buffer.data() + have, want - have, static_cast<off_t>(at + have));
             if (got <= 0) {
                 return false;
@@ -105,7 +104,8 @@ bool add_range(hash128 &hash, const file &f, uint64_t at, uint64_t n)
     return true;
 }
 
-/* Adds the weights from `begin` on: all of a small file, otherwise samples at equal distances and the end. */
+/* Adds the weights from `begin` on: all weights of a small file, otherwise samples at equal distances and at the
+ * end. */
 bool add_samples(hash128 &hash, const file &f, uint64_t begin)
 {
     if (f.bytes <= begin + SAMPLES * SAMPLE_BYTES) {
@@ -124,7 +124,7 @@ bool add_samples(hash128 &hash, const file &f, uint64_t begin)
 struct layout {
     uint64_t data_offset;
     int32_t n_parts;
-    bool has_long_rope; /* positions are encoded in one of two ways, by the length of the context */
+    bool has_long_rope; /* the encoding of positions depends on the length of the context */
 };
 
 bool read_layout(const char *path, layout *out)

@@ -1,6 +1,6 @@
-/* Decode, truncate and clear sequences; tokens and text. llama.cpp's own answers are not trusted: a batch is checked
- * before the call, and the positions of its memory are compared with ours after it. A step that went wrong in silence
- * would make a session continue with another session's text, or with none. */
+/* Decodes, truncates and clears sequences, and converts tokens and text. llama.cpp's results are not trusted: a batch
+ * is checked before the call, and the positions in llama.cpp's memory are compared with `positions` after the call.
+ * After an unnoticed failure a session would continue with another session's text, or with none. */
 #include "model/llama/llama_model.h"
 
 #include <algorithm>
@@ -22,13 +22,14 @@ const model_llama *self(const model *m)
     return static_cast<const model_llama *>(m);
 }
 
-constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* after truncating by less, the pages are kept: they are needed soon */
-constexpr int32_t FAILED_CODE = -3;          /* of llama_decode: it failed while computing */
+constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* pages are kept if fewer tokens are truncated, because they will be
+                                              * needed soon */
+constexpr int32_t FAILED_CODE = -3;          /* result of llama_decode if the computation failed */
 
 /* ---- decode -------------------------------------------------------------------------------------------------------- */
 
-/* Checks everything that llama.cpp would answer with an abort, or accept in silence (some models: a gap between
- * positions). Fills `touched` and `ends`. */
+/* Checks everything that would make llama.cpp abort, or that llama.cpp would accept although it is wrong (for some
+ * models, a gap between positions). Fills `touched` and `ends`. */
 bool batch_is_valid(model_llama *m, const model_batch *b)
 {
     for (const uint16_t seq : m->touched) {
@@ -46,7 +47,7 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
         }
         if (i == 0 || seq != b->seqs[i - 1]) {
             if (m->is_touched[seq]) {
-                return false; /* its tokens are not consecutive */
+                return false; /* the sequence's tokens are not consecutive */
             }
             m->is_touched[seq] = 1;
             m->touched.push_back(seq);
@@ -62,8 +63,9 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
     return true;
 }
 
-/* Returns whether the budget allows this batch. Only sequences with cells of their own must be counted: their cells are
- * addresses, more than the budget. A pool was made with no more cells than it may use. */
+/* Returns whether the budget allows this batch. This must be checked only if sequences have separate cells, because
+ * unused cells are only addresses, and all cells together exceed the budget. A pool has no more cells than the budget
+ * allows. */
 bool is_paid_for(const model_llama *m)
 {
     if (m->info.shares_cells) {
@@ -94,9 +96,9 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
     return out;
 }
 
-/* Returns the result of a call that failed half-way, or was given up. If it cannot be undone, the sequences of the
- * batch are invalid. If running states do not stay in their cells (all but Qwen's hybrids), llama.cpp may have moved
- * those of other sequences, too: then all are invalid. */
+/* Returns the result of a call that failed half-way, or was stopped. If the call cannot be undone, the sequences of the
+ * batch are invalid. If running states do not stay in their cells (in all models but Qwen's hybrids), llama.cpp may
+ * also have moved running states of other sequences, and all sequences are invalid. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
     const bool is_as_before = before->undo();
@@ -107,8 +109,8 @@ model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
     return may_have_moved && !is_as_before ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH;
 }
 
-/* Returns the result of a call that llama.cpp calls a success. If its memory disagrees with the batch about any
- * position, nothing it holds can be trusted. */
+/* Returns the result of a call that llama.cpp reports as successful. If llama.cpp's memory disagrees with the batch
+ * about any position, no sequence can be trusted. */
 model_result finished(model_llama *m, uint32_t n)
 {
     for (const uint16_t seq : m->touched) {
@@ -123,8 +125,8 @@ model_result finished(model_llama *m, uint32_t n)
     return MODEL_OK;
 }
 
-/* llama_decode, with an exception as its code for failure: a device without free memory throws, and a lost Vulkan
- * device. */
+/* Calls llama_decode, and returns the code for failure if it throws, as a device without free memory and a lost Vulkan
+ * device do. */
 int32_t decoded(model_llama *m, const model_batch *b)
 {
     try {
@@ -133,7 +135,7 @@ int32_t decoded(model_llama *m, const model_batch *b)
         llama_set_n_threads(m->context, n_threads, n_threads);
         const int32_t code = llama_decode(m->context, batch_fill(m, b));
         if (code == 0) {
-            llama_synchronize(m->context); /* on a GPU the call returns before the work is done */
+            llama_synchronize(m->context); /* on a GPU, llama_decode returns before the step is computed */
             m->threads.end(b->n);
         }
         return code;
@@ -164,7 +166,8 @@ model_result op_decode(model *base, const model_batch *b)
     }
 }
 
-/* Tokens that the file suppresses get minus infinity here, so that no sampler and no log probability ever sees them. */
+/* Sets the logits of tokens that the file suppresses to minus infinity, so that no sampler picks them and no log
+ * probability counts them. */
 float *op_logits(model *base, uint32_t i)
 {
     model_llama *m = self(base);
@@ -188,10 +191,10 @@ float *op_logits(model *base, uint32_t i)
 
 /* ---- truncate ------------------------------------------------------------------------------------------------------ */
 
-/* llama.cpp truncates a sliding window anywhere, even where tokens that the next one must attend to are gone: the
- * answer would be wrong without an error. Truncating to k tokens is exact if and only if the oldest position that is
- * still there is at most max(0, k - window). Example: window 1,024, positions 3,000 to 4,999 are there; k = 4,024 is
- * exact, k = 4,023 is not. */
+/* llama.cpp truncates a sliding window at any position, even if tokens to which the next token must attend are gone,
+ * and the answer would be wrong without an error. Truncating to k tokens is exact if and only if the oldest position in
+ * memory is at most max(0, k - window). For example, with a window of 1,024 and positions 3,000 to 4,999 in memory, k =
+ * 4,024 is exact, and k = 4,023 is not. */
 uint32_t op_truncate_floor(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
@@ -246,9 +249,10 @@ void op_clear(model *base, uint16_t seq)
         return;
     }
     try {
-        llama_memory_seq_rm(m->memory, seq, -1, -1); /* removing a whole sequence is never refused */
+        llama_memory_seq_rm(m->memory, seq, -1, -1); /* llama.cpp never refuses to remove a whole sequence */
         llama_memory_seq_trim(m->memory, seq);
-    } catch (...) { /* with the position 0 below, the next step fails its check instead of continuing an old state */
+    } catch (...) { /* because the position is set to 0 below, the next step's check fails, so that no old state is
+                     * continued */
     }
     m->positions[seq] = 0;
 }
@@ -289,7 +293,7 @@ int64_t op_tokenize(const model *base, const char *text, size_t n_bytes, bool ad
         const int32_t room = static_cast<int32_t>(std::min(n_out, most));
         const int32_t n = llama_tokenize(self(base)->vocab, text == nullptr ? "" : text, static_cast<int32_t>(n_bytes),
                                          out, room, add_special, parse_special);
-        /* A vocabulary without an unknown token gives -1 for text that it cannot spell. */
+        /* A vocabulary without an unknown token encodes text that it cannot spell as -1. */
         const auto is_none = [base](int32_t token) { return !is_token(self(base), token); };
         return n == INT32_MIN || std::any_of(out, out + std::max(n, 0), is_none) ? INT64_MIN : n;
     } catch (...) {
@@ -316,8 +320,8 @@ bool op_is_end(const model *base, int32_t token)
     return is_token(self(base), token) && llama_vocab_is_eog(self(base)->vocab, token);
 }
 
-/* True for exactly the tokens that the tokenizer makes of text only if it is asked to parse special tokens.
- * User-defined tokens are not among them: it always recognizes those, they are ordinary words of the vocabulary. */
+/* Returns true for exactly the tokens that the tokenizer recognizes in text only if parse_special is set. User-defined
+ * tokens are not control tokens, because the tokenizer always recognizes them, as ordinary words of the vocabulary. */
 bool op_is_control(const model *base, int32_t token)
 {
     if (!is_token(self(base), token)) {

@@ -1,5 +1,5 @@
-/* llama.cpp reports why something failed only in its log. This file keeps the log's errors, for the sentences of
- * refusals, and sets up the backends once for the process. */
+/* llama.cpp reports the reason of a failure only in its log. This file stores the log's errors, for error messages, and
+ * initializes the backends once per process. */
 #include "model/llama/llama_model.h"
 
 #include <common/log.h>
@@ -23,22 +23,22 @@ constexpr size_t LOG_BYTES_MAX = 8192;
 struct log_state {
     std::mutex mutex;
     std::string errors;       /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
-    std::string device_error; /* the last "CUDA error: out of memory" or such, without its end of line */
+    std::string device_error; /* the last error such as "CUDA error: out of memory", without its end of line */
     char gpu_trouble[256] = "";
-    bool is_shown = false;  /* LLMD_LLAMA_LOG=1: everything also goes to stderr */
-    bool is_error = false;  /* a continuation line now belongs to an error */
-    bool has_flash = false; /* whether the last context has flash attention: llama.cpp says so only in its log */
+    bool is_shown = false;  /* LLMD_LLAMA_LOG is 1: the whole log is also written to stderr */
+    bool is_error = false;  /* a continuation line would belong to an error */
+    bool has_flash = false; /* whether the last context has flash attention, which llama.cpp reports only in its log */
 };
 
-/* Never destroyed: llama.cpp's threads may log while the process ends. */
+/* The state is never destroyed, because llama.cpp's threads can log while the process ends. */
 log_state &log_of_process()
 {
     static log_state *state = new log_state;
     return *state;
 }
 
-/* Called by llama.cpp in any of its threads. CONT (a continuation line) is numerically above ERROR, hence == and not
- * >=. */
+/* llama.cpp calls this function in any of its threads. The number of CONT (a continuation line) is above ERROR, so
+ * levels are compared with == and not with >=. */
 void on_log(ggml_log_level level, const char *text, void *)
 {
     log_state &log = log_of_process();
@@ -61,7 +61,7 @@ void on_log(ggml_log_level level, const char *text, void *)
 }
 
 #ifdef LLM_BACKEND_DL
-/* Returns the folder of this library, which also holds the backends; "": unknown. */
+/* Returns the folder of this library, which also contains the backends, or "" if the folder is not known. */
 std::string folder()
 {
     Dl_info info;
@@ -83,8 +83,8 @@ void backends_load()
 }
 
 #ifdef LLM_GPU
-/* Returns why the backend for GPUs cannot be loaded, mostly for want of a library; llama.cpp says nothing about that.
- * "": it can be. */
+/* Returns why the backend for GPUs cannot be loaded (mostly because a library is missing), since llama.cpp does not log
+ * this reason. Returns "" if the backend can be loaded. */
 std::string backend_trouble()
 {
     for (const char *name : {"cuda", "hip", "vulkan"}) {
@@ -98,8 +98,8 @@ std::string backend_trouble()
 #endif
 #endif
 
-/* Notes for llm_gpu_trouble why a build for GPUs has found none: llama.cpp's last error, or that of loading the
- * backend. Without this note such a build served from the CPU without a word. */
+/* Stores for llm_gpu_trouble why a build for GPUs has found no GPU: llama.cpp's last error, or the error of loading the
+ * backend. Otherwise such a build would use the CPU without any message. */
 void note_gpu_trouble()
 {
 #ifdef LLM_GPU
@@ -122,7 +122,7 @@ void note_gpu_trouble()
 
 const char *model_llama_gpu_trouble(void)
 {
-    return log_of_process().gpu_trouble; /* written before the first engine is open */
+    return log_of_process().gpu_trouble; /* not changed after the first engine is open */
 }
 
 void model_llama_backend_open()
@@ -131,8 +131,8 @@ void model_llama_backend_open()
     std::call_once(once, [] {
         const char *show = getenv("LLMD_LLAMA_LOG");
         log_of_process().is_shown = show != nullptr && strcmp(show, "1") == 0;
-        setenv("GGML_NO_BACKTRACE", "1", 0); /* a failed assertion would otherwise start a debugger and wait for it */
-        common_log_set_verbosity_thold(-1);  /* `common` has a log of its own, which would go to stderr */
+        setenv("GGML_NO_BACKTRACE", "1", 0); /* otherwise a failed assertion would start a debugger and wait for it */
+        common_log_set_verbosity_thold(-1);  /* `common` has its own log, which would be written to stderr */
         llama_log_set(on_log, nullptr);
         model_llama_crash_init();
 #ifdef LLM_BACKEND_DL
@@ -180,7 +180,7 @@ std::string model_llama_log_cause()
         }
     }
     if (start == 0) {
-        const size_t colon = first.find(": "); /* skips the name of the function that logged */
+        const size_t colon = first.find(": "); /* skips the name of the function that has logged the error */
         start = colon == std::string::npos ? 0 : colon + 2;
     }
     return first.substr(start);

@@ -1,6 +1,6 @@
 /* After weights were copied into other layouts, drops the pages of the model's mapped files, which would otherwise stay
- * resident beside the copy (an idle daemon of a 0.6B model: 820 MB beyond its weights instead of 190). Called once, by
- * the thread that opens the model, before other threads read the weights. */
+ * resident in addition to the copy (an idle daemon of a 0.6B model took 820 MB beyond its weights instead of 190).
+ * Called once, by the thread that opens the model, before other threads read the weights. */
 #include <ggml.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ const std::vector<std::pair<std::string, ggml_tensor *>> &llama_internal_get_ten
 
 namespace {
 
-constexpr size_t SMALL_BYTES = 1 << 16; /* weights up to this size get pages of their own */
+constexpr size_t SMALL_BYTES = 1 << 16; /* weights up to this size are moved to separate pages */
 
 /* A range of whole pages. */
 struct addresses {
@@ -64,9 +64,9 @@ std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
     return out;
 }
 
-/* Returns the ranges at which this process has mapped these files, read only and shared, as llama.cpp does. Only its
- * own ranges: a range that another thread gives back meanwhile may be someone else's by the time its pages are
- * dropped. */
+/* Returns the ranges at which this process has mapped these files read-only and shared, as llama.cpp does. No other
+ * ranges are returned, because another thread could unmap such a range, and its addresses could be used for other data
+ * before their pages are dropped. */
 std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
 {
     std::ifstream maps("/proc/self/maps");
@@ -83,7 +83,7 @@ std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
     return out;
 }
 
-/* Returns the pages of small weights that are still read from these mappings, in ascending order, each once. */
+/* Returns the pages of small weights that are still used in these mappings, in ascending order, each page once. */
 std::vector<addresses> small_of(const llama_model *weights, const std::vector<addresses> &mapped)
 {
     const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -109,7 +109,8 @@ std::vector<addresses> small_of(const llama_model *weights, const std::vector<ad
     return out;
 }
 
-/* Copies the ranges, one after the other, into anonymous memory that is then read only. NULL: there is no memory. */
+/* Copies the ranges, one after the other, into anonymous memory, which is then made read-only. Returns NULL if there is
+ * no memory. */
 char *copied(const std::vector<addresses> &ranges, size_t n_bytes)
 {
     void *out = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -125,9 +126,9 @@ char *copied(const std::vector<addresses> &ranges, size_t n_bytes)
     return static_cast<char *>(out);
 }
 
-/* Moves the copies to the addresses of their originals, so that llama.cpp's pointers stay right. mremap replaces a
- * mapping in one call: unmapping first would leave a hole if there is no memory for the second step. If it fails all
- * the same, the kernel may have emptied the place already, and the model must not be used. */
+/* Moves the copies to the addresses of their originals, so that llama.cpp's pointers stay valid. mremap replaces a
+ * mapping in one call, while unmapping and mapping would leave a hole if there is no memory for the second call. If
+ * mremap fails, the kernel may already have unmapped the originals, and the model must not be used. */
 void put_in_place(char *copy, const std::vector<addresses> &ranges)
 {
     for (const addresses &range : ranges) {
@@ -140,7 +141,7 @@ void put_in_place(char *copy, const std::vector<addresses> &ranges)
 
 } // namespace
 
-/* The small weights are copied before the pages are dropped: copying them afterwards would map the file's pages
+/* The small weights are copied before the pages are dropped, because copying them later would map the file's pages
  * again. */
 void model_llama_drop_mapped(const llama_model *weights, const char *path)
 {
@@ -152,7 +153,8 @@ void model_llama_drop_mapped(const llama_model *weights, const char *path)
     }
     char *copy = n_small_bytes > 0 ? copied(small, n_small_bytes) : nullptr;
     for (const addresses &range : mapped) {
-        (void)madvise(range.at(), range.n_bytes(), MADV_DONTNEED); /* fails for pages that are locked: these stay */
+        (void)madvise(range.at(), range.n_bytes(), MADV_DONTNEED); /* fails for locked pages, which then stay in
+                                                                    * memory */
     }
     if (copy != nullptr) {
         put_in_place(copy, small);

@@ -1,8 +1,8 @@
-/* Decides how many KV cells a context gets. Host and devices differ: on a device all cells take memory at once, so the
- * pool must fit what is free (model_llama_cells_plan). On the host cells are addresses that take memory as they are
- * used (cmake/llama/0005-kv-memory.patch), so that every session can have its full context, and a budget bounds what is
- * used (model_llama_reserve_plan). How many bytes a cell takes is measured on two contexts of different sizes, not
- * computed: each architecture has its own layers, windows and padding. */
+/* Decides how many KV cells a context gets. On a device all cells take memory at once, so the pool must fit the free
+ * memory (model_llama_cells_plan). On the host, cells are addresses that take memory when they are used
+ * (cmake/llama/0005-kv-memory.patch), so that every session can have its full context, and a budget limits the used
+ * memory (model_llama_reserve_plan). The bytes of a cell are not computed, but measured on two contexts of different
+ * sizes, because each architecture has its own layers, windows and padding. */
 #include "model/llama/llama_model.h"
 
 #include <common/fit.h>
@@ -19,12 +19,13 @@
 namespace {
 
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr double HOST_SHARE = 0.4; /* of the free memory, if no budget is given: other processes need memory, too */
+constexpr double HOST_SHARE = 0.4; /* share of the free memory, if no budget is given, because other processes need
+                                    * memory, too */
 constexpr double DEVICE_SHARE = 0.9;
 
-/* The bytes that a context with a certain number of cells would take of each device; the host is the last entry. */
+/* The bytes that a context with a certain number of cells would take on each device. The host is the last entry. */
 struct measure : common_device_memory_data_vec {
-    std::vector<ggml_backend_dev_t> devices; /* without the host: one fewer than entries */
+    std::vector<ggml_backend_dev_t> devices; /* all entries except the host */
 
     bool is_host(size_t i) const
     {
@@ -58,8 +59,8 @@ uint64_t state_bytes(const measure &m)
     return bytes;
 }
 
-/* Free bytes of the i-th device, or of the host. An integrated device has no memory of its own: the host's bounds
- * it. */
+/* Returns the free bytes of the i-th device, or of the host. An integrated device has no memory of its own, so it has
+ * at most the host's free bytes. */
 uint64_t free_of(const measure &m, size_t i)
 {
     if (m.is_host(i)) {
@@ -69,8 +70,8 @@ uint64_t free_of(const measure &m, size_t i)
     return model_llama_is_integrated(m.devices[i]) ? std::min(n, model_llama_memory_free()) : n;
 }
 
-/* Bytes that the state may take on each device. The weights are loaded already: on a device they are no longer part of
- * what is free; on the host they are mapped and count as free although they are needed. */
+/* Returns the bytes that the state may take on each device. The weights are already loaded. On a device, their memory
+ * is no longer free. On the host, they are mapped, and count as free although they are needed. */
 std::vector<uint64_t> budgets_of(const measure &m)
 {
     std::vector<uint64_t> out;
@@ -83,8 +84,8 @@ std::vector<uint64_t> budgets_of(const measure &m)
     return out;
 }
 
-/* Returns by how many bytes the state is too large, negative if it is not: one number for the budget, or without one a
- * number for each device. */
+/* Returns by how many bytes the state is too large, or negative numbers if it fits: one number if there is a budget,
+ * otherwise one number per device. */
 std::vector<double> excess_of(const measure &m, uint64_t budget)
 {
     if (budget != 0) {
@@ -103,8 +104,8 @@ bool is_paid(const std::vector<double> &excess)
     return *std::max_element(excess.begin(), excess.end()) <= 0;
 }
 
-/* Returns the largest number of cells between n_low, which fits, and n_high, which does not, if all bytes grow in a
- * straight line. */
+/* Returns the largest number of cells that fits, between n_low, which fits, and n_high, which does not fit, if bytes
+ * grow linearly with cells. */
 uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_high, const std::vector<double> &high)
 {
     const double range = n_high - n_low;
@@ -115,7 +116,7 @@ uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_h
     return n_low + static_cast<uint32_t>(n) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
 }
 
-/* Refuses what cannot fit: better a sentence at the start than the kernel's OOM killer later. */
+/* Refuses a context that cannot fit, because a message at the start is better than the kernel's OOM killer later. */
 void check_fits(const measure &chosen)
 {
     for (size_t i = 0; i < chosen.size(); i++) {
@@ -132,7 +133,7 @@ void check_fits(const measure &chosen)
     }
 }
 
-constexpr uint32_t N_SAMPLE = 4096; /* tokens of a sequence, at most, in the larger of the two measured contexts */
+constexpr uint32_t N_SAMPLE = 4096; /* most tokens of a sequence in the larger of the two measured contexts */
 
 uint64_t mib(uint64_t bytes)
 {
@@ -148,13 +149,13 @@ template <typename... Values> [[noreturn]] void no_room(const char *format, Valu
 
 /* Host memory of a context with a certain number of cells. */
 struct host_bytes {
-    uint64_t model; /* mapped weights: the system counts them as free although they are needed */
+    uint64_t model; /* mapped weights, which the system counts as free although they are needed */
     uint64_t context, compute;
 };
 
-/* Measures a real context over the loaded weights: it reserves addresses only, and takes 27 ms where loading the file
- * twice without its weights, as llama.cpp measures, took 520 (a vocabulary of 151,936). If the process may not have so
- * many addresses, llama.cpp's way is taken, which needs none. */
+/* Measures a real context over the loaded weights, which only reserves addresses. This takes 27 ms, while llama.cpp's
+ * way, which loads the file twice without its weights, took 520 ms (a vocabulary of 151,936). llama.cpp's way is used
+ * if the process may not reserve so many addresses. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {
@@ -167,7 +168,8 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     }
     host_bytes out = {};
     uint64_t mapped_bytes = 0;
-    uint64_t copied_bytes = 0; /* into other layouts; a mapping may include weights that were copied from it */
+    uint64_t copied_bytes = 0; /* weights that were copied into other layouts; a mapping can also contain their
+                                * originals */
     for (const auto &[type, bytes] : llama_get_memory_breakdown(context)) {
         const bool is_host = ggml_backend_buft_is_host(type);
         (is_host ? mapped_bytes : copied_bytes) += bytes.model;
@@ -180,10 +182,10 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     return out;
 }
 
-/* Returns the cost of tokens, from two contexts: bytes grow in a straight line with the cells; those of a sliding
- * window stop at n_window plus a batch, padded, which is the size that llama.cpp gives it. With a window, the smaller
- * context (n_low tokens) shows full and window layers together; the larger one has both up to the window, and only full
- * layers beyond it. */
+/* Returns the cost of tokens, computed from two contexts. Bytes grow linearly with the cells, but bytes of a sliding
+ * window only up to n_window plus a batch, padded, which is llama.cpp's size of a window. With a window, the bytes of
+ * the smaller context (n_low tokens) are those of full and window layers together. In the larger context, tokens up to
+ * the window are in both kinds of layers, and further tokens only in full layers. */
 model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t n_low, uint32_t n_high,
                          uint32_t n_streams, const model_llama_wish &wish, uint32_t n_batch)
 {
@@ -204,8 +206,8 @@ model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t
     return cost;
 }
 
-/* Returns the most tokens of one sequence, up to n_max, that so many bytes allow. By bisection: with a window the cost
- * has a bend. */
+/* Returns the most tokens of one sequence, up to n_max, that fit `budget`. The number is found by bisection, because
+ * with a window the cost is not linear. */
 uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_max)
 {
     uint32_t least = 0, most = n_max;
@@ -220,7 +222,7 @@ uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_ma
     return least;
 }
 
-/* Returns the index of a device that has too little memory for the context; m.size(): none. */
+/* Returns the index of a device that has too little memory for the context, or m.size() if all have enough. */
 size_t short_of(const measure &m, bool may_take_all)
 {
     const auto is_short = [&](size_t i) {
@@ -234,8 +236,8 @@ size_t short_of(const measure &m, bool may_take_all)
     return i;
 }
 
-/* Tries whether the process may reserve so many addresses. It may not under a limit (ulimit -v), or where the kernel
- * promises no more memory than there is (vm.overcommit_memory 2). */
+/* Tests whether the process may reserve n_bytes of addresses. A limit (ulimit -v), or a kernel that promises no more
+ * memory than there is (vm.overcommit_memory 2), can forbid it. */
 bool has_addresses(uint64_t n_bytes)
 {
     void *at = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -246,8 +248,8 @@ bool has_addresses(uint64_t n_bytes)
     return true;
 }
 
-/* Sets budget and n_ctx of `out`. An n_ctx that is asked for is kept or refused, and the refusal names the option that
- * is too small; otherwise n_ctx is the longest that the budget allows. */
+/* Sets budget and n_ctx of `out`. If wish.is_exact, wish.n_ctx is used or refused, and the message names the option
+ * that is too small. Otherwise n_ctx is the largest that the budget allows, up to wish.n_ctx. */
 void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n_seq, model_llama_reserve *out)
 {
     const uint64_t n_free = model_llama_memory_free();
@@ -310,7 +312,7 @@ void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend
     for (ggml_backend_dev_t device : devices) {
         size_t n_free = 0, n_total = 0;
         ggml_backend_dev_memory(device, &n_free, &n_total);
-        /* an integrated device's memory is the host's */
+        /* an integrated device uses the host's memory */
         device_bytes += ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU ? n_free : 0;
     }
     if (model_bytes > host_bytes + device_bytes) {
@@ -324,8 +326,8 @@ void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend
     }
 }
 
-/* Counts cores and not hyperthreads: those of one core share its arithmetic units, so a second thread there only gets
- * in the way. */
+/* Counts cores and not hyperthreads, because hyperthreads of one core share its arithmetic units, so that a second
+ * thread on the core only slows down the first. */
 int32_t model_llama_cores()
 {
     cpu_set_t allowed;
@@ -366,14 +368,15 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
                 "--kv-memory is %llu MiB",
                 params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
         }
-        /* Windows do not grow in a straight line, so that the estimate may still be too large: each round takes twice
-         * as many cells off as the one before, at least. */
+        /* Windows do not grow linearly, so the estimate can still be too large. Each round removes at least twice as
+         * many cells as the round before. */
         for (uint32_t fewer = MODEL_LLAMA_CELLS_STEP; is_paid(least_excess) && !is_paid(excess); fewer *= 2) {
             n = std::min(cells_paid(n_least, least_excess, n, excess), n - std::min(fewer, n - n_least));
             chosen = at(n);
             excess = excess_of(chosen, wish.budget);
         }
-        if (!is_paid(excess)) { /* even the least exceeds the share; check_fits says whether it exceeds the memory */
+        if (!is_paid(excess)) { /* even the smallest pool exceeds the share; check_fits tests whether it exceeds the
+                                 * memory */
             n = n_least;
             chosen = least;
         }
@@ -423,7 +426,7 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     out.cost = cost_of(low, high, n_low, n_high, n_streams, wish, params.n_ubatch);
     share_out(wish, low, n_seq, &out);
     const uint64_t deep = std::max(high.compute, low.compute);
-    const uint64_t compute_bytes = (deep - low.compute) / (n_high - n_low); /* of scratch, for each token of depth */
+    const uint64_t compute_bytes = (deep - low.compute) / (n_high - n_low); /* scratch memory per token of depth */
     const auto reserved = [&](uint32_t n_ctx) {
         return out.cost.fixed_bytes + low.compute + compute_bytes * n_ctx +
                n_seq * out.cost.of(model_llama_padded(n_ctx));
@@ -439,7 +442,7 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     const uint64_t all = static_cast<uint64_t>(model_llama_padded(out.n_ctx)) * n_seq;
     out.n_tokens = tokens_for(out.cost, out.budget, static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX)));
     out.n_pool = static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX));
-    if (n_streams == 1 && n_seq > 1) { /* one pool has no more cells than the budget allows: see is_paid_for */
+    if (n_streams == 1 && n_seq > 1) { /* a pool has no more cells than the budget allows (is_paid_for) */
         out.n_pool =
             std::max(model_llama_padded(out.n_ctx), out.n_tokens / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP);
         out.n_tokens = out.n_pool;

@@ -5,9 +5,11 @@
 
 namespace {
 
-/* Share of a device's free memory that weights leave for the state of more sessions than the one that is counted. */
+/* Share of a device's free memory that stays free of weights, for the state of further sessions. (The state of one
+ * session is counted exactly.) */
 constexpr double SPARE_SHARE = 0.1;
-/* Times the file: with more free memory than that nothing is measured, which would read the vocabulary. */
+/* Nothing is measured if the free memory is larger than the file times this number, because measuring reads the
+ * vocabulary. */
 constexpr uint64_t AMPLE = 2;
 
 ggml_backend_dev_t no_devices[] = {nullptr};
@@ -18,8 +20,8 @@ bool is_device(ggml_backend_dev_t device)
     return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
 }
 
-/* Hides the devices. Even without layers of their own, llama.cpp would give them large matrices of a long prompt to
- * multiply, in memory that nothing accounts for. */
+/* Hides the devices. Otherwise llama.cpp would multiply large matrices of long prompts on devices even if they have no
+ * layers, in memory that is not accounted for. */
 void without_layers(llama_model_params *params)
 {
     params->devices = no_devices;
@@ -36,7 +38,8 @@ std::vector<ggml_backend_dev_t> model_llama_devices()
             (model_llama_is_integrated(device) ? integrated : apart).push_back(device);
         }
     }
-    return apart.empty() ? integrated : apart; /* as llama.cpp: it ignores integrated GPUs beside discrete ones */
+    return apart.empty() ? integrated : apart; /* like llama.cpp, which ignores integrated GPUs if there are discrete
+                                                * GPUs */
 }
 
 bool model_llama_is_integrated(ggml_backend_dev_t device)
@@ -55,7 +58,7 @@ void model_llama_loading::ask(int32_t n_gpu_layers, bool copies_weights)
     if (n_gpu_layers == 0) {
         without_layers(&params);
     }
-    params.progress_callback = [](float, void *) { return true; }; /* without one, llama.cpp prints dots */
+    params.progress_callback = [](float, void *) { return true; }; /* without a callback, llama.cpp prints dots */
 }
 
 void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_params context)
@@ -73,18 +76,18 @@ void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_
         n_free += free;
     }
     const bool is_ample = n_bytes < n_free / AMPLE && context.n_ctx <= MODEL_LLAMA_N_CTX_USUAL;
-    if (n_free == 0 || is_ample) { /* 0: no driver reports its memory */
+    if (n_free == 0 || is_ample) { /* n_free is 0 if no driver reports its memory */
         return;
     }
     const llama_model_params all = params;
     if (common_fit_params(path, &params, &context, split.data(), overrides.data(), spare.data(), context.n_ctx, nullptr,
                           GGML_LOG_LEVEL_ERROR) != COMMON_PARAMS_FIT_STATUS_SUCCESS) {
-        params = all; /* loading will fail, too, and say why */
+        params = all; /* loading will fail, too, and report the reason */
     }
     if (params.n_gpu_layers == 0 && params.tensor_buft_overrides == nullptr) {
         without_layers(&params);
     }
-    model_llama_log_clear(); /* errors of the attempts are no cause of what may fail later */
+    model_llama_log_clear(); /* errors of these attempts must not be reported as the cause of a later failure */
 }
 
 uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_loading &loading,

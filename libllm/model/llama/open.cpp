@@ -1,5 +1,5 @@
-/* Opens a model, in steps (open_in_steps), each of which can refuse it with a status and a sentence for people. Any
- * thread; one model at a time. */
+/* Opens a model in steps (open_in_steps), each of which can refuse the model with a status and a sentence for people.
+ * Any thread; one model at a time. */
 #include "model/llama/llama_model.h"
 
 #include <ggml-backend.h>
@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* of one token, where tokenizers drop text, mostly runs of blanks */
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* of a token, if tokenizers drop text, mostly blanks */
 
 /* Why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {
@@ -34,7 +34,7 @@ struct refusal : std::runtime_error {
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
-/* Checks all that can be known before llama.cpp reads the file. Returns the model's bytes. */
+/* Checks everything that can be checked before llama.cpp reads the file. Returns the model's bytes. */
 uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
 {
     char error[512];
@@ -68,13 +68,13 @@ uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t
                                       (cause.empty() ? "llama.cpp gave no reason" : cause) + advice);
 }
 
-/* Returns the devices that layers are put on. The exact configuration runs on the CPU only. */
+/* Returns the devices on which layers are put. The exact configuration runs on the CPU only. */
 std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
 {
     return o.exact || o.n_gpu_layers == 0 ? std::vector<ggml_backend_dev_t>() : model_llama_devices();
 }
 
-/* For llm_loading_progress: written by the thread that loads, read by any thread. */
+/* For llm_loading_progress. Written by the thread that loads the model, read by any thread. */
 std::atomic<uint32_t> loaded_thousandths;
 
 bool on_progress(float share, void *)
@@ -83,7 +83,7 @@ bool on_progress(float share, void *)
     return true;
 }
 
-/* Some older models (Command R, Hermes 2 and 3) have two templates in their file, of which only the second, tool_use,
+/* Some older models (Command R, Hermes 2 and 3) have two templates in their file, and only the second, tool_use,
  * supports tools. A template from the options replaces both. */
 void take_templates(model_llama *m, const model_options &o)
 {
@@ -105,7 +105,7 @@ void load(model_llama *m, const model_options &o)
         refuse_load(o.path, was_asked ? " (--gpu-layers -1: as many as fit)" : "");
     }
     if (m->copies_weights) {
-        model_llama_drop_mapped(m->weights, o.path); /* copied weights are not read from the file again */
+        model_llama_drop_mapped(m->weights, o.path); /* because copied weights are not read from the file again */
     }
     if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
         llama_model_is_diffusion(m->weights)) {
@@ -128,7 +128,7 @@ template <size_t N> void copy_text(char (&out)[N], const std::string &text)
 {
     size_t n = std::min(text.size(), N - 1);
     while (n < text.size() && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) {
-        n--; /* whole characters only */
+        n--; /* keeps only whole characters */
     }
     memcpy(out, text.data(), n);
     out[n] = '\0';
@@ -153,7 +153,7 @@ int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
     return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
 }
 
-/* Returns the sampling parameters that the file recommends; unstated where it has no key (model_sampling_unstated). */
+/* Returns the sampling parameters that the file recommends. Others are unstated (model_sampling_unstated). */
 llm_sampling sampling_default(const model_llama *m)
 {
     llm_sampling s = model_sampling_unstated();
@@ -190,7 +190,7 @@ std::string backend_of(const model_options &o)
     return out.empty() ? "CPU" : out;
 }
 
-/* A hybrid with a window is hybrid: its running state already forbids every truncation. */
+/* A hybrid with a window counts as hybrid, because its running state already forbids every truncation. */
 llm_memory memory_of(const model_llama *m)
 {
     if (model_llama_only_embeds(metadata(m, "general.architecture").c_str())) {
@@ -205,8 +205,8 @@ llm_memory memory_of(const model_llama *m)
     return llama_model_n_swa(m->weights) > 0 ? LLM_MEMORY_WINDOW : LLM_MEMORY_DENSE;
 }
 
-/* Returns the context length of a session. The default is bounded by what the session table has room for, an explicit
- * one only by the model's training. */
+/* Returns the context length of a session. The default is limited by the room in the session table, an explicit length
+ * only by the model's training. */
 uint32_t n_ctx_of(const model_llama *m, const model_options &o)
 {
     const int32_t n_train = llama_model_n_ctx_train(m->weights);
@@ -221,7 +221,7 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
 }
 
 /* Returns the most bytes of text that one token can stand for. Prompts are refused by their bytes before they are
- * tokenized, so a tokenizer that turns runs of blanks into one token needs a larger figure than its longest piece. */
+ * tokenized, so for a tokenizer that turns runs of blanks into one token, this is more than its longest piece. */
 uint32_t token_bytes_max(const model_llama *m)
 {
     const auto type = llama_vocab_type(m->vocab);
@@ -233,7 +233,7 @@ uint32_t token_bytes_max(const model_llama *m)
     return static_cast<uint32_t>(longest);
 }
 
-/* For example "qwen3 0.6B Q8_0". llama.cpp has a table of sizes, and writes "?B" for models that are not in it. */
+/* Returns for example "qwen3 0.6B Q8_0". llama.cpp has a table of sizes, and writes "?B" for models of other sizes. */
 std::string description_of(const model_llama *m)
 {
     char text[128] = "";
@@ -287,18 +287,18 @@ bool attends_only(const model_llama *m)
     return m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
 }
 
-/* Returns whether sequences have KV cells of their own (separate streams) or share one pool. In both
- * layouts one call of the model takes tokens of any mix of sequences (cmake/llama/0009-streams.patch).
+/* Returns whether each sequence has its own KV cells (separate streams), or all share one pool. In both layouts one
+ * call can have tokens of any mix of sequences (cmake/llama/0009-streams.patch).
  *
- * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. Each attends to the cells
- * between its first and its last one: these are its own until it outgrows its room (cmake/llama/0013-unified.patch).
- * With separate streams a session never costs the others anything, but each needs the addresses of its full context. So
- * attention-only models have separate streams on a CPU, where addresses are free. On a GPU, where all cells take memory
- * at once, and with few attention layers (hybrid), the pool is better.
+ * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. A session attends to all
+ * cells between its first and its last cell, which are its own until it outgrows its part
+ * (cmake/llama/0013-unified.patch). With separate streams no session slows down another, but each needs addresses for
+ * its full context. So attention-only models have separate streams on a CPU, where addresses cost nothing. On a GPU,
+ * where all cells take memory at once, and with few attention layers (hybrid), the pool is better.
  *
- * The exact configuration has separate streams, and no flash attention: its kernels must not depend on the shape of the
- * batch. All others have flash attention where the model supports it: V is stored by rows then, and a token's V is one
- * write for each layer instead of one in each of a thousand rows. */
+ * The exact configuration has separate streams and no flash attention, because its kernels must not depend on the
+ * batch. All others have flash attention if the model supports it, because V is then stored by rows, and a token's V is
+ * one write per layer instead of one in each of a thousand rows. */
 bool wants_streams(const model_llama *m, const model_options &o)
 {
     return o.exact || (attends_only(m) && gpus_of(o).empty());
@@ -322,8 +322,9 @@ llama_context_params context_params(const model_options &o, uint32_t n_ctx, bool
     return p;
 }
 
-/* On the host: addresses for the full context of every session. On a device, where cells take memory at once: n_ctx for
- * each if it is given; otherwise one session of full length, or the usual length for each, whichever is more. */
+/* Returns the wanted number of cells. On the host they are addresses, so every session gets its full context. On a
+ * device every session gets n_ctx if given, otherwise the usual length, but at least the cells of one session of full
+ * length. */
 uint64_t wished_cells(const model_llama *m, const model_options &o)
 {
     const uint64_t one = model_llama_padded(m->info.n_ctx);
@@ -334,12 +335,12 @@ uint64_t wished_cells(const model_llama *m, const model_options &o)
 llama_context_params wished_params(const model_llama *m, const model_options &o)
 {
     const uint64_t wished = wished_cells(m, o);
-    const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* no cells: the size means nothing */
+    const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* has no cells */
     const uint64_t n = is_fixed ? model_llama_padded(m->info.n_ctx) : std::min<uint64_t>(wished, CELLS_MAX);
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
 }
 
-/* Decides which weights devices get, before the model is loaded. Returns the number of layers, at most; -1: all. */
+/* Decides which weights devices get, before the model is loaded. Returns the most layers, or -1 for all. */
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
@@ -353,7 +354,7 @@ model_llama_wish wish_of(const model_llama *m, const model_options &o)
     return {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
 }
 
-/* Sizes cells in a device's memory, which is taken at once. */
+/* Sizes the pool in a device's memory, where all cells take memory at once. */
 void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const bool has_cells = m->info.memory != LLM_MEMORY_RECURRENT;
@@ -367,7 +368,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
     m->cost.fixed_bytes = has_cells ? 0 : cells.state_bytes;
 }
 
-/* Sizes cells in host memory: they are addresses, and take memory as they are used. */
+/* Sizes the cells in host memory, where cells are addresses that take memory when they are used. */
 void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_reserve reserve =
@@ -390,8 +391,8 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls =
         (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
-    /* A call that is given up spoils running states; only one is copied before a call (model_llama_undo). A device does
-     * not look at the abort callback. */
+    /* Stopping a call makes running states invalid, and only one is copied before a call (model_llama_undo). A device
+     * ignores the abort callback. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
     m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
 }
@@ -401,7 +402,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     throw refusal(LLM_NO_MEMORY, "no memory for the model " + path + ": " + e.what());
 }
 
-/* Refuses a model for which no context or step can be made. If a device is the cause, llama.cpp's log says nothing. */
+/* Refuses a model whose context or first step failed. If a device is the cause, llama.cpp's log does not say so. */
 [[noreturn]] void refuse_steps(const model_options &o)
 {
     if (gpus_of(o).empty() || !model_llama_log_cause().empty()) {
@@ -412,7 +413,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
                       ": its device has none left for what a step needs (with fewer --gpu-layers it has)");
 }
 
-/* Makes a context and, on a device, its largest step. False: there is no memory for that; llama.cpp's log may say
+/* Makes a context and, on a device, computes its largest step. Returns false if this failed; llama.cpp's log may say
  * why. */
 bool open_context(model_llama *m, const model_options &o, llama_context_params *p)
 {
@@ -431,8 +432,8 @@ bool open_context(model_llama *m, const model_options &o, llama_context_params *
     return m->context != nullptr;
 }
 
-/* A device may have less memory in one piece than it has free, and a driver may fail where it promised room. So a pool
- * that fails is tried again with half of its cells, as long as one session fits. */
+/* A device's free memory may be in several pieces, and a driver may report more than it can allocate. So if a pool
+ * fails, half of its cells are tried, as long as one session fits. */
 void make_context(model_llama *m, const model_options &o)
 {
     llama_context_params p = wished_params(m, o);
@@ -459,10 +460,10 @@ void make_context(model_llama *m, const model_options &o)
     llama_set_abort_callback(m->context, model_llama_is_stopped, m);
 }
 
-/* For a model that only embeds: the context of embeddings is its only one. */
+/* Makes the context of a model that only embeds, which has no other context. */
 void make_embedder(model_llama *m, const model_options &o)
 {
-    m->info.n_batch = std::max(o.n_batch, N_BATCH_MIN); /* there are no steps, but the engine sizes buffers by it */
+    m->info.n_batch = std::max(o.n_batch, N_BATCH_MIN); /* used only to size the engine's buffers */
     m->info.n_outputs_max = o.n_seq + MODEL_OUTPUTS_BESIDE;
     try {
         model_llama_embedder_open(m, o);
@@ -490,7 +491,7 @@ void allocate(model_llama *m)
     }
 }
 
-/* Returns the length up to which positions are encoded in the first way, for models with two (has_long_rope). */
+/* Returns the context length up to which a model with has_long_rope uses its first encoding of positions. */
 uint32_t short_rope_tokens(const model_llama *m)
 {
     char text[32] = "";
@@ -500,9 +501,9 @@ uint32_t short_rope_tokens(const model_llama *m)
                : m->info.n_ctx_train;
 }
 
-/* Computes identity and geometry. The geometry names everything that changes the bytes of a state, or their meaning:
- * llama.cpp's version and state format, flash attention (the layout of V), how positions are encoded, and the streams.
- * The number of sequences is part of it only with separate streams; in a pool a state does not depend on it. */
+/* Computes identity and geometry. The geometry contains everything that changes the bytes of a state, or their meaning:
+ * llama.cpp's version and state format, flash attention (the layout of V), the encoding of positions, and the streams.
+ * The number of sequences is included only with separate streams; a state in a pool does not depend on it. */
 void identify(model_llama *m, const model_options &o)
 {
     bool has_long_rope = false;
@@ -532,7 +533,7 @@ std::unique_ptr<model_llama> open_in_steps(model_options o)
     model_llama_backend_open();
     model_llama_log_clear();
     check_options(o);
-    const model_llama_opening opening(o.crash_notice); /* before devices are asked: a driver may fail an assertion */
+    const model_llama_opening opening(o.crash_notice); /* first, because drivers can fail an assertion */
     const uint64_t n_bytes = check_file(o, gpus_of(o));
     auto m = std::make_unique<model_llama>();
     m->ops = &model_llama_ops;
@@ -568,14 +569,14 @@ uint32_t model_llama_progress(void)
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes)
 {
-    static std::mutex one_at_a_time; /* llama.cpp measures memory, and logs, for the whole process */
+    static std::mutex one_at_a_time; /* because llama.cpp measures memory, and logs, for the whole process */
     const auto refuse = [&](int status, const char *text) {
         if (error != nullptr && error_bytes > 0) {
             snprintf(error, error_bytes, "%s", text);
         }
         return status;
     };
-    const auto fail = [&](const char *why) { /* takes no memory: the cause may be that there is none */
+    const auto fail = [&](const char *why) { /* allocates nothing, because the cause may be a lack of memory */
                                              if (error != nullptr && error_bytes > 0) {
                                                  snprintf(error, error_bytes, "cannot load the model %s: %s",
                                                           options->path, why);

@@ -1,4 +1,4 @@
-/* Recognizes what a path names instead of a GGUF file, and says what to do then. */
+/* Recognizes files and names that users give instead of a GGUF file, and says what to do instead. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t FIRST_BYTES = 256;
 
-/* Kinds of files that are mistaken for models, by their first bytes. */
+/* Kinds of files that users mistake for models, recognized by their first bytes. */
 struct kind {
     std::string_view begin;
     const char *what;
@@ -41,7 +41,7 @@ bool ends_with(const std::string &text, const char *end)
     return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
 }
 
-/* Returns whether this looks like a model's name as other programs accept it: "owner/name", "owner/name:quant",
+/* Returns whether the path looks like a name of a model that other programs accept: "owner/name", "owner/name:quant",
  * "hf.co/owner/name" or "name:size". */
 bool is_name_elsewhere(const std::string &path)
 {
@@ -91,7 +91,7 @@ std::string about_directory(const std::string &path)
     return "it is a directory, and not a regular file";
 }
 
-/* A safetensors file begins with 8 bytes, the length of the JSON that follows; its upper bytes are 0. */
+/* A safetensors file begins with the length of the following JSON in 8 bytes, of which the upper bytes are 0. */
 bool is_safetensors(std::string_view first)
 {
     return first.size() > 9 && first[7] == '\0' && first[8] == '{' && first[9] == '"';

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int SAMPLERS_MAX = 16, SAMPLER_BITS = 4; /* of llm_sampling.samplers */
+constexpr int SAMPLERS_MAX = 16, SAMPLER_BITS = 4; /* entries, and bits per entry, of llm_sampling.samplers */
 
 bool is_name_of(const std::string &name, const std::string &word)
 {

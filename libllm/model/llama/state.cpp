@@ -1,18 +1,19 @@
-/* Sequences as bytes: copies, parked states, checkpoints (model.h says what each kind holds). A state comes back from
- * memory or disk, so its bytes are checked, and after every operation the sequence's position in llama.cpp's memory is
- * compared with the one that is expected. Whatever disagrees becomes an empty sequence: refilling costs time, a wrong
- * state gives wrong text. */
+/* Saves, loads and copies sequences (model.h describes the kinds of states). A state comes from host memory or disk, so
+ * its bytes are checked, and after every operation the sequence's position in llama.cpp's memory is compared with the
+ * expected position. If they differ, the sequence is emptied, because prefilling it again only takes time, while a
+ * wrong state gives wrong text. */
 #include "model/llama/llama_model.h"
 
 #include <cstring>
 
 namespace {
 
-/* llama.cpp's blobs have no header of their own: the mark and the length here refuse bytes that are not one. */
+/* Head of a saved state. llama.cpp's states have no header, so the mark and the length are checked to refuse other
+ * bytes. */
 struct blob_head {
     char mark[4];
     uint32_t kind;
-    uint64_t n_bytes; /* after this head */
+    uint64_t n_bytes; /* bytes after this head */
 };
 
 constexpr char MARK[4] = {'L', 'S', 'T', '1'};
@@ -34,7 +35,7 @@ void empty(model_llama *m, uint16_t seq)
     m->positions[seq] = 0;
 }
 
-/* Returns the blob's own bytes, or nullptr if it is not a blob of this kind. */
+/* Returns the bytes after the head, or nullptr if `bytes` are not a state of this kind. */
 const uint8_t *contents(model_state_kind kind, const void *bytes, size_t n_bytes)
 {
     blob_head head;
@@ -63,8 +64,8 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     if (n != n_bytes) {
         return false;
     }
-    /* The attention may still hold more than the checkpoint's k tokens; with the running state at k, truncating is
-     * exact. */
+    /* The attention can hold more than the checkpoint's k tokens. Truncating it is exact, because the running state is
+     * at k. */
     if (kind == MODEL_STATE_CHECKPOINT && !llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1)) {
         return false;
     }
@@ -72,8 +73,8 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     return holds(m, seq, k);
 }
 
-/* Returns whether there are cells for k tokens of `seq`, to tell a lack of cells from a state that is refused. Shared
- * cells are counted once for each sequence, so that there may be more than this says, never fewer. */
+/* Returns whether there are cells for k tokens of `seq`, to distinguish a lack of cells from an invalid state. Shared
+ * cells are counted once for each sequence, so more cells can be free than are counted, but never fewer. */
 bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 {
     if (m->info.n_cells == UINT32_MAX) {
@@ -91,8 +92,8 @@ bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
 {
     model_llama *m = self(base);
-    /* Between separate streams llama.cpp's own copy happens only with the next step, and overwrites what was put there
-     * meanwhile. */
+    /* llama.cpp copies between separate streams only in the next step, and would overwrite a state that is loaded
+     * before. */
     if (!m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
         return false;
     }

@@ -1,8 +1,9 @@
-/* The threads that compute steps. A step waits for its slowest thread. If other processes want the cores, one thread
- * too many waits for a core in the middle of a step, and all others wait for that thread: one token took 110 ms instead
- * of 97 beside one busy process. The kernel tells how long each thread was ready and had no core
- * (/proc/self/task/ID/schedstat); machine/team.h decides with that how many threads the next step gets. Large steps use
- * all threads: they share the work out in small pieces, so that a slow thread just takes fewer. */
+/* The threads that compute steps. A step waits for its slowest thread. If other processes want the cores, a thread may
+ * wait for a core in the middle of a step, and all other threads wait for this thread. With one other busy process, one
+ * token took 110 ms instead of 97. The kernel reports how long each thread was ready to run but had no core
+ * (/proc/self/task/ID/schedstat). machine/team.h uses this time to decide how many threads the next step gets. Large
+ * steps use all threads, because their work is divided into small pieces, so that a slow thread just takes fewer
+ * pieces. */
 #include <fcntl.h>
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
@@ -19,12 +20,16 @@
 
 namespace {
 
-constexpr uint32_t N_TOKENS_SMALL = 32; /* of a step; larger ones use all threads */
-constexpr uint64_t MEASURED_US = 10000; /* of steps for each number of threads at the start, and two steps at least */
-constexpr uint64_t LONG_US = 100000;    /* a step that takes so long has work for every core: fewer are not tried */
-constexpr double WORTH = 0.97;          /* fewer threads are taken unless more make a step at least 3 % shorter */
-constexpr double HOPELESS = 1.25;       /* times the best: still fewer threads will not be faster */
-constexpr double SHARE_ALONE = 0.03;    /* of the time: if threads wait for cores longer than that, others want them */
+constexpr uint32_t N_TOKENS_SMALL = 32; /* most tokens of a small step; larger steps use all threads */
+constexpr uint64_t MEASURED_US = 10000; /* time of the steps that are measured for each number of threads, but at least
+                                         * two steps */
+constexpr uint64_t LONG_US = 100000;    /* fewer threads are not tried for a step that takes this long, because it has
+                                         * work for every core */
+constexpr double WORTH = 0.97;          /* more threads are used only if they make a step at least 3 % shorter */
+constexpr double HOPELESS = 1.25;       /* if a step takes this times the best time, still fewer threads are not
+                                         * tried */
+constexpr double SHARE_ALONE = 0.03;    /* if threads wait for cores longer than this share of the time, other processes
+                                         * want the cores */
 
 uint64_t now_us()
 {
@@ -47,7 +52,8 @@ int open_waits(const std::string &thread)
     return open(("/proc/self/task/" + thread + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC);
 }
 
-/* For how long, since it began, a thread was ready to run and had no core. 0: the kernel does not report it. */
+/* Returns for how long a thread was ready to run but had no core since it began, or 0 if the kernel does not report
+ * it. */
 uint64_t waited_ns(int file)
 {
     char text[64];
@@ -87,7 +93,7 @@ void model_llama_threads::open(int32_t n)
         return;
     }
     ggml_threadpool_params params = ggml_threadpool_params_default(n);
-    params.poll = 0; /* threads sleep between steps */
+    params.poll = 0; /* lets threads sleep between steps */
     const std::set<std::string> before = threads_of_process();
     pool = make(&params);
     for (const std::string &thread : threads_of_process()) {
@@ -123,7 +129,7 @@ void model_llama_threads::watch()
 
 void model_llama_threads::adapt(int32_t n)
 {
-    const uint64_t ever_ns = all_waited_ns(); /* 0: the kernel does not report it */
+    const uint64_t ever_ns = all_waited_ns(); /* 0 if the kernel does not report it */
     const double waited_us = static_cast<double>(ever_ns - watched_waited_ns) / 1000;
     const bool was_alone = ever_ns > 0 && waited_us < SHARE_ALONE * static_cast<double>(now_us() - watched_us);
     team_open(&small, was_alone ? n : n_most, n);
@@ -153,8 +159,8 @@ void model_llama_threads::end(uint32_t n_tokens)
 
 namespace {
 
-/* Returns the time of the shortest of some steps: other work of the machine only makes steps longer, so that an average
- * would measure that work. One step is enough if it takes longer than too_long_us. 0: a step failed. */
+/* Returns the time of the shortest of several steps, because an average would also measure other work of the machine,
+ * which makes steps longer. One step is enough if it takes longer than too_long_us. Returns 0 if a step failed. */
 template <typename F> double shortest_us(double too_long_us, const F &step)
 {
     double least = 0;
@@ -175,8 +181,8 @@ template <typename F> double shortest_us(double too_long_us, const F &step)
 
 } // namespace
 
-/* Tries n_most threads, then fewer and fewer. A size that is a little slower may be followed by a faster one, so the
- * search goes on until a size is HOPELESS. */
+/* Tries n_most threads, then fewer and fewer. A number of threads that is a little slower can be followed by a faster
+ * number, so the search ends only at a number that is HOPELESS. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step)
 {
     int32_t best = n_most;

@@ -1,20 +1,21 @@
-/* A decode call that is given up, or fails, leaves its sequences as they were (model_llama_undo in llama_model.h).
- * Owner: the decode thread, as long as the call takes. */
+/* Restores the sequences of a decode call that is stopped or fails (model_llama_undo in llama_model.h). The decode
+ * thread owns an undo object during the call. */
 #include <sys/mman.h>
 
 #include "model/llama/llama_model.h"
 
 namespace {
 
-constexpr uint32_t LONG_CALL_TOKENS = 32; /* fewer take no longer than a step or two: the copy would not pay */
+constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens takes no longer than a step or two, so a copy
+                                           * would save nothing */
 
 } // namespace
 
-/* Attention-only models need no copy: undo() truncates. With a running state the call can be undone if it may be given
- * up at all, is long, and is for one sequence: in calls for several, llama.cpp may move the states of others. A
- * sequence that has consumed nothing yet is emptied instead of restored. Without memory for the copy the call still
- * runs, but cannot be given up. The copy is mapped with its pages present: 19 MB of a hybrid's state would be 4,800
- * page faults. */
+/* Attention-only models need no copy, because undo() truncates. With a running state, a call can be undone if the batch
+ * has stop(), the call is long, and it is for one sequence, because in calls for several sequences llama.cpp can move
+ * the states of other sequences. A sequence that has consumed no token is emptied instead of restored. Without memory
+ * for the copy the call still runs, but cannot be stopped. The copy's pages are mapped at once, because 19 MB of a
+ * hybrid's state would cause 4,800 page faults. */
 model_llama_undo::model_llama_undo(model_llama *of, const model_batch *b) : m(of)
 {
     if (!m->is_stateful()) {
@@ -47,8 +48,8 @@ model_llama_undo::~model_llama_undo()
     }
 }
 
-/* The attention memory keeps what earlier passes of the call wrote. It is truncated, so that later calls find the
- * positions that they expect. True only if the memory confirms every position. */
+/* Earlier passes of the call have added cells to the attention memory. It is truncated, so that later calls find the
+ * expected positions. Returns true only if the memory confirms every position. */
 bool model_llama_undo::undo()
 {
     bool is_as_before = can_undo;

@@ -1,5 +1,5 @@
-/* Tries once, while a model is opened, all that requests will do with its vocabulary. A failed assertion refuses the
- * model then (crash.h); later, in a text thread, it would end the process in the middle of a request. */
+/* Tries all uses of the vocabulary once while a model is opened. A failed assertion then only refuses the model
+ * (crash.h). Later, in a text thread, it would end the process in the middle of a request. */
 #include <algorithm>
 
 #include "model/llama/llama_model.h"
@@ -8,7 +8,7 @@ extern "C" {}
 
 namespace {
 
-constexpr uint32_t TEXT_BYTES_MAX = 1 << 20; /* of a control token: templates and prompts spell them */
+constexpr uint32_t TEXT_BYTES_MAX = 1 << 20; /* bytes of a control token's text, which templates and prompts contain */
 constexpr int N_BYTES = 256;
 
 void try_text(const llama_vocab *vocab, const std::string &text)
@@ -27,7 +27,7 @@ void try_text(const llama_vocab *vocab, const std::string &text)
     }
 }
 
-/* Tries every byte by itself, then words, digits, several scripts, and blanks of all kinds. */
+/* Tries every single byte, then words, digits, several scripts, and blanks of all kinds. */
 void try_texts(const llama_vocab *vocab)
 {
     for (int i = 0; i < N_BYTES; i++) {
@@ -71,7 +71,7 @@ void model_llama_vocabulary_check(const llama_vocab *vocab)
     try {
         try_pieces(vocab);
         try_texts(vocab);
-    } catch (const std::logic_error &e) { /* a look-up in one of llama.cpp's tables failed: std::out_of_range */
+    } catch (const std::logic_error &e) { /* a look-up in one of llama.cpp's tables failed (std::out_of_range) */
         throw std::runtime_error(std::string("its vocabulary contradicts itself (") + e.what() + ")");
     }
 }
