@@ -50,7 +50,7 @@ enum {
     LLM_LABEL_BYTES_MAX = 128,          /* bytes of a saved session's label: printable ASCII without spaces */
     LLM_SAVED_MAX = 1024,               /* saved sessions in one model's state directory */
     LLM_SAVED_PER_OWNER_MAX = 128,
-    LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting ones included */
+    LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting generations included */
     LLM_SESSION_QUEUE_MAX = 8,    /* requests that wait for one busy session */
     LLM_SCRATCH_QUEUE_MAX = 192,  /* requests that wait for a scratch branch */
     LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered event bytes above which a request is not stepped */
@@ -61,7 +61,8 @@ enum {
 
 #include "llm_words.h"
 
-/* Version of this library ("0.1.0") and version of the llama.cpp inside it. Any thread. Both are static strings. */
+/* Version of this library ("0.1.0") and version of the llama.cpp inside it. Any thread. The functions return static
+ * strings. */
 LLM_API const char *llm_version(void);
 LLM_API const char *llm_backend_version(void);
 /* Writes a description for people: which processor features this build uses, which features it leaves out and why, and
@@ -79,7 +80,8 @@ typedef struct llm_engine llm_engine;
 
 typedef struct llm_engine_options {
     const char *model;      /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
-    const char *table_name; /* POSIX shared-memory name ("/llmd-...") that is not in use yet, or NULL: private memory */
+    const char *table_name; /* POSIX shared-memory name ("/llmd-...") that is not in use yet, or NULL for private
+                             * memory */
     /* Names of session tables that killed daemons have left, newest first, separated by spaces; or NULL. The engine
      * takes over the sessions of the newest table that belongs to this model, publishes its own table under table_name,
      * and only then removes the old tables, so that a daemon that is killed while it starts leaves the old tables
@@ -101,7 +103,7 @@ typedef struct llm_engine_options {
     uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of free memory */
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
     uint32_t idle_s_max;           /* seconds after which an idle session is forgotten; 0: never */
-    const char *state_dir;  /* existing directory for parked and saved sessions, or NULL: nothing is written to disk */
+    const char *state_dir;  /* existing directory for parked and saved sessions, or NULL to write nothing to disk */
     int32_t n_threads;      /* threads of a step; 0: the count that measures fastest, at most one per physical core
                                        that this process can use, and fewer while other processes use the cores */
     int32_t n_gpu_layers;   /* layers on the GPU; -1: as many as fit; ignored without a GPU */
@@ -115,7 +117,7 @@ typedef struct llm_engine_options {
     uint32_t event_ring_bytes;   /* bytes of the event ring; 0: 1 MiB */
     uint32_t allow_oversize;     /* nonzero: load a model that is larger than the available memory */
     const char *crash_notice;    /* text for stderr if llama.cpp crashes while it opens the model; the process then ends
-                                       with status 1. NULL: a crash is not caught */
+                                  * with status 1. NULL if crashes are not caught */
 } llm_engine_options;
 
 /* Every sampling parameter: X(type, name, least, most, default, meaning of the value or which value switches it
@@ -195,7 +197,7 @@ typedef struct llm_info {
     uint32_t
         n_sessions; /* slots for named branches; for an embedding-only model this and the next members are 0 */
     uint32_t n_scratch;
-    uint32_t n_entries;  /* entries of the session table: one for each slot, and those for parked branches */
+    uint32_t n_entries;  /* entries of the session table: one for each slot, and the entries for parked branches */
     uint32_t n_pins_max; /* most branches that can be pinned, all owners together */
     uint64_t parked_bytes_max;
     uint64_t parked_disk_bytes_max; /* 0: no state directory */
@@ -205,11 +207,11 @@ typedef struct llm_info {
 
 /* Loads the model and opens everything. The calling thread becomes the engine's owner. Opening a large file takes
  * seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause.
- * A model that only makes embeddings (memory LLM_MEMORY_NONE) has no sessions. Its n_ctx limits the tokens of one text.
- * Errors: LLM_INVALID if an option is out of range. LLM_MODEL_LOAD if the file is missing, damaged, or not a text
- * model: libllm checks the file before llama.cpp reads it, and also turns failed assertions of llama.cpp into this
- * error. LLM_IO if the shared memory cannot be made; `error` has its name and errno. LLM_NO_MEMORY if the weights or
- * the state are larger than the available memory. */
+ * A model that only makes embeddings (memory LLM_MEMORY_NONE) has no sessions; the n_ctx of such a model limits the
+ * tokens of one text. Errors: LLM_INVALID if an option is out of range. LLM_MODEL_LOAD if the file is missing, damaged,
+ * or not a text model: libllm checks the file before llama.cpp reads it, and also turns failed assertions of llama.cpp
+ * into this error. LLM_IO if the shared memory cannot be made; `error` has its name and errno. LLM_NO_MEMORY if the
+ * weights or the state are larger than the available memory. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
 /* Part of the model that has been loaded, in thousandths: 0 before loading begins, 1000 when the whole model is
@@ -220,8 +222,8 @@ LLM_API uint32_t llm_loading_progress(void);
  * LLM_IO if the system cannot make a thread. */
 LLM_API int llm_engine_start(llm_engine *engine);
 
-/* Stops serving: cancels all requests (each still gets its FINISHED), joins the decode thread, and writes all named
- * sessions to the state directory, if there is one. The caller can still drain the remaining events. Owner thread.
+/* Stops serving: cancels all requests (each still gets its FINISHED), joins the decode thread, and, if there is a state
+ * directory, writes all named sessions to it. The caller can still drain the remaining events. Owner thread.
  * Idempotent. */
 LLM_API int llm_engine_stop(llm_engine *engine);
 
@@ -320,16 +322,16 @@ typedef struct llm_prompt {
  * Only the template's own text can become control tokens. Text from messages and tools never does.
  *
  * If a template does not describe tools, libllm describes them in a system message. If a template has no form for
- * calls, libllm supplies one. Parts of a tool's schema that a grammar of llama.cpp cannot express are not enforced. If
- * a template refuses the id of a call, libllm replaces it with nine letters and digits. If the arguments of a past call
- * are not JSON, they become a member of an object.
+ * calls, libllm uses a form of its own. Parts of a tool's schema that a grammar of llama.cpp cannot express are not
+ * enforced. If a template refuses the id of a call, libllm replaces it with nine letters and digits. Arguments of a
+ * past call that are not JSON become a member of an object.
  *
- * `after` names an assistant message. The caller has the tokens of this answer and of everything before it. Only what
+ * `after` names an assistant message. The caller has the tokens of this answer and of the messages before. Only what
  * follows the answer is rendered, and the caller appends its tokens. The earlier tokens therefore stay unchanged, even
  * if the template would now render the earlier messages differently, for example without old reasoning. `rest` is the
  * part of the answer's text that the caller's tokens do not cover. `last` are the last tokens of the answer; 32
- * suffice. If libllm cannot find the answer's end in what the template renders, it renders the whole chat and sets
- * is_after to 0.
+ * suffice. If libllm cannot find the answer's end in the rendered text, libllm renders the whole chat and sets is_after
+ * to 0.
  *
  * A template is a program of unknown origin. All renderings of one request together have a limit on time and memory,
  * which grows with the request, and a limit on recursion.
@@ -341,8 +343,8 @@ LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_
                             size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
 
-/* A parser of one answer, which parses while the answer is generated. Any thread can call it, but only one thread at a
- * time. */
+/* A parser of one answer, which parses while the answer is generated. Any thread can use a parser, but only one thread
+ * at a time. */
 typedef struct llm_answer_parser llm_answer_parser;
 
 /* Opens a parser for `syntax`, which is llm_prompt.syntax. The parser keeps no reference to `syntax` or to the
@@ -357,16 +359,17 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
  * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call is
  * returned as text. No text is returned twice. Text is lost only if it is a blank next to a call, or follows the error
- * in a malformed call up to the text that closes calls. The arguments of a call are a JSON object if the call is
- * complete, otherwise the beginning of one. They are not checked against the tool's schema. The cost per token does not
- * grow with the answer.
- * `is_final`: the answer ends here. `is_cut`: the answer was cut off here, so an incomplete call without its whole
- * name is dropped instead of returned as text. LLM_MISUSE for a feed after the final one, LLM_NO_MEMORY. */
+ * in a malformed call up to the text that closes calls. The arguments of a complete call are a JSON object; the
+ * arguments of an incomplete call are the beginning of a JSON object. They are not checked against the tool's schema.
+ * The cost per token does not grow with the answer.
+ * `is_final` says that the answer ends with this text. `is_cut` says that a limit cut the answer off, so an incomplete
+ * call without its whole name is dropped instead of returned as text. LLM_MISUSE after a call with `is_final`,
+ * LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
                                    int is_cut, const char **diffs, size_t *n_diffs_bytes);
 
 /* Bytes of the answer that the next feed may parse again. The number is small everywhere except inside a call whose
- * form does not allow the parser to forget what it has parsed. The next feeds can then take long. Any thread, one at a
+ * form does not allow the parser to forget parsed text. The next feeds can then take long. Any thread, one at a
  * time. */
 LLM_API size_t llm_answer_parser_rescan_bytes(const llm_answer_parser *parser);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
@@ -388,7 +391,7 @@ typedef struct llm_document {
  *   regex        `text` is a regular expression that the whole answer matches
  *   choice       `text` is a JSON list of texts, and the answer is one of them
  *
- * Large inputs are refused before work on them begins. LLM_INVALID: `error` says what cannot be expressed, or which
+ * Too large an input is refused before it is processed. LLM_INVALID: `error` says what cannot be expressed, or which
  * size is too large. LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any thread. */
 LLM_API int llm_constraint_make(const llm_engine *engine, const char *request, size_t n_bytes, llm_document *out,
                                 char *error, size_t error_bytes);
@@ -428,8 +431,7 @@ typedef struct llm_json {
     size_t n_bytes;
     uint32_t verdict; /* llm_json_verdict */
     uint32_t depth;   /* levels still open where the scan ended: 0 for a whole document */
-    size_t offset;    /* number of bytes scanned; after an error or an exceeded limit, the position where it was
-                       * found */
+    size_t offset;    /* number of bytes scanned; after an error or an exceeded limit, the position of the error */
     uint64_t n_values;
     uint64_t n_containers;
     uint64_t n_keys;
@@ -456,8 +458,8 @@ typedef struct llm_saved {
     char label[LLM_LABEL_BYTES_MAX + 8];
 } llm_saved;
 
-/* Copies the list of all owners' sessions saved for this model, in no particular order, but not more than n_out of
- * them. Returns the number of saved sessions, at most LLM_SAVED_MAX; 0 without a state directory. Any thread. */
+/* Copies the list of all owners' sessions saved for this model, in no particular order, but at most n_out sessions.
+ * Returns the number of saved sessions, at most LLM_SAVED_MAX; 0 without a state directory. Any thread. */
 LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out);
 
 /* Copies the oldest unread message for people about parked and saved sessions, for example about a full disk or a

@@ -1,6 +1,6 @@
-/* llm_session_table.h: the session table of one engine. It has the open branches, the tokens that each of them has
- * consumed, and the engine's counters. Only the decode thread writes it. The event loop, llmctl in another process, and
- * the next daemon after a crash read it. Readers take no lock and never delay the writer.
+/* llm_session_table.h: the session table of one engine. The table has the open branches, the tokens that each branch
+ * has consumed, and the engine's counters. Only the decode thread writes the table. The event loop, llmctl in another
+ * process, and the next daemon after a crash read it. Readers take no lock and never delay the writer.
  *
  *   offset 0        llm_session_table_header  fixed facts, written before the magic number that makes the segment valid
  *   counters_at     uint64 counters[]         each counter is atomic
@@ -13,7 +13,7 @@
  *   open/close store the word with generation + 1 and `closed`, fence, change the record; to open an entry, store the
  *              word again with generation + 1 and without `closed`
  *   rename     write the other name, then store the word with generation + 1 that points to it
- *   read       load the word (acquire). If it has `closed`, the entry has no branch. Otherwise copy, fence, and load
+ *   read       load the word (acquire). If `closed` is set, the entry has no branch. Otherwise copy, fence, and load
  *              the word again. If the generation is the same, the copy is valid even if tokens were appended meanwhile;
  *              otherwise begin again
  * A writer that dies at any point leaves a readable table, because nobody waits for a lock.
@@ -130,8 +130,8 @@ typedef struct llm_branch_view {
     uint32_t owner;
     uint32_t generation; /* counts changes of the token array other than appending (truncated, replaced) */
     uint32_t n_tokens;   /* resident */
-    uint64_t id; /* number of this branch, which never changes. The branch's files are named by it, so that the next
-                  * daemon recognizes them */
+    uint64_t id; /* number of this branch, which never changes and names the branch's files, so that the next daemon
+                  * recognizes these files */
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_branch_view;
@@ -158,7 +158,8 @@ typedef struct llm_session_table llm_session_table;
 LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
 LLM_API void llm_session_table_close(llm_session_table *table);
 
-/* Returns the engine's own session table, for readers in this process. The caller must not close it. Any thread. */
+/* Returns the engine's own session table, for readers in this process. The caller must not close this table. Any
+ * thread. */
 LLM_API const llm_session_table *llm_engine_session_table(const llm_engine *engine);
 
 /* The next functions read a table. Any thread, any process. */

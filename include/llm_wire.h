@@ -1,5 +1,5 @@
 /* llm_wire.h: the commands that the decode thread accepts and the events that it sends, both MessagePack. The tables
- * here contain every name on the wire. A program in another language compares its own names with them
+ * here contain every name on the wire. A program in another language compares its own names with the tables
  * (llm_command_field, llm_event_member).
  *
  * cffi reads this file after the preprocessor, with LLM_CFFI defined. */
@@ -15,12 +15,12 @@ extern "C" {
 #endif
 
 /* ---- serving: commands ------------------------------------------------------------------------------------- *
- * One thread pushes commands, and the same thread drains events. A command is one MessagePack map and nothing after it.
- * Its first entry is "op", an llm_command_op. The other entries follow in any order, each at most once.
+ * One thread pushes commands, and the same thread drains events. A command is one MessagePack map and nothing else. The
+ * first entry of the map is "op", an llm_command_op. The other entries follow in any order, each at most once.
  * LLM_COMMAND_TABLE lists the commands and LLM_FIELD_TABLE the entries:
  *
- *   request     id chosen by the caller, unique among live requests. In CANCEL and PAUSE it is the id of a generation;
- *               an unknown id is ignored, because the generation may just have ended.
+ *   request     id chosen by the caller, unique among live requests. In CANCEL and PAUSE this is the id of a
+ *               generation; an unknown id is ignored, because the generation may just have ended.
  *   owner       number of the session's owner. Sessions of different owners are separate even if their names are equal.
  *   session     the session's name; "" means scratch, where LLM_FIELD_TABLE allows it
  *   prompt      token ids, at least one
@@ -63,10 +63,10 @@ extern "C" {
  * A session can have several branches (option --session-timelines). GENERATE uses the branch whose history the prompt
  * continues. RESET, CLOSE, PARK, PIN and RENAME apply to all branches. FORK and SAVE use the branch that was used last.
  * LOAD first reads the saved file and then replaces the content of the session of that name, which stays pinned if it
- * was. PARK skips busy branches (LLM_BUSY).
+ * was pinned before. PARK skips busy branches (LLM_BUSY).
  *
  * If there was no free entry for a session when the engine started, the session stays on disk for a later start. Until
- * then only RESET and CLOSE affect it, and a new session of its name is refused (LLM_EXISTS).
+ * the later start, only RESET and CLOSE affect the session, and a new session of its name is refused (LLM_EXISTS).
  *
  * With a state directory, changes that must survive a crash are on disk before the REPLY. PIN, RENAME, SAVE and UNSAVE
  * reply when their files are written or removed, RESET and CLOSE when the session's files are removed, FORK and LOAD
@@ -78,7 +78,7 @@ extern "C" {
  * with this status.
  * SAVE and LOAD: LLM_NO_MEMORY also if the limit on bytes in transfer to or from the disk is reached; try again later.
  * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. SAVE saves only the tokens of a session without a usable
- * state. They are prefilled when the session is used after a LOAD. LOAD: LLM_NOT_FOUND (no such label),
+ * state. These tokens are prefilled when the session is used after a LOAD. LOAD: LLM_NOT_FOUND (no such label),
  * LLM_CONTEXT_LENGTH (more tokens than a branch can hold now), LLM_VERSION (the file was refused and set aside),
  * LLM_CAPACITY.
  * FORK and LOAD: LLM_SHUTDOWN (the engine has been stopped and writes no new sessions).
@@ -181,7 +181,7 @@ typedef struct llm_field {
 LLM_API int llm_command_field(int command, int i, llm_field *out);
 LLM_API int llm_sampling_field(int i, llm_field *out);
 
-/* Checks one command, queues it, and wakes the decode thread if it sleeps. Loop thread. LLM_INVALID, LLM_FULL
+/* Checks and queues one command, and wakes the decode thread if that thread sleeps. Loop thread. LLM_INVALID, LLM_FULL
  * (nothing was queued, which is a normal outcome), LLM_SHUTDOWN. */
 LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
 
@@ -206,7 +206,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  * A GENERATE gets either one FINISHED(refused), or ADMITTED, then STARTED when its branch is free and the source of its
  * state is decided (no STARTED if the request is cancelled before), then TEXT events, then FINISHED. All other commands
  * except CANCEL and PAUSE get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED comes between STARTED and the
- * first TEXT, at most once per model call; if the events are drained slowly, only the last one is delivered. FORGOTTEN
+ * first TEXT, at most once per model call; if events are drained slowly, only the last CONSUMED is delivered. FORGOTTEN
  * reports that the engine removed a session without a command, because of the capacity policy or because the session
  * was idle too long. The event precedes any event of a later session of that name.
  *

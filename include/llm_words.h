@@ -84,8 +84,8 @@
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
-/* Samplers that narrow the choice of a token. Those up to LLM_SAMPLER_USUAL_LAST run by default, in this order; the
- * others only run if a request names them. */
+/* Samplers that narrow the choice of a token. The samplers up to LLM_SAMPLER_USUAL_LAST run by default, in this order;
+ * the others only run if a request names them. */
 #define LLM_SAMPLER_TABLE(X)                                                                                           \
     X(PENALTIES, 1, "penalties", "Apply repeat_penalty, presence_penalty and frequency_penalty.")                      \
     X(DRY, 2, "dry", "Lower the probability of tokens that would extend a repetition.")                                \
@@ -140,7 +140,7 @@ typedef enum llm_sampler { LLM_SAMPLER_NONE, LLM_SAMPLER_TABLE(LLM_SAMPLER_ENUM)
 enum { LLM_SAMPLER_USUAL_LAST = LLM_SAMPLER_TEMPERATURE };
 typedef enum llm_json_verdict { LLM_JSON_TABLE(LLM_JSON_ENUM) LLM_JSON_N } llm_json_verdict;
 
-/* The vocabularies: one for each table. */
+/* The vocabularies, one for each table. */
 typedef enum llm_vocabulary {
     LLM_STATUSES,
     LLM_REASONS,

@@ -1,6 +1,7 @@
 /* cgroup.h: the memory and processors that the control groups (version 2) allow this process. In a container the
- * system's own figures are for the whole machine, and a process that uses so much memory would be killed. A service has
- * its limit at its own group, a container at a group above, so the tightest limit of all groups counts. Any thread. */
+ * system's own figures are for the whole machine, and a process that uses the whole machine's memory would be killed. A
+ * service has its limit at its own group, a container at a group above, so the tightest limit of all groups counts. Any
+ * thread. */
 #ifndef LLM_CGROUP_H
 #define LLM_CGROUP_H
 

@@ -1,8 +1,8 @@
-/* idle_clock.h: the clock by which idle sessions expire. It shows the time of the wall clock, as the time stamps of
- * sessions do, but never advances faster than time elapses. Otherwise a machine that starts with a wrong clock and
- * corrects it a minute later would forget every session that is not pinned. The price is that, until the next start or
- * until the wall clock is set back, sessions that are used after such a jump expire later by the length of the jump.
- * Pure. */
+/* idle_clock.h: the clock by which idle sessions expire. The idle clock shows the time of the wall clock, as the time
+ * stamps of sessions do, but never advances faster than time elapses. Otherwise a machine that starts with a wrong
+ * clock and corrects it a minute later would forget every session that is not pinned. The price is that, until the next
+ * start or until the wall clock is set back, sessions that are used after such a jump expire later by the length of the
+ * jump. Pure. */
 #ifndef LLM_IDLE_CLOCK_H
 #define LLM_IDLE_CLOCK_H
 

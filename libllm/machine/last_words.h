@@ -11,8 +11,8 @@ extern "C" {
 
 enum { LAST_WORDS_BYTES_MAX = 2048 };
 
-/* Writes a description of the current work to `out`, with a NUL at the end. The function changes nothing else. It needs
- * no lock, because the decode thread waits for the thread of the assertion, or is that thread. */
+/* Writes a description of the current work to `out`, with a NUL at the end. The function changes nothing else. No lock
+ * is needed, because the decode thread waits for the thread of the assertion, or is that thread. */
 typedef void last_words_work(const void *work, char *out, size_t n_bytes);
 
 /* The decode thread calls this before and after a call that may fail an assertion. After the call, both arguments are

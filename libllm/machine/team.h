@@ -10,7 +10,7 @@
  *
  *   settled --(threads wait for cores: one fewer)-------> trial --(shorter)------> settled, with the new number
  *      |  `---(a core is idle, or a guess is due: more)-----^  `---(not shorter)--> settled, next trial later
- *      '----- other work (n_tokens changed): a trial is given up, since only like steps can be compared
+ *      '----- other work (n_tokens changed): a trial is stopped, since only like steps can be compared
  *
  * Pure. */
 #ifndef LLM_TEAM_H

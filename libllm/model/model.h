@@ -85,7 +85,7 @@ typedef struct model_batch {
     const uint16_t *seqs;
     const uint8_t *outputs; /* 1 if logits are requested after this token, which is allowed for at most
                              * info.n_outputs_max tokens */
-    /* NULL, or a function that is called often during a long decode call. If it returns true, the decode call is
+    /* NULL, or a function that is called often during a long decode call. If stop() returns true, the decode call is
      * stopped (see info.n_stoppable), so that a cancel does not have to wait for the end of a long prefill. */
     bool (*stop)(void *context);
     void *stop_context;
@@ -110,7 +110,7 @@ typedef struct model_ops {
 
     /* Returns the logits after the token at batch index i of the last decode call, if that call returned MODEL_OK, or
      * NULL if no logits were requested after this token. The n_vocab floats are valid until the next decode call or
-     * close, even if sequences are truncated or cleared meanwhile. The caller can modify them in place. */
+     * close, even if sequences are truncated or cleared meanwhile. The caller can modify the logits in place. */
     float *(*logits)(model *m, uint32_t i);
 
     /* Returns the smallest k > 0 to which the sequence can be truncated exactly: 1 for dense memory, the sequence's
@@ -121,7 +121,8 @@ typedef struct model_ops {
      * the truncation failed and the state is invalid (the caller marks the session). */
     bool (*truncate)(model *m, uint16_t seq, uint32_t k);
 
-    void (*clear)(model *m, uint16_t seq);              /* empties the sequence, also an invalid one; always succeeds */
+    void (*clear)(model *m, uint16_t seq);              /* empties the sequence, even if it is invalid; always
+                                                         * succeeds */
     uint32_t (*position)(const model *m, uint16_t seq); /* number of consumed tokens, by the model's memory */
     uint64_t (*used_bytes)(const model *m);             /* bytes of info.state_bytes that all sequences take */
     /* Returns the bytes of info.state_bytes that a sequence of n_tokens takes if it shares no cells. Apart from

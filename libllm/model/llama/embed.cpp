@@ -1,4 +1,4 @@
-/* Computes embeddings in a second context over the same weights, which is made when it is first used. If a model only
+/* Computes embeddings in a second context over the same weights, which is made for the first embedding. If a model only
  * embeds, this is its only context, which is made at the start. Any thread can call; one call at a time works
  * (model_llama_embedder::turn).
  *

@@ -150,8 +150,8 @@ template <typename T> T take(source &from, const char *what)
     return value;
 }
 
-/* Reads a text. Its length is compared with the rest of the file before memory is allocated, because a file of 100
- * bytes can claim thousands of texts of 16 MiB. */
+/* Reads a text. The text's length is compared with the rest of the file before memory is allocated, because a file of
+ * 100 bytes can claim thousands of texts of 16 MiB. */
 std::string take_string(source &from, uint64_t n_max, const char *what)
 {
     const uint64_t n = take<uint64_t>(from, what);

@@ -43,7 +43,7 @@ int model_file_read(const char *name, const void *bytes, size_t n_bytes, model_f
 int model_file_check(const char *path, model_file *out, char *error, size_t error_bytes);
 
 /* Returns whether there is memory for a copy of the weights in the layouts that are fastest on this processor. The copy
- * takes up to an eighth more than the file. Unlike the file's pages, it cannot be dropped and read again, so the
+ * takes up to an eighth more than the file. Unlike the file's pages, the copy cannot be dropped and read again, so the
  * kernel's OOM killer would end the process if memory becomes short. Another eighth is reserved for the state. */
 int model_file_may_be_copied(uint64_t n_bytes, uint64_t n_free);
 

@@ -1,7 +1,8 @@
 /* The identity decides whether saved tokens and states belong to a model, because a state of another model would give
  * wrong text without an error. The identity depends only on the contents of the file, so that the file can be moved.
  * Hashing gigabytes at every start would take minutes, so only all metadata and evenly spread samples of the weights
- * (64 of 4 KiB) are hashed. They suffice because a fine-tune of the same shape changes practically every tensor. */
+ * (64 of 4 KiB) are hashed. The samples suffice because a fine-tune of the same shape changes practically every
+ * tensor. */
 #include "model/llama/llama_model.h"
 
 #include <gguf.h>

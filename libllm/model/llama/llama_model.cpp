@@ -28,8 +28,8 @@ constexpr int32_t FAILED_CODE = -3;          /* result of llama_decode if the co
 
 /* ---- decode -------------------------------------------------------------------------------------------------------- */
 
-/* Checks everything that would make llama.cpp abort, or that llama.cpp would accept although it is wrong (for some
- * models, a gap between positions). Fills `touched` and `ends`. */
+/* Checks everything that would make llama.cpp abort, and every error that llama.cpp would accept (for some models, a
+ * gap between positions). Fills `touched` and `ends`. */
 bool batch_is_valid(model_llama *m, const model_batch *b)
 {
     for (const uint16_t seq : m->touched) {
@@ -63,9 +63,9 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
     return true;
 }
 
-/* Returns whether the budget allows this batch. This must be checked only if sequences have separate cells, because
- * unused cells are only addresses, and all cells together exceed the budget. A pool has no more cells than the budget
- * allows. */
+/* Returns whether the budget allows this batch. The budget must be checked only if sequences have separate cells,
+ * because unused cells are only addresses, and all cells together exceed the budget. A pool has no more cells than the
+ * budget allows. */
 bool is_paid_for(const model_llama *m)
 {
     if (m->info.shares_cells) {

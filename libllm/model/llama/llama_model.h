@@ -342,9 +342,9 @@ int32_t model_llama_cores();        /* number of physical cores that this proces
 
 /* Drops the pages of the model's mapped files from this process after weights were copied into other layouts. A page
  * that is read again is mapped again. Norms and biases were not copied, so every step reads them from the file. Linux
- * 6.18 and later would map a whole large page of the file around each of them, so they are moved to separate pages.
- * This reduced the memory of an idle daemon of a 0.6B model, beyond its weights, from 299 to 180 MiB. Throws
- * std::runtime_error. (mapped.cpp) */
+ * 6.18 and later would map a whole large page of the file around each norm and bias, so norms and biases are moved to
+ * separate pages. Dropping pages reduced the memory of an idle daemon of a 0.6B model, beyond its weights, from 299 to
+ * 180 MiB. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
 /* Returns a function of the CPU's backend by its name, because a backend that is loaded at run time cannot be linked.
@@ -359,8 +359,8 @@ template <typename F> F *model_llama_of_cpu(const char *name)
 /* ---- first_steps.cpp: steps before the first request ------------------------------------------------------------- */
 
 /* Computes the largest possible step. Backends allocate a step's scratch memory and compile its kernels in the first
- * step of its kind. If another program filled the device after the start, the first long prompt would fail, and every
- * step after it. Returns false if the device is full already, or fails. Afterwards the context is empty. */
+ * step of its kind. If another program filled the device after the start, the first long prompt and every later step
+ * would fail. Returns false if the device is full already, or fails. Afterwards the context is empty. */
 bool model_llama_largest_step(llama_context *context, uint32_t n_outputs);
 
 /* Computes a step, which maps the weights into memory, so that no request has to wait for this. If the options give no

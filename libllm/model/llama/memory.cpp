@@ -71,7 +71,7 @@ uint64_t free_of(const measure &m, size_t i)
 }
 
 /* Returns the bytes that the state may take on each device. The weights are already loaded. On a device, their memory
- * is no longer free. On the host, they are mapped, and count as free although they are needed. */
+ * is no longer free. On the host, weights are mapped, and count as free although they are needed. */
 std::vector<uint64_t> budgets_of(const measure &m)
 {
     std::vector<uint64_t> out;
@@ -153,9 +153,9 @@ struct host_bytes {
     uint64_t context, compute;
 };
 
-/* Measures a real context over the loaded weights, which only reserves addresses. This takes 27 ms, while llama.cpp's
- * way, which loads the file twice without its weights, took 520 ms (a vocabulary of 151,936). llama.cpp's way is used
- * if the process may not reserve so many addresses. */
+/* Measures a real context over the loaded weights, which only reserves addresses. The measurement takes 27 ms, while
+ * llama.cpp's way, which loads the file twice without its weights, took 520 ms (a vocabulary of 151,936). llama.cpp's
+ * way is used if the process may not reserve enough addresses. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {

@@ -153,7 +153,7 @@ int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
     return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
 }
 
-/* Returns the sampling parameters that the file recommends. Others are unstated (model_sampling_unstated). */
+/* Returns the sampling parameters that the file recommends. Parameters that it does not recommend are unstated. */
 llm_sampling sampling_default(const model_llama *m)
 {
     llm_sampling s = model_sampling_unstated();
@@ -391,8 +391,8 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls =
         (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
-    /* Stopping a call makes running states invalid, and only one is copied before a call (model_llama_undo). A device
-     * ignores the abort callback. */
+    /* Stopping a call makes running states invalid, and only one state is copied before a call (model_llama_undo). A
+     * device ignores the abort callback. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
     m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
 }

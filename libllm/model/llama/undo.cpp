@@ -48,8 +48,8 @@ model_llama_undo::~model_llama_undo()
     }
 }
 
-/* Earlier passes of the call have added cells to the attention memory. It is truncated, so that later calls find the
- * expected positions. Returns true only if the memory confirms every position. */
+/* Earlier passes of the call have added cells to the attention memory. The attention memory is truncated, so that later
+ * calls find the expected positions. Returns true only if the memory confirms every position. */
 bool model_llama_undo::undo()
 {
     bool is_as_before = can_undo;

@@ -193,7 +193,7 @@ static bool goes_on(const reply *r, size_t from, const char *bytes, size_t n)
     return n <= r->n - from && memcmp(r->text + from, bytes, n) == 0;
 }
 
-/* If the bytes do not continue the reply, they can be its beginning again, as in the prompt of a later turn. */
+/* Bytes that do not continue the reply can be the reply's beginning again, as in the prompt of a later turn. */
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n)
 {
     if (c->reply != 0) {

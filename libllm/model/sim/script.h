@@ -17,8 +17,8 @@ enum { SIM_SCRIPT_BYTES_MAX = 1 << 20, SIM_REPLIES_MAX = 1024, SIM_TRIGGER_NODES
 
 typedef struct sim_script sim_script;
 
-/* Position of a sequence in the script. It is part of the state, so that copies and saved states continue the same
- * reply. All members are zero if no trigger has been seen. */
+/* Position of a sequence in the script. The position is part of the state, so that copies and saved states continue the
+ * same reply. All members are zero if no trigger has been seen. */
 typedef struct sim_cue {
     uint16_t node;       /* node of the triggers' automaton, for the longest beginning of a trigger with which the text
                           * ends */

@@ -12,8 +12,8 @@
 namespace {
 
 /* llama.cpp's parser recurses for each level of JSON that a model writes. Beyond NESTING_SAFE levels the parser runs on
- * a separate large stack. Beyond NESTING_MAX levels it does not run, because a model that writes [ forever would end
- * the process. */
+ * a separate large stack. Beyond NESTING_MAX levels the parser does not run, because a model that writes [ forever
+ * would end the process. */
 constexpr size_t NESTING_MAX = 1000, NESTING_SAFE = 64;
 
 /* Returns the largest number of brackets that are open at once. Brackets in strings count too, since the syntax of

@@ -13,7 +13,7 @@
 /* The facts that are needed to parse an answer. llm_prompt.syntax is their serialized form. */
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
-    std::string opening;   /* end of the prompt, with which the form begins, although it is not part of the answer */
+    std::string opening;   /* end of the prompt, with which the form begins */
     std::string reopening; /* the opening without reasoning, with which parsing begins again in the middle of an
                             * answer */
     std::string thinking_end;
@@ -48,7 +48,7 @@ struct answer_reading {
 struct answer_mark {
     enum kind { NONE, UNSURE, BEGIN, CLOSING, OPENING };
 
-    kind what; /* UNSURE if more text could make it a mark; BEGIN if calls begin here, so that parsing can begin
+    kind what; /* UNSURE if the text is the beginning of a mark; BEGIN if calls begin here, so that parsing can begin
                 * again */
     size_t n_bytes;
 };

@@ -34,9 +34,9 @@ class containers {
         }
     }
 
-    /* Returns the parts that can be left out, in order and not adjacent. They are the elements before the current
-     * element of each open container, and the middle of the open string. If the current element has no byte yet, its
-     * container is kept whole. */
+    /* Returns the parts that can be left out, in order and not adjacent. These parts are the elements before the
+     * current element of each open container, and the middle of the open string. If the current element has no byte
+     * yet, its container is kept whole. */
     std::vector<span> superfluous() const
     {
         std::vector<span> out;
@@ -120,7 +120,7 @@ class containers {
     size_t string_begin = 0, cut_begin = 0, cut_end = 0;
 };
 
-/* Returns the middle of a text that is between marks. Its ends are at character boundaries. */
+/* Returns the middle of a text that is between marks. The middle begins and ends at character boundaries. */
 std::vector<span> superfluous_text(const std::string &text, size_t begin)
 {
     size_t from = begin + HEAD, to = text.size() < TAIL ? 0 : text.size() - TAIL;

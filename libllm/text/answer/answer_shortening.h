@@ -5,8 +5,9 @@
  *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "32 bytes, 4,000 bytes, 96 bytes
  *   {"files": [{"text": "32 bytes, 96 bytes
  *
- * The rest of the call is parsed in the same way after both texts. This is checked, because it cannot be proved: the
- * parser parses the shortened text once, and parts are only left out if the result agrees (answer_says_less). */
+ * The rest of the call is parsed in the same way after both texts. That the rest is parsed in the same way cannot be
+ * proved, so it is checked: the parser parses the shortened text once, and parts are only left out if the result agrees
+ * (answer_says_less). */
 #ifndef LLM_ANSWER_SHORTENING_H
 #define LLM_ANSWER_SHORTENING_H
 

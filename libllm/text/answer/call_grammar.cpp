@@ -27,7 +27,7 @@ size_t n_declared(const tool_schemas::separate &tool)
                                              [](const schema_argument &one) { return !one.name.empty(); }));
 }
 
-/* Makes a rule of each mark, because the same mark can be next to thousands of arguments. This keeps the grammar
+/* Makes a rule of each mark, because the same mark can be next to thousands of arguments, and a rule keeps the grammar
  * small. */
 class shared_marks {
   public:

@@ -21,7 +21,7 @@ std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool
 /* Returns the literals below the first node with this tag, joined; "" if there is no such node. */
 std::string call_literal(const parser_graph &graph, size_t from, const char *tag);
 
-/* Returns the text that closes an argument, or "" if there is no such text, or more than one. */
+/* Returns the text that closes an argument, or "" if no text or one of several texts can close the argument. */
 std::string argument_close(const parser_graph &graph, size_t argument);
 
 /* Returns whether all arguments of a call (nodes with the tag TOOL_ARG) have a mark that closes them, as in <a>1</a>,

@@ -295,9 +295,9 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
     }
 }
 
-/* Collects the marks after calls, before calls, and in the texts that open and close calls. They are needed to drop the
- * rest of a malformed call up to a closing mark. The text that opens a call can include the tool's name, but this name
- * is no mark. */
+/* Collects the marks after calls, before calls, and in the texts that open and close calls. The marks are needed to
+ * drop the rest of a malformed call up to a closing mark. The text that opens a call can include the tool's name, but
+ * this name is no mark. */
 call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
 {
     call_marks out;

@@ -1,4 +1,4 @@
-/* call_parser.h: makes llama.cpp's parser of calls accept what models and their templates really write. Pure.
+/* call_parser.h: makes llama.cpp's parser of calls accept the calls that models and their templates really write. Pure.
  *
  * llama.cpp generates one parser from the tools' schemas, for the grammar and for parsing. A grammar should allow only
  * valid calls. Parsing should accept as many calls as possible: a refused call is lost, while the tool could have

@@ -39,7 +39,7 @@ class parser_graph {
      * with this tag. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
     /* Returns for each node whether a node with this tag is reachable from the node. The list does not contain nodes
-     * that are added later, so their numbers must not be used with it. */
+     * that are added later, so their numbers must not be used as an index. */
     std::vector<bool> reaching(const char *tag) const;
     /* Returns the texts of literals that are reachable from `from`, in the order of the text. */
     std::vector<std::string> literals(size_t from) const;
@@ -57,7 +57,7 @@ class parser_graph {
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
     /* Adds a node for any text up to and including the first `close`. The node is for grammars only and parses nothing.
-     * Its rules are long, so there is only one such node for each `close`. */
+     * The rules of such a node are long, so there is only one node for each `close`. */
     size_t text_with(const std::string &close);
     /* Adds a node for grammars only, which parses nothing. `element` is one element of GBNF. */
     size_t grammar(const std::string &element);

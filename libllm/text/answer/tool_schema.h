@@ -1,7 +1,7 @@
-/* tool_schema.h: the tools from which llama.cpp makes a form of calls. Their parameters are replaced by *places*. A
- * place is a schema with one constant, which llama.cpp supports for every family and writes into its grammar as a
- * literal. libllm's own grammar of the arguments then replaces this literal, so llama.cpp never gets a client's schema.
- * Pure. */
+/* tool_schema.h: the tools from which llama.cpp makes a form of calls. The parameters of these tools are replaced by
+ * *places*. A place is a schema with one constant, which llama.cpp supports for every family and writes into its
+ * grammar as a literal. libllm's own grammar of the arguments then replaces this literal, so llama.cpp never gets a
+ * client's schema. Pure. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 

@@ -89,7 +89,7 @@ void compile(chat *c)
     }
 }
 
-/* Returns whether the template accepts what `render` renders. */
+/* Returns whether the template accepts the rendering by `render`. */
 template <typename F> bool is_accepted(const F &render)
 {
     try {

@@ -1,9 +1,9 @@
 /* chat_after.h: the part of a rendered chat that follows an answer whose tokens are known. Used only in this folder.
- * Pure. Templates render an old answer differently than the model wrote it: they drop old reasoning, format a call's
- * arguments anew, and move tools. A prompt rendered from the beginning would therefore differ from the tokens of the
- * session, often early, and the whole conversation would be prefilled again. So the resident tokens remain the history,
- * and only the text after the last known answer is taken from the rendering. For example, the session holds 157 tokens
- * that end with a tool call. Only the result is rendered, which adds 22 tokens.
+ * Pure. Templates render an old answer differently than the model wrote it. For example, templates drop old reasoning,
+ * format a call's arguments anew, and move tools. A prompt rendered from the beginning would therefore differ from the
+ * tokens of the session, often early, and the whole conversation would be prefilled again. So the resident tokens
+ * remain the history, and only the text after the last known answer is taken from the rendering. For example, the
+ * session holds 157 tokens that end with a tool call. Only the result is rendered, which adds 22 tokens.
  *
  * A sentinel in the answer's text, or in the arguments of its last call, shows where the answer ends in the rendering.
  * After the sentinel, the template's text up to the word that ends a turn is skipped, because the model stopped at this
@@ -46,9 +46,9 @@ struct chat_tail {
 };
 
 /* Returns the text after the answer, or nullopt if the end of the answer is in doubt. Sentinels 1 to n_marks - 1 are in
- * later messages. All of them must be found after the answer, because a message that the template has moved before the
- * answer would be lost. Sentinel n_marks is in the tools. If it is after the answer, the template has moved the tools
- * there, and *has_tools becomes true. */
+ * later messages. All these sentinels must be found after the answer, because a message that the template has moved
+ * before the answer would be lost. Sentinel n_marks is in the tools. If sentinel n_marks is after the answer, the
+ * template has moved the tools there, and *has_tools becomes true. */
 std::optional<chat_tail> chat_tail_after(const model *m, const control_words &words, const control_markers &markers,
                                          const chat_text &rendered, const chat_after &after, chat_answer form,
                                          size_t n_marks, bool *has_tools);

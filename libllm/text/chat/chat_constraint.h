@@ -10,7 +10,8 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* Returns the tokens of the form's marks. This is done once per form, since a form can have a mark for each tool. */
+/* Returns the tokens of the form's marks. The tokens are found once per form, since a form can have a mark for each
+ * tool. */
 common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
 
 /* Returns the document, or "" if the sampler needs no document. `opening` is the end of the prompt. */

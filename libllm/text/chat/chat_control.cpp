@@ -79,8 +79,8 @@ found_words find_words(const control_words &words, const chat_text &r)
     return out;
 }
 
-/* Matches the control tokens among `tokens` with the words that they came from. Returns false if tokens and words do
- * not correspond. */
+/* Matches the control tokens among `tokens` with the words from which these tokens came. Returns false if tokens and
+ * words do not correspond. */
 bool find_cuts(const control_words &words, const std::string &text, const std::vector<range> &allowed, size_t n_skipped,
                chat_tokens *out)
 {

@@ -29,7 +29,7 @@ const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
 /* MiniMax M3 writes the items of lists between marks that begin like this. */
 const char *const ITEM_MARK = "]<]minimax[>[";
 
-/* The form of calls for templates without one; chat_request.cpp describes it to the model. */
+/* The form of calls for templates that have none; chat_request.cpp describes this form to the model. */
 const char *const CALL_BEGIN = "<tool_call>", *const CALL_END = "</tool_call>";
 
 common_json message_of(const char *role, const char *content)
@@ -235,7 +235,7 @@ std::string without_text(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* Some of llama.cpp's forms repeat calls even if only one is allowed. This function changes the rules that have a
+/* Some of llama.cpp's forms repeat calls even if only one call is allowed. This function changes the rules that have a
  * trigger. */
 std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
@@ -455,8 +455,8 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 
 namespace {
 
-/* Removes the end token's text from llama.cpp's grammars. A model could otherwise write it in letters, as part of the
- * answer's text. */
+/* Removes the end token's text from llama.cpp's grammars. A model could otherwise write this text in letters, as part
+ * of the answer's text. */
 std::string without_end(std::string grammar, const std::string &eos)
 {
     const std::string option = " \"" + eos + "\"?";

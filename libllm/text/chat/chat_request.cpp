@@ -153,8 +153,9 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-/* Returns the answer as it is passed to the template. It only has the mark at its end, and the names and ids of its
- * calls, to which later messages refer. Its other parts are known as tokens and are never rendered again. */
+/* Returns the answer as it is passed to the template. The returned answer only has the mark at its end, and the names
+ * and ids of its calls, to which later messages refer. All other parts of the answer are known as tokens and are never
+ * rendered again. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
@@ -367,8 +368,8 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     return out;
 }
 
-/* Removes the message to be continued from the messages. Its text is appended to the rendering instead, because
- * templates close the turn of a message. */
+/* Removes the message to be continued from the messages. The message's text is appended to the rendering instead,
+ * because templates close the turn of a message. */
 void take_begun(common_json &messages, chat_request *out)
 {
     const common_json last = messages.back();

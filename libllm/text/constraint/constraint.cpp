@@ -145,8 +145,8 @@ std::unique_ptr<constraint> constraint::read(const model *m, const std::string &
     return constraint_reader(m, document).read();
 }
 
-/* Returns the text that the grammar receives for the token. It is empty for control tokens, except for those whose text
- * belongs to the answer. */
+/* Returns the text that the grammar receives for the token. The text is empty for control tokens, except for those
+ * whose text belongs to the answer. */
 std::string constraint::text_of(int32_t token) const
 {
     char piece[MODEL_PIECE_BYTES_MAX];
@@ -228,7 +228,7 @@ void constraint::follow_characters(const std::string &text)
 }
 
 /* The mark that ended the reasoning can itself begin a call, because some models call inside <think> without closing
- * it. So the triggers get the mark's tokens, and nothing before them, which was reasoning. */
+ * it. So the triggers get the mark's tokens, but no earlier tokens, which were reasoning. */
 void constraint::accept_ending()
 {
     triggers.forget();
@@ -244,8 +244,8 @@ void constraint::accept_ending()
     }
 }
 
-/* Passes the token on: always to the reasoning; then to the grammar if it is active, otherwise to the triggers,
- * unless the answer is reasoning. The token that ended the reasoning reaches the triggers only as part of its mark
+/* Passes the token to `thought`, and then to the grammar if the grammar is active, otherwise to the triggers, unless
+ * the answer is reasoning. The token that ended the reasoning reaches the triggers only as part of its mark
  * (accept_ending). */
 void constraint::accept(int32_t token)
 {

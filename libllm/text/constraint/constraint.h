@@ -1,5 +1,5 @@
 /* constraint.h: the constraint of one answer and its state: the grammar, the triggers at which the grammar begins,
- * control tokens whose text belongs to the answer, and the limit on reasoning. It is made from the document
+ * control tokens whose text belongs to the answer, and the limit on reasoning. A constraint is made from the document
  * `constraint` of a GENERATE (llm_wire.h). One constraint per answer, owned by the thread that samples the answer. All
  * functions throw grammar_fault and std::bad_alloc.
  *

@@ -16,7 +16,7 @@
 #include "text/constraint/trigger.h"
 
 struct thinking {
-    /* A mark that ends the reasoning: these tokens, or this text, whatever its tokens are. Its end can be the beginning
+    /* A mark that ends the reasoning: these tokens, or this text, whatever its tokens are. A mark can be the beginning
      * of a call. */
     struct mark {
         std::vector<int32_t> tokens;

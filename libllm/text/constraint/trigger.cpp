@@ -9,9 +9,9 @@
 
 namespace {
 
-/* Number of bytes at the answer's end in which patterns are searched for. It is limited because std::regex recurses for
- * each character and starts again with each token. A pattern that must match the whole answer is not tried on a longer
- * answer. */
+/* Number of bytes at the answer's end in which patterns are searched for. The number is limited because std::regex
+ * recurses for each character and starts again with each token. A pattern that must match the whole answer is not tried
+ * on a longer answer. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
 /* Returns the position at which the grammar begins: the first group that matched some text, otherwise the whole match,

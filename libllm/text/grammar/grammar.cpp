@@ -467,8 +467,8 @@ std::vector<bool> empty_rules(const grammar &g)
     return is_empty;
 }
 
-/* A rule with which another rule can begin. This is harmless if the rule is also the last element of the other rule,
- * after elements that can be empty, because the rule then replaces the other rule on the stack
+/* A rule with which another rule can begin. A beginning is harmless if the rule is also the last element of the other
+ * rule, after elements that can be empty, because the rule then replaces the other rule on the stack
  * (grammar_walk::advanced), and the walk stops at a stack that it knows. (a? b?)+ is such a rule; llama.cpp's
  * converters write them for tool calls. */
 struct beginning {

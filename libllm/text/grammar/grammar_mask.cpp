@@ -83,7 +83,7 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
 }
 
 /* Decides about all tokens below `top` without visiting them, if their characters lead from place to place as letters
- * do, because then only the length of a text matters. Returns false if the tokens must be visited one by one.
+ * do, because then only the length of a text matters. Returns false if each token must be visited.
  *
  * n counts the steps that letters can take. In a JSON string a letter leads back to the same place, so n is set to the
  * length of the longest text, and all tokens are allowed. In a string that has room for 3 more characters, letters lead

@@ -245,7 +245,7 @@ bool grammar_walk::may_go_on(const point &p)
 }
 
 /* Returns the point after a token: the stacks that follow if its text is matched, and the stacks that follow if an
- * element names the token. Both exist if a grammar allows any text or a certain token. */
+ * element names the token. Stacks of both kinds exist if a grammar allows any text or a certain token. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;

@@ -1,4 +1,4 @@
-/* grammar_walk.h: the position of an answer in its grammar, which decides what tokens can come next. One walk per
+/* grammar_walk.h: the position of an answer in its grammar, which decides which tokens can come next. One walk per
  * answer, owned by the thread that samples the answer.
  *
  * A grammar can have several derivations of a text, and only the rest of the text shows which derivation matches. The
@@ -44,8 +44,8 @@ class grammar_walk {
     /* All functions throw grammar_fault if one step takes too much work or memory, and std::bad_alloc. */
     grammar_walk(std::shared_ptr<const grammar> rules, std::shared_ptr<const vocabulary_trie> vocabulary);
 
-    /* Advances by a token with this text; -1 stands for text that is not one token. Returns false if the grammar does
-     * not allow the token or text; the walk is then over. */
+    /* Advances by a token with this text; -1 stands for text that is not a single token. Returns false if the grammar
+     * does not allow the token or text; the walk is then over. */
     bool accept(int32_t token, const char *text, size_t n_bytes);
     bool allows(int32_t token, const char *text, size_t n_bytes);
 

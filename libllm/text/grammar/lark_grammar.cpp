@@ -260,8 +260,8 @@ class lark_reader {
         define(name, alternatives(0));
     }
 
-    /* Returns whether another alternative follows. Its | can be on the next line. In a group, every part can be on the
-     * next line. */
+    /* Returns whether another alternative follows. The | before the alternative can be on the next line. In a group,
+     * every part can be on the next line. */
     bool goes_on(size_t depth)
     {
         const size_t before = at;

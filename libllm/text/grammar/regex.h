@@ -1,4 +1,4 @@
-/* regex.h: parses a regular expression of ECMA-262 into a tree. Its users are whole-answer expressions
+/* regex.h: parses a regular expression of ECMA-262 into a tree. The tree is used for whole-answer expressions
  * (regex_grammar), terminals of Lark grammars, and `pattern` in schemas (schema/regex_automaton). Pure. */
 #ifndef LLM_REGEX_H
 #define LLM_REGEX_H

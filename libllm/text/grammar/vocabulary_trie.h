@@ -17,8 +17,8 @@ struct vocabulary_trie {
         uint8_t byte;
         uint16_t depth;        /* bytes from the root */
         uint32_t after;        /* index of the next node outside this node's subtree */
-        uint32_t tokens_begin; /* index of the first token that ends at this node; the next node's tokens_begin is
-                                * behind the last */
+        uint32_t tokens_begin; /* index of the first token that ends at this node; the next node's tokens_begin is one
+                                * after the last */
         uint32_t branch;       /* index of `branches`; 0 if the node has none, because a branch of fewer than 8 tokens
                                 * saves no time */
     };

@@ -24,7 +24,7 @@ typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
 /* Returns e to the power of x for x <= 0, with an error of 2e-7: a power of two, written into the exponent's bits,
  * times a polynomial for the rest. Returns 0 for NaN and for results too small for a normal number. Unlike expf of the
- * C library, it computes several numbers at once. */
+ * C library, exp_of computes several numbers at once. */
 inline floats exp_of(floats x)
 {
     constexpr float SMALLEST = -87.0f;

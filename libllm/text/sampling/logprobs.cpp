@@ -23,8 +23,8 @@ double log_sum(const float *logits, uint32_t n, float best)
     return std::log(sum);
 }
 
-/* Returns the log probability to report. If the largest logit is infinite (all tokens are excluded, or one is certain),
- * tokens with this logit have probability 1 and all others 0, because the formula would give NaN. */
+/* Returns the log probability to report. If the largest logit is infinite (all tokens are excluded, or one token is
+ * certain), tokens with this logit have probability 1 and all others 0, because the formula would give NaN. */
 float reportable(float logit, float best, double log_of_sum)
 {
     if (std::isinf(best)) {

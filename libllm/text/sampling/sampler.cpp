@@ -1,8 +1,8 @@
 /* sampler.cpp: the default samplers in llama-server's order: biases, penalties, top_k, top_p, min_p, temperature, draw.
  * These samplers work on the plain logits in vector passes (lanes.h). llama.cpp makes and sorts a record for each of
  * 150,000 tokens, which costs milliseconds per token and stream while all other streams wait. llama.cpp's other
- * samplers are used unchanged (sampler_chain.h). They and constraints (constraint.h) are slow, so the caller can run a
- * pick in another thread (sampler_is_slow).
+ * samplers are used unchanged (sampler_chain.h). llama.cpp's samplers and constraints (constraint.h) are slow, so the
+ * caller can run a pick in another thread (sampler_is_slow).
  *
  * The same seed must give the same tokens, so candidates have a fixed order, and sums are added in a fixed order. */
 #include "text/sampling/sampler.h"
@@ -25,7 +25,7 @@
 
 namespace {
 
-/* Below this temperature a division by it could overflow, and the most likely token would be drawn anyway. */
+/* Below this temperature the division of logits could overflow, and the most likely token would be drawn anyway. */
 constexpr float TEMPERATURE_MIN = 1e-5f;
 
 struct candidate {
@@ -75,8 +75,8 @@ bool comes_first(const candidate &a, const candidate &b)
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
-/* Scratch memory for a number per token, and per block. Each thread has one, instead of each sampler, so that with many
- * streams the memory stays in the cache. */
+/* Scratch memory for a number per token, and per block. The memory belongs to the thread and not to the sampler, so
+ * that with many streams it stays in the cache. */
 float *weights_of_thread(uint32_t n)
 {
     static thread_local std::vector<float> weights;

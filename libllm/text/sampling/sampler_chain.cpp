@@ -12,7 +12,7 @@
 #include <limits>
 #include <new>
 
-/* llama.cpp declares this function for its own tests. Its breakers are tokens, so it needs no vocabulary. */
+/* llama.cpp declares this function for its own tests. The function's breakers are tokens, so it needs no vocabulary. */
 struct llama_sampler *llama_sampler_init_dry_testing(float multiplier, float base, int32_t allowed_length,
                                                      int32_t penalty_last_n,
                                                      const std::vector<std::vector<llama_token>> &breakers);
@@ -95,8 +95,8 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
     return out;
 }
 
-/* Returns one sampler of llama.cpp, or NULL if it would change nothing. `logits` points to a pointer that each pick
- * sets, since the sampler is made once, but the logits of each pick have another address. */
+/* Returns one sampler of llama.cpp, or NULL if the sampler would change nothing. `logits` points to a pointer that each
+ * pick sets, since the sampler is made once, but the logits of each pick have another address. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {

@@ -88,10 +88,10 @@ class argument_compiler {
         : meaning(of_schema), values(to), out(all_rules), budget(spent)
     {}
 
-    /* Returns the argument of this name. Its value meets the member's conditions in one of the shapes, and the
-     * argument is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}}, {"properties": {"b":
-     * B}}]} the second alternative allows any value of `a`, since objects are open. A model that writes `a` means A.
-     * So if some shapes declare the name, the shapes that do not are left out. */
+    /* Returns the argument of this name. The argument's value meets the member's conditions in one of the shapes, and
+     * the argument is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}}, {"properties": {"b":
+     * B}}]} the second alternative allows any value of `a`, since objects are open. A model that writes `a` means A. So
+     * if some shapes declare the name, the shapes that do not are left out. */
     schema_argument declared(const std::vector<shape> &shapes, const std::string &name)
     {
         schema_argument one;

@@ -22,7 +22,7 @@ struct schema_argument {
     std::string element;                       /* a rule of the grammar */
     bool is_required = false;                  /* true only if every shape of the schema requires it */
     bool may_be_text = false, is_text = false; /* is_text: the argument can only be a text */
-    std::optional<automaton> names, texts;     /* texts: the possible texts; nullopt: any text */
+    std::optional<automaton> names, texts;     /* texts are the possible texts, or nullopt for any text */
     std::string not_text;                      /* rule of the values that are not texts; "" if every value is a text */
 };
 

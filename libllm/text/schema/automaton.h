@@ -6,8 +6,8 @@
  * A product of two automata can have as many states as both counts multiplied, and an expression of n characters can
  * need two to the power of n states. Clients choose the schema. So the operations that combine or merge states throw
  * grammar_beyond if the result would have more than AUTOMATON_STATES_MAX states or if the budget is spent. Building
- * an automaton from a list of texts is linear in the document and never refused: an open object must exclude its
- * declared names from the undeclared ones even without budget. Otherwise {"more": 1, "a": 1} would be accepted
+ * an automaton from a list of texts is linear in the document and never refused, because an open object must exclude
+ * its declared names from the undeclared names even without budget. Otherwise {"more": 1, "a": 1} would be accepted
  * although `a` has to be null. */
 #ifndef LLM_SCHEMA_AUTOMATON_H
 #define LLM_SCHEMA_AUTOMATON_H
@@ -53,7 +53,7 @@ automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget 
 automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_budget &budget);
 
 /* Returns the texts x for which the first occurrence of `close` in x + `close` is at the end. An argument between tags
- * needs this, because it ends at the first closing tag that the model writes. `close` must not be empty. */
+ * must be such a text, because it ends at the first closing tag that the model writes. `close` must not be empty. */
 automaton automaton_of_text_before(const std::string &close);
 
 /* Returns the texts of `least` to `most` characters. SIZE_MAX as `most` means no limit. Each length is a state of

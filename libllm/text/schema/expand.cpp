@@ -393,8 +393,8 @@ void expansion::apply_objects(state &s, const schema_json &schema)
 
 /* A dependency: if a member is present, other members are required, or the object has to meet a schema. This is a
  * choice between an object without the member and an object that meets the dependency. No schema of the document says
- * "without this member", so the condition is the keyword itself with the index of the member. Negated, it means that
- * the member is absent; not negated, it requires the dependent members (negate.cpp). */
+ * "without this member", so the condition is the keyword itself with the index of the member. If this condition is
+ * negated, the member is absent, otherwise the dependent members are required (negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -417,7 +417,8 @@ void expansion::apply_dependencies(state &s, const schema_json &schema)
 void expansion::apply_choices(state &s, const schema_json &schema)
 {
     if (schema.contains("allOf") && schema["allOf"].is_array()) {
-        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* from the last, so that the first one is merged first */
+        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* from the last, so that the first schema is merged
+                                                             * first */
             s.pending.push_back({&schema["allOf"][i]});
         }
     }

@@ -1,6 +1,6 @@
 /* json_depth.h: measures how deeply JSON from a client nests, before a recursive parser reads it. Parsers and
- * compilers of JSON use some stack for each level, so a text of a hundred thousand `[` would end the process. For
- * text that is not JSON the result is arbitrary; the parser refuses it afterwards. */
+ * compilers of JSON use some stack for each level, so a text of a hundred thousand `[` would end the process. For text
+ * that is not JSON the result is arbitrary, because the parser refuses such text afterwards. */
 #ifndef LLM_JSON_DEPTH_H
 #define LLM_JSON_DEPTH_H
 

@@ -67,9 +67,9 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 
 } // namespace
 
-/* Returns whether shapes can express the negation of the schema. It is called before any alternative is made, because
- * half a negation would forbid valid values. At most `depth` references and nested schemas are followed, since a schema
- * can refer to itself. */
+/* Returns whether shapes can express the negation of the schema. The function is called before any alternative is made,
+ * because half a negation would forbid valid values. At most `depth` references and nested schemas are followed, since
+ * a schema can refer to itself. */
 bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {

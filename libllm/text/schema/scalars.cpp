@@ -32,7 +32,7 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
 
 /* Intersects all conditions on texts: patterns, formats, excluded texts, and then lengths. Returns false if there are
  * only lengths. Lengths are written as repetitions (rules::repeated), since an automaton has a state for each length.
- * If one condition is too large, only this condition is given up. */
+ * If one condition is too large, only this condition is ignored. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;
@@ -183,8 +183,8 @@ std::string writer::bounded_number(const shape &s, const node &n)
         return out.add(*found);
     }
     /* Programs write numbers close to zero, or far from it, with an exponent (1e-05, 1e+16). number_rule writes
-     * none, since the value of digits and exponent together is not a regular condition. Tiny numbers (below 1e-4)
-     * and huge ones (1e16 and more) are added if all of them are within the bounds. */
+     * none, since the value of digits and exponent together is not a regular condition. Tiny numbers (below 1e-4) and
+     * huge numbers (1e16 and more) are added if all tiny or all huge numbers are within the bounds. */
     const double low = value_of(least, -HUGE_VAL), high = value_of(most, HUGE_VAL);
     std::string all = *found;
     all += low <= 0 && high >= 1e-4 ? " | tiny" : "";
@@ -269,7 +269,7 @@ std::string writer::multiples(const shape &s, const node &n)
     return sign + out.add("\"0\" | " + ways(0, '1'));
 }
 
-/* Returns the numbers between the excluded ones: n excluded numbers leave n + 1 ranges, each with exclusive bounds. */
+/* Returns the numbers between excluded numbers: n excluded numbers leave n + 1 ranges, each with exclusive bounds. */
 std::string writer::number_but(const shape &s, const std::vector<const schema_json *> &excluded, const node &n)
 {
     std::string all;

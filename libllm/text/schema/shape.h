@@ -3,8 +3,8 @@
  *
  * A condition is a schema of the document or one of its keywords, negated or not. A node is a set of conditions, all of
  * which the value of a member or an item has to meet. {"allOf": [A, {"properties": {"x": B}}], "properties": {"x": C}}
- * is one node of one condition. Its member x has to meet the node {B, C}, or {B, C, D} if A declares x as D. {"anyOf":
- * [A, B], "type": "object"} has two shapes, or one if A is a number.
+ * is one node of one condition. The member x of a value has to meet the node {B, C}, or {B, C, D} if A declares x as D.
+ * {"anyOf": [A, B], "type": "object"} has two shapes, or one if A is a number.
  *
  * Recursion ends, because a document has a finite number of keywords, and therefore of conditions and nodes, and a node
  * that occurs again uses the rule that was made for it. For this reason conditions refer to schemas by address and
@@ -111,7 +111,7 @@ struct shape {
     std::vector<bound> least, most;             /* bounds of numbers */
     std::vector<const schema_json *> multiples; /* values of multipleOf */
     size_t length_least = 0, length_most = SIZE_MAX;
-    std::vector<std::pair<const std::string *, bool>> patterns;     /* true: negated */
+    std::vector<std::pair<const std::string *, bool>> patterns;     /* true for a negated pattern */
     std::vector<const std::string *> formats;                       /* only known formats */
     std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain items or members */
     size_t items_least = 0, items_most = SIZE_MAX;
@@ -192,7 +192,7 @@ class expansion {
         std::vector<condition> pending;
         std::vector<std::vector<node>> choices; /* each choice is a list of alternatives, one of which must hold */
         std::set<condition> met;
-        size_t n_items() const; /* number of items in all lists of the state, which decides what a copy costs */
+        size_t n_items() const; /* number of items in all lists of the state, which decides the cost of a copy */
     };
     const references &refs;
     schema_policy policy;

@@ -32,8 +32,8 @@ verdict unknown(const schema_json &schema, const char *keyword)
     return {verdict::UNKNOWN, &schema, keyword};
 }
 
-/* Returns the verdict, with the keyword's name if the verdict is unknown. Negations and counts, which turn one verdict
- * into another, use this so that STRICT does not treat an unknown verdict as valid. */
+/* Returns the verdict, with the keyword's name if the verdict is unknown. Negations and counts, which turn a verdict
+ * into another verdict, use this function so that STRICT does not treat an unknown verdict as valid. */
 verdict named(const verdict &v, const schema_json &schema, const char *keyword)
 {
     return v.is == verdict::UNKNOWN && v.keyword == nullptr ? unknown(schema, keyword) : v;

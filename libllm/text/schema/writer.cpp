@@ -240,8 +240,8 @@ writer::item_plan writer::items_of(const shape &s)
 
 /* Returns the rule of everything after item `at` - 1 and its blanks, or "" if nothing can follow. Each optional item is
  * a rule that refers to the rule of the next item, so these rules are written from the last to the first. The required
- * items are written in one pass, because joining 50,000 of them one by one from the end took the square of their
- * length, and a level of the stack for each. */
+ * items are written in one pass, because joining 50,000 items one by one from the end took the square of their length,
+ * and a level of the stack for each item. */
 std::string writer::rest_of_array(const item_plan &plan, size_t at)
 {
     const size_t n_listed = std::min(plan.first.size(), plan.most), n_at_end = std::max(at, n_listed);

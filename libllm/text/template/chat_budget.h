@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <functional>
 
-/* Thrown when the template exceeds a limit; what() is a sentence about it. The exception derives from one of jinja's,
- * so that no level of the template catches or changes it. */
+/* Thrown when the template exceeds a limit; what() is a sentence about the limit. The exception derives from one of
+ * jinja's exceptions, so that no level of the template catches or changes it. */
 struct chat_limit : jinja::rethrown_exception {
     using jinja::rethrown_exception::rethrown_exception;
 };
@@ -48,7 +48,7 @@ class chat_budget {
         bytes = 0;
     }
 
-    /* These functions throw chat_limit when the budget is used up, and every time after that. */
+    /* These functions throw chat_limit when the budget is used up, and in every later call. */
     void enter();                   /* pays for entering one node of the template */
     void spend(uint64_t steps);     /* a step is about a microsecond */
     void produce(uint64_t n_bytes); /* pays for bytes that are made */

@@ -208,8 +208,8 @@ value run(const jinja::call_statement &node, context &ctx)
     return node.jinja::call_statement::execute_impl(ctx);
 }
 
-/* Only `set a.b = c` is handled here. It changes an object to which other values can refer, so it can make a cycle, or
- * a chain of any depth. chat_operation_insert looks for cycles and chains before the member is set. */
+/* Only `set a.b = c` is handled here. This statement changes an object to which other values can refer, so it can make
+ * a cycle, or a chain of any depth. chat_operation_insert looks for cycles and chains before the member is set. */
 value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
@@ -257,8 +257,8 @@ void pay_for(const value &result, use how, bool is_shared)
     }
 }
 
-/* A node that pays. Its class derives from llama.cpp's class, because other nodes find the kind of their children with
- * dynamic_cast. */
+/* A node that pays. The node's class derives from llama.cpp's class, because other nodes find the kind of their
+ * children with dynamic_cast. */
 template <typename T> struct guarded final : T {
     guarded(T &&node, use how_) : T(std::move(node)), how(how_) {}
 

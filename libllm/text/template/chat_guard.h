@@ -5,7 +5,7 @@
 
 #include <common/jinja/runtime.h>
 
-/* Replaces the nodes of the tree by guarded ones. The program can then run only while the thread has a chat_budget. */
+/* Replaces the nodes of the tree by guarded nodes. The program can then run only while the thread has a chat_budget. */
 void chat_guard(jinja::program *program);
 
 #endif

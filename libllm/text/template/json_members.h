@@ -1,7 +1,7 @@
 /* json_members.h: computes the cost of the members in a client's JSON objects, before the objects are parsed. Objects
  * that keep the order of their members (nlohmann::ordered_json) compare each new name with all earlier names, when they
  * are parsed and again when they are changed. A tool with one object of 20,000 members took 3 s. For text that is not
- * JSON the result is arbitrary; the parser refuses it afterwards. */
+ * JSON the result is arbitrary, because the parser refuses such text afterwards. */
 #ifndef LLM_JSON_MEMBERS_H
 #define LLM_JSON_MEMBERS_H
 
