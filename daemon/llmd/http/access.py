@@ -1,5 +1,5 @@
-"""Access rules: API keys, and checks of the Host and Origin headers, which tell a program from a web page that misuses
-a browser. Reads the key file, and reads or creates the salt; no other I/O.
+"""Access rules: API keys, and checks of the Host and Origin headers. The headers show whether a program sent the
+request, or a web page that misuses a browser. The only I/O is reading the key file, and reading or creating the salt.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ EVERYBODY = "*"
 
 
 class KeyFileError(Exception):
-    """The key file cannot be used; the message names the line and what is wrong."""
+    """The key file cannot be used. The message names the line and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The owner of a request. No owner sees or reuses sessions of another one."""
+    """The owner of a request. No owner can see or reuse the sessions of another owner."""
 
     owner: int
     name: str
@@ -40,19 +40,21 @@ class Caller:
 LOCAL = Caller(owner=0, name="local", is_admin=True)
 """The caller of the unix socket, whose file permissions are the access control."""
 OWN_USER = Caller(LOCAL.owner, LOCAL.name, is_admin=False)
-"""The caller of TCP connections without keys from the user that the daemon runs as. This caller has the sessions of the
-unix socket, but not its rights over the sessions of others, because a proxy of this user would pass those rights on.
+"""The caller of a TCP connection from the user that the daemon runs as, if no keys are set. This caller has the same
+sessions as a client of the unix socket, but no rights over sessions of other owners, because a proxy that runs as this
+user would pass those rights on to its own clients.
 """
 ANYBODY = Caller(owner=limits.UINT32_MAX, name="anybody", is_admin=False)
-"""The caller of TCP connections without keys whose user the kernel does not know."""
+"""The caller of a TCP connection whose user the kernel does not know, if no keys are set."""
 _ROOT_OWNER = limits.UINT32_MAX - 1
 """Root's owner number. Root's user id, 0, is the owner number of LOCAL."""
 _USER_PREFIX = "uid-"
 
 
 def caller_of(user: int | None) -> Caller:
-    """Returns the caller of a connection without keys: each user of this machine is an owner, whose number is the user
-    id."""
+    """Returns the caller of a connection if no keys are set. Each user of this machine is an owner, and the owner's
+    number is the user id.
+    """
     if user == os.geteuid():
         return OWN_USER
     if user is None or user >= _ROOT_OWNER:
@@ -75,7 +77,7 @@ class Key:
 
 
 class KeyRing:
-    """The keys that can use the TCP port. Without keys everybody can use it: see `caller_of`."""
+    """The keys that can use the TCP port. If no keys are set, everybody can use the port (see `caller_of`)."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys = tuple(keys)
@@ -89,18 +91,20 @@ class KeyRing:
 
     @property
     def n_owners(self) -> int:
-        """Number of owners that have keys. The owner of the unix socket does not count, because it administers."""
+        """Number of owners that have keys. The owner of the unix socket does not count, because the socket is for
+        administration.
+        """
         return max(1, len({key.caller.owner for key in self._keys}))
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def guessable(self) -> list[str]:
-        """Names of keys that are short enough to be guessed with patience."""
+        """Returns the names of keys that are so short that an attacker could find them by trying."""
         return [key.caller.name for key in self._keys if key.n_chars < limits.KEY_CHARS_MIN_ADVISED]
 
     def name_of(self, owner: int) -> str | None:
-        """Returns the owner's name, or None if no key has this number any more."""
+        """Returns the owner's name, or None if no key belongs to this owner any more."""
         user = f"{_USER_PREFIX}{0 if owner == _ROOT_OWNER else owner}" if self.is_open else None
         return self._names.get(owner) or user
 
@@ -109,8 +113,8 @@ class KeyRing:
         return _owner_of_user(name) if owner is None and self.is_open else owner
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
-        """Returns the caller of a key. Raises ApiError. Compares the key with every known key, so that the time reveals
-        nothing.
+        """Returns the caller whose key these headers contain. Raises ApiError if the key is unknown. Compares the key
+        with every known key, so that the time of the comparison reveals nothing about the known keys.
         """
         scheme, _, token = (authorization or "").partition(" ")
         secret = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
@@ -127,7 +131,7 @@ class KeyRing:
 # --- the key file ----------------------------------------------------------------------------------------------------
 
 _SPACE = re.compile(r"[ \t]+")
-_KEY = re.compile(r"[!-~]+")  # clients send other characters in different bytes
+_KEY = re.compile(r"[!-~]+")  # clients encode other characters in different ways
 _RESERVED_NAMES = (LOCAL.name, ANYBODY.name)
 
 
@@ -137,13 +141,13 @@ _SALT_OF_PROCESS = secrets.token_bytes(_SALT_BYTES)
 
 
 Salt = Callable[[], bytes]
-"""Returns the salt; called only for a key without a name. Raises KeyFileError."""
+"""Returns the salt. Called only for a key without a name. Raises KeyFileError."""
 
 
 def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
-    """Returns a stable number above 0. It is made from the name, so that another key with the same name keeps its
-    sessions, or from the key if the key has no name. Listings and files show the number; without the salt, keys could
-    be guessed from it.
+    """Returns the owner's number: stable and above 0. The number is a hash of the name, so that a new key with the same
+    name keeps the sessions. If the key has no name, the number is a hash of the key. Listings and file names show this
+    number, so the hash of a key needs the salt: without the salt, keys could be guessed from their numbers.
     """
     if name is not None:
         digest = hashlib.sha256(f"name {name}".encode()).digest()
@@ -153,7 +157,7 @@ def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
 
 
 def salt_of(state_dir: Path | None) -> bytes:
-    """Returns a random number that is kept in the state directory. Raises KeyFileError."""
+    """Returns the salt, a random number that is stored in the state directory. Raises KeyFileError."""
     if state_dir is None:
         return _SALT_OF_PROCESS
     path = state_dir / _SALT_FILE
@@ -167,8 +171,9 @@ def salt_of(state_dir: Path | None) -> bytes:
 
 
 def _new_salt(path: Path) -> bytes:
-    """Creates the salt. If two daemons with one directory do so at the same time, both use the number of the
-    first one."""
+    """Creates the salt. If two daemons with the same state directory create a salt at the same time, both use the salt
+    of the first daemon.
+    """
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         salt = file.read()
@@ -182,8 +187,9 @@ def _new_salt(path: Path) -> bytes:
 
 
 def _sync(directory: Path) -> None:
-    """Syncs the directory. Otherwise a power cut could lose the name of the new file, and the next start would draw
-    another salt."""
+    """Syncs the directory. Otherwise a power cut could lose the name of the new file, and the next start would create
+    another salt.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -192,13 +198,15 @@ def _sync(directory: Path) -> None:
 
 
 def keys_of(path: Path | None, state_dir: Path | None) -> KeyRing:
-    """Returns the keys of the file; without a file an empty ring, which allows everybody. Raises KeyFileError."""
+    """Returns the keys in the file, or an empty ring, which allows everybody, if no file is set. Raises KeyFileError.
+    """
     return read_keys(path, cache(lambda: salt_of(state_dir))) if path is not None else KeyRing()
 
 
 def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
-    """Reads lines of `KEY [NAME] [admin]`; a # at the beginning of a line or after a space begins a comment. Raises
-    KeyFileError."""
+    """Reads a file whose lines are `KEY [NAME] [admin]`. A # at the beginning of a line, or after a space, begins a
+    comment. Raises KeyFileError.
+    """
     keys: dict[bytes, Key] = {}
     names: dict[int, str] = {}
     owners: dict[str, int] = {}
@@ -218,14 +226,16 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """Opens a file for `open`. If `open` got a descriptor and refused it, for example a directory's, it would not close
-    it.
+    """Opens a file for `open`, which closes the descriptor if it refuses the file (a directory, for example). If `open`
+    were called with a descriptor, it would leave a refused descriptor open.
     """
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _text_of(path: Path) -> str:
-    """Checks and reads the file through one descriptor, so that nobody can replace the file in between."""
+    """Checks and reads the file through one descriptor, so that nobody can replace the file between the check and the
+    reading.
+    """
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             found = os.fstat(file.fileno())
@@ -250,8 +260,8 @@ def _text_of(path: Path) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """Splits a line into words and drops its comment. A # inside a word belongs to the word, because keys can contain
-    one.
+    """Splits a line into words and drops the comment. A # inside a word belongs to the word, because keys can contain
+    #.
     """
     words = [word for word in _SPACE.split(line.removesuffix("\r")) if word]
     comment = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
@@ -289,7 +299,7 @@ def _check_name(where: str, name: str) -> None:
 
 
 def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict[str, int]) -> None:
-    """Refuses two owners with one number, or with one name."""
+    """Raises KeyFileError if two owners have the same number, or the same name."""
     other = names.setdefault(caller.owner, caller.name)
     if other != caller.name:
         raise KeyFileError(
@@ -311,8 +321,8 @@ no .internal.
 
 
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
-    """Refuses names of web pages. A page whose name was rebound to this machine (DNS rebinding) sends the page's own
-    name.
+    """Refuses a Host header that names another server. This stops DNS rebinding: if an attacker lets the name of a web
+    page point to this machine, the browser sends that name in the Host header.
     """
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
@@ -342,8 +352,10 @@ def _is_own_name(name: str) -> bool:
 
 
 def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...]) -> bool:
-    """Returns True for a page of another site that is allowed and needs CORS headers. Raises ApiError for pages of
-    other sites."""
+    """Returns True if the request comes from a page of another site that is allowed, so that the answer needs CORS
+    headers. Returns False if the request comes from no page, or from a page of this server. Raises ApiError if the page
+    is not allowed.
+    """
     if origin is None:
         return False
     if origin.partition("://")[2].lower() == (host or "").lower() and origin != "null":
@@ -358,5 +370,5 @@ def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...])
 
 
 def _origin(text: str) -> str:
-    """Normalizes an origin to what browsers send: scheme and host in lower case, no slash at the end."""
+    """Normalizes an origin to the form that browsers send: scheme and host in lower case, no slash at the end."""
     return text.strip().lower().rstrip("/")

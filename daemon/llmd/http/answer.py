@@ -1,7 +1,7 @@
-"""Takes one request through the pipeline and delivers the answer: as one body or as an event stream.
+"""Passes one request through the pipeline and delivers the answer as one body or as a stream.
 
-Admission comes before the first byte, so that a refusal is an HTTP status. After the first byte a failure is one of the
-stream's events.
+The request is admitted before the first byte of the answer is sent, so that a refusal has an HTTP status. A failure
+after the first byte is an event of the stream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 SESSION_HEADER = "X-LLM-Session-Id"
 _WORDS = re.compile(rf"\S[\s\S]{{0,{4 * limits.LAST_WORDS_CHARS_MAX}}}")
-"""Matches the beginning of a text after its blanks, without copying the text, which can have megabytes."""
+"""Matches the beginning of a text after leading blanks, without copying the text, which can have megabytes."""
 _EMBEDDING = "Use POST /v1/embeddings, /embedding or /api/embed."
 
 Asking = tuple[GenerationRequest, Writing]
@@ -43,14 +43,14 @@ Asking = tuple[GenerationRequest, Writing]
 EmbeddingAsking = tuple[EmbeddingJob, Callable[[Embedded], Answer]]
 """A request for embeddings, and the function that makes its answer in a text thread."""
 Reader = Callable[[web.Request], Awaitable[Asking | web.Response]]
-"""Reads a request of one dialect. Returns the parsed request, or the answer itself if nothing is to be generated.
+"""Parses a request of one dialect. Returns the parsed request, or the answer itself if nothing must be generated.
 Raises ApiError.
 """
 
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
     state, owner = request.app[STATE], request[FACTS].caller.owner
-    with state.admission.entered(owner):  # if the limit is reached, the body is not even read
+    with state.admission.entered(owner):  # if the limit is reached, the body is not read
         if state.engine.info.only_embeds:
             raise ApiError("no_generation", f"{state.model_id} makes embeddings and cannot generate text. {_EMBEDDING}")
         async with in_time(request):
@@ -69,8 +69,8 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
 
 
 def answers(kind: type[T]) -> Callable[[Callable[[T, web.Request], Asking | msgspec.Struct]], Handler]:
-    """Makes a handler from a function that reads a body of this type, in the thread that decodes the body. If the
-    function returns a struct, that is the answer.
+    """Makes a handler from a function that turns a decoded body of type `kind` into a request. The function runs in the
+    thread that decodes the body. If the function returns a struct, the struct is the answer.
     """
 
     def decorated(make: Callable[[T, web.Request], Asking | msgspec.Struct]) -> Handler:
@@ -88,7 +88,9 @@ def answers(kind: type[T]) -> Callable[[Callable[[T, web.Request], Asking | msgs
 
 
 def embeds(kind: type[T]) -> Callable[[Callable[[T, web.Request], EmbeddingAsking]], Handler]:
-    """Makes a handler from a function that reads a request for embeddings, in the thread that decodes it."""
+    """Makes a handler from a function that turns a decoded body of type `kind` into a request for embeddings. The
+    function runs in the thread that decodes the body.
+    """
 
     def decorated(make: Callable[[T, web.Request], EmbeddingAsking]) -> Handler:
         @wraps(make)
@@ -113,8 +115,8 @@ async def render_only(
     has_to_fit: bool = True,
     needs_text: bool = False,
 ) -> Prompt:
-    """Renders a conversation without answering it. Changes nothing. The flags are those of `rendered`. Must be awaited
-    within `in_time`.
+    """Renders a conversation without answering it, and changes no session. `has_to_fit` and `needs_text` have the same
+    meaning as for `rendered`. Must be awaited within `in_time`.
     """
     (key, parent), conversation = await read_as(request, kind, read)
     services, sender = request.app[STATE].services, sender_of(request)
@@ -148,7 +150,9 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
 
 
 def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt | RawPrompt) -> None:
-    """Records the client program and the user's last words, by which people recognize a session."""
+    """Records the client program and the beginning of the user's last message, by which people recognize a session in a
+    list.
+    """
     turns, name, words = request.app[STATE].turns, _program(request.headers.get("User-Agent", "")), _last_words(prompt)
     for generation in answering.generations:
         if generation.admitted is not None:
@@ -156,7 +160,9 @@ def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt 
 
 
 def _program(agent: str) -> str:
-    """Returns the program's name: "claude-cli" from "claude-cli/2.1.330 (external, cli)"."""
+    """Returns the program's name in a User-Agent header, for example "claude-cli" for "claude-cli/2.1.330 (external,
+    cli)".
+    """
     name = re.match(r"[!-.0-~]+", agent)
     return name[0][: limits.CLIENT_CHARS_MAX] if name else ""
 

@@ -1,6 +1,6 @@
-"""Reads the body of a request into its type, and writes the body of a typed answer.
+"""Decodes the body of a request as its declared type, and encodes the body of a typed answer.
 
-Every body goes through libllm first (json_scan.py). A large body is read in a text thread.
+libllm checks every body first (json_scan.py). A large body is decoded in a text thread.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .receive import received
 
 
 def deadline_of(request: web.Request) -> float | None:
-    """Returns the deadline as a time of the event loop; None: no limit."""
+    """Returns the deadline as a time of the event loop, or None if requests have no time limit."""
     seconds = request.app[STATE].config.request_timeout
     return request[FACTS].came_at + seconds if seconds else None
 
 
 @asynccontextmanager
 async def in_time(request: web.Request) -> AsyncIterator[None]:
-    """Limits reading, rendering and tokenizing by the deadline and by the daemon's stop. A job that still waits for a
-    text thread at that time is removed from the queue.
+    """Limits the time for receiving, rendering and tokenizing: the block ends at the request's deadline, or when the
+    daemon stops. A job that still waits for a text thread is then removed from the queue.
     """
     state, scope = request.app[STATE], asyncio.timeout_at(deadline_of(request))
     if state.is_stopping:
@@ -52,7 +52,7 @@ async def in_time(request: web.Request) -> AsyncIterator[None]:
 
 @contextmanager
 def ends_in_time(request: web.Request, cancel: Callable[[CancelReason], None]) -> Iterator[None]:
-    """Cancels a running generation at the deadline. The generation's end carries the reason."""
+    """Cancels a running generation at the deadline. The last event of the generation contains the reason."""
     deadline = deadline_of(request)
     if deadline is None:
         yield
@@ -77,7 +77,7 @@ async def read(request: web.Request, kind: type[T]) -> T:
 
 
 async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -> U:
-    """Decodes the body and calls `make` with it, in the same thread."""
+    """Decodes the body and calls `make` with the decoded body, in the same thread."""
     state, facts = request.app[STATE], request[FACTS]
     engine = state.engine
     async with in_time(request):
@@ -89,7 +89,9 @@ async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -
 
 
 def typed(document: bytes, kind: type[T]) -> T:
-    """Decodes a document. A document that is shorter than every limit of a member is decoded only once."""
+    """Decodes a document. A document that is shorter than every limit on a member is decoded only once, because no
+    member of the document can exceed its limit.
+    """
     if len(document) > limits.FIELD_BYTES_MAX:
         check_sizes(kind, decoded(document, dict[str, msgspec.Raw]))
     found = decoded(document, kind)

@@ -1,4 +1,6 @@
-"""The middleware around every handler: access, errors as answers, one log line, metrics."""
+"""The middleware around every handler: checks access, turns errors into answers, writes one log line, and counts
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,9 @@ log = logging.getLogger("llmd.http")
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 _CLOSING_CODES = ("invalid_http", "request_timeout")
-"""Codes of errors after which the beginning of the next request on the connection is unknown."""
+"""Codes of errors that close the connection, because llmd cannot know where the next request begins."""
 _VERSION_TWICE = "/v1/v1/"
-"""The beginning of a path if a client adds /v1 to a base URL that ends with it."""
+"""The beginning of a path if a client adds /v1 to a base URL that already ends with /v1."""
 _CLIENT_GONE = 499
 _REASONS = {_CLIENT_GONE: "Request Cancelled", 529: "Overloaded"}
 """Reason phrases of statuses that HTTP does not define."""
@@ -109,8 +111,8 @@ def _refusal(error: ApiError, request: web.Request, facts: Facts) -> web.Respons
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
-    """Returns the envelope of the path, otherwise that of the path above it, otherwise that of paths with the same
-    first part (/api/), even if the method is wrong.
+    """Returns the error envelope of the path, whatever the method. For an unknown path, returns the envelope of an
+    endpoint above that path or, if none exists, the envelope of an endpoint whose path has the same first part (/api/).
     """
     envelopes = request.app[ENVELOPES]
     endpoint = _without_versions(request.path) if facts.endpoint == UNMATCHED else facts.endpoint
@@ -137,7 +139,9 @@ def error_response(error: ApiError, envelope: Envelope = OWN) -> web.Response:
 
 
 async def _options(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
-    """Answers OPTIONS with the methods of the path. No key is needed, since /openapi.json needs none either."""
+    """Answers OPTIONS with the methods of the path. OPTIONS needs no key, because /openapi.json shows the same methods
+    without a key.
+    """
     if not is_local(request):
         _check_browser(state, request, facts)
     if request.raw_path == "*":  # the server as a whole
@@ -182,14 +186,16 @@ def check_expectation(request: web.Request) -> None:
 
 
 def is_local(request: web.BaseRequest) -> bool:
-    """Whether the request came over the unix socket."""
+    """Returns whether the request came over the unix socket."""
     transport = request.transport
     connection = transport.get_extra_info("socket") if transport is not None else None
     return connection is not None and connection.family == socket.AF_UNIX
 
 
 def client_of(request: web.BaseRequest) -> dict[str, object]:
-    """Returns the client of the connection: an address, or a process of this machine."""
+    """Returns the client of the connection, for the log line: its address, or the user and pid of a process on this
+    machine.
+    """
     if is_local(request):
         return {"client": "unix", **_process_of(request)}
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
@@ -200,7 +206,7 @@ def client_of(request: web.BaseRequest) -> dict[str, object]:
 
 
 def _process_of(request: web.BaseRequest) -> dict[str, object]:
-    """Returns user and pid of the process when it connected; see SO_PEERCRED in unix(7)."""
+    """Returns the user and pid that the client process had when it connected (SO_PEERCRED in unix(7))."""
     connection = request.transport.get_extra_info("socket") if request.transport is not None else None
     if connection is None:
         return {}
@@ -232,7 +238,9 @@ def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
 
 
 def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
-    """Refuses a request before anything of it is read: without a model only public endpoints can answer."""
+    """Raises ApiError while the model is loading, unless the endpoint is public. The body of the request is then never
+    received.
+    """
     if state.loaded_model is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
         raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
 
@@ -280,8 +288,9 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
 
 
 def _generated(generations: Sequence[Generation]) -> dict[str, object]:
-    """Returns log values of generations with one session and one prompt. Reason and outcome are those of the
-    first one."""
+    """Returns the log values of one request's generations. Session, prompt, reason and outcome are those of the first
+    generation.
+    """
     first = generations[0]
     values: dict[str, object] = {
         "session": first.work.key.id or "scratch",

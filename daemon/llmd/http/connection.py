@@ -1,8 +1,8 @@
-"""One connection: aiohttp's class, with limits on the head of a request, llmd's own error answers, and support for
-clients that close only their sending direction.
+"""One connection: a subclass of aiohttp's class, with limits on the head of a request, llmd's own error answers, and
+support for clients that close only their sending direction.
 
-The class depends on undocumented parts of aiohttp: the overridden methods of `RequestHandler`, and its queue
-`_messages` of parsed requests (tests/test_connections.py fails if they change).
+The subclass depends on undocumented parts of aiohttp: the overridden methods of `RequestHandler`, and
+`RequestHandler._messages`, the queue of parsed requests. tests/test_connections.py fails if these parts change.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("llmd.http")
 
 INVALID_HTTP = b"\0\r\n\r\n"
-"""Bytes that are invalid in every state of an HTTP parser. Feeding them to aiohttp's parser makes it answer with an
-error, through handle_error.
+"""Bytes that are invalid in every state of an HTTP parser. If aiohttp's parser receives these bytes, aiohttp calls
+handle_error and sends its answer.
 """
-# An interim answer that every HTTP/1.1 client skips. A peer that has closed the connection answers it with a reset.
+# An interim answer that every HTTP/1.1 client skips. The kernel of a client that has closed the connection replies to
+# these bytes with a reset.
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_LOOK_S = 0.005
-"""Delay of the first check, so that answers that take no time are not checked."""
+"""Delay of the first check of a half-closed client. An answer that is sent within this time needs no check."""
 
 
 class Connection(web.RequestHandler):
@@ -47,25 +48,33 @@ class Connection(web.RequestHandler):
         super().__init__(server, loop=loop, **settings)
         self._server = server
         self._pipe: asyncio.Transport | None = None
-        """The transport until it is closed. aiohttp forgets its own reference when it begins to close."""
+        """The transport, until it is closed. aiohttp drops its own reference to the transport already when the
+        transport begins to close.
+        """
         self._request: web.BaseRequest | None = None
-        """The request that is being answered, or whose body has not arrived completely."""
+        """The request that is being answered, or a request whose body has not arrived completely. None if the
+        connection has no such request.
+        """
         self.user: int | None = None
-        """The user of this machine at the other end. None: not looked up, or unknown to the kernel."""
+        """The user of this machine at the other end of the connection. None if the user was not looked up, or if the
+        kernel does not know the user.
+        """
         self._is_answered = False
         self.idle_since = loop.time()
         self._head_since: float | None = self.idle_since
         self._head_bytes = 0
         self._is_unread = False
-        """The send buffer is full, or the connection is closing."""
+        """True if the send buffer is full, or if the connection is closing."""
         self._n_unread = 0
         self._last_read_at = 0.0
         """Time at which the client was last seen reading."""
         self._refusal: ApiError | None = None
         self._is_half_closed = False
-        """The client has closed its direction of the connection."""
+        """True if the client has closed its sending direction of the connection."""
         self._client_done: asyncio.Future[None] | None = None
-        """Set while a refused client can still send."""
+        """Set while llmd waits until a refused client stops sending. Its result is set when the client closes its
+        sending direction.
+        """
         self._probe_due = 0.0
         self.broken_body: ApiError | None = None
 
@@ -83,7 +92,7 @@ class Connection(web.RequestHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the connection waits for a request, or for the rest of a request's head."""
+        """True if the connection waits for a request, or for the rest of a request's head."""
         if self._messages or self._refusal is not None:
             return False
         return self._request is None or (self._is_answered and self._request.content.is_eof())
@@ -106,8 +115,9 @@ class Connection(web.RequestHandler):
             self._refuse(_head_too_large())
 
     def _more_received(self, data: bytes) -> None:
-        """Accepts bytes while a request is answered: the rest of its body, or later requests. A message after an
-        unfinished body can only be an error, which aiohttp does not report to the reader of that body.
+        """Accepts bytes while a request is being answered: the rest of the request's body, or later requests. If
+        aiohttp queues a new message although the body is incomplete, the message is a parser error, and aiohttp does
+        not report that error to the code that receives the body.
         """
         n_messages = len(self._messages)
         super().data_received(data)
@@ -117,7 +127,7 @@ class Connection(web.RequestHandler):
             request.content.feed_eof()
 
     def began(self, request: web.BaseRequest) -> None:
-        """Called when the server passes the request to its handler."""
+        """Called when the server passes a request to the handler."""
         self._request = request
         self._is_answered = False
 
@@ -140,7 +150,7 @@ class Connection(web.RequestHandler):
     # --- refusals ----------------------------------------------------------------------------------------------------
 
     def _refuse(self, error: ApiError) -> None:
-        """Answers a request with an incomplete head, and closes the connection."""
+        """Answers a request whose head is incomplete with an error, and closes the connection."""
         self._refusal = error
         super().data_received(INVALID_HTTP)
 
@@ -151,7 +161,9 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answers bytes that aiohttp cannot parse, or a handler that failed outside of `boundary`."""
+        """Returns the error answer for bytes that aiohttp cannot parse, or for a handler that failed outside of
+        `boundary`.
+        """
         if status >= 500:
             log.error("a handler failed", exc_info=exc, extra=fields(method=request.method, path=request.path))
             error = ApiError("internal_error")
@@ -164,11 +176,14 @@ class Connection(web.RequestHandler):
             raise ConnectionError("the answer has begun")
         response = error_response(error)
         response.force_close()
-        response.headers["Connection"] = "close"  # aiohttp considers this HTTP/1.0 and would not add it
+        response.headers["Connection"] = "close"  # aiohttp assumes HTTP/1.0 and would not add it
         return response
 
     async def _linger(self) -> None:
-        """Waits for the client before closing: if unread bytes have arrived, the kernel would drop the refusal."""
+        """Waits until the client stops sending, for at most LINGER_S, before the connection is closed. If the
+        connection were closed while it has unread bytes, the kernel would send a reset and the client would not get the
+        refusal.
+        """
         if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:
             return
         try:
@@ -185,8 +200,8 @@ class Connection(web.RequestHandler):
     # --- clients that send no more -----------------------------------------------------------------------------------
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Returns True to keep the connection for a client that still reads. A client that has left looks the same
-        until something is sent to it.
+        """Returns True to keep the connection open if the client may still read. A client that has closed its
+        connection completely cannot be distinguished from a client that still reads until llmd sends bytes to it.
         """
         self._is_half_closed = True
         if self._client_done is not None and not self._client_done.done():
@@ -198,7 +213,7 @@ class Connection(web.RequestHandler):
         return True
 
     def _is_gone(self) -> bool:
-        """Whether the client has closed both directions, as far as is known."""
+        """Returns whether the kernel knows that the client has closed both directions."""
         if self._pipe is None:
             return True
         poll = select.poll()
@@ -206,7 +221,7 @@ class Connection(web.RequestHandler):
         return bool(poll.poll(0))
 
     def _look(self, interval_s: float) -> None:
-        """Checks a half-closed client until it has its answers."""
+        """Checks repeatedly whether a half-closed client has left, until the client has received its answers."""
         pipe = self._pipe
         if pipe is None or pipe.is_closing():
             return
@@ -222,22 +237,25 @@ class Connection(web.RequestHandler):
             self._loop.call_later(interval_s, self._look, min(2 * interval_s, limits.HALF_CLOSED_LOOK_S_MAX))
 
     def _probe(self, request: web.BaseRequest) -> None:
-        """Sends harmless bytes, which a client that has left answers with a reset. A unix socket needs no probe."""
+        """Sends bytes that clients skip. The kernel of a client that has left replies to these bytes with a reset. A
+        unix socket needs no probe.
+        """
         assert self._pipe is not None
         if self._server.is_local(self):
             return
         if request.writer.output_size > 0:
             answering = request[FACTS].answering if FACTS in request else None
             if answering is not None:
-                answering.nudge()  # makes its stream write a comment
+                answering.nudge()  # makes the stream write bytes that keep it alive
         elif request.version >= (1, 1):
             self._pipe.write(_PROBE)
         else:
             self._ask_kernel()
 
     def _ask_kernel(self) -> None:
-        """Enables TCP keep-alive for clients that may get no bytes before the answer. A minute after a client has
-        closed the connection, its kernel has forgotten it and answers a probe with a reset.
+        """Enables TCP keep-alive for an HTTP/1.0 client, which must get no bytes before the answer. A minute after a
+        client has closed a connection, the client's kernel forgets the connection, and then replies to a keep-alive
+        probe with a reset.
         """
         assert self._pipe is not None
         connection = self._pipe.get_extra_info("socket")
@@ -261,7 +279,9 @@ class Connection(web.RequestHandler):
         self._last_read_at, self._n_unread = now, self._bytes_unread()
 
     def unread_s(self, now: float) -> float:
-        """Returns for how long the client is known to have read nothing; 0 while more can be sent."""
+        """Returns the number of seconds for which the client is known to have read nothing, or 0 while the send buffer
+        accepts more bytes.
+        """
         if not self._is_unread:
             return 0.0
         n_before = self._n_unread
@@ -271,8 +291,9 @@ class Connection(web.RequestHandler):
         return now - self._last_read_at
 
     def _bytes_unread(self) -> int:
-        """Returns the unread bytes in the buffer and in the kernel. The kernel accepts more only after it has sent a
-        lot.
+        """Returns the number of bytes that the client has not read: those in the transport's buffer and in the kernel's
+        send buffer. The kernel's buffer must be counted, because the kernel accepts bytes from the transport's buffer
+        only after it has sent a large part of its own.
         """
         if self._pipe is None:
             return 0
@@ -283,7 +304,9 @@ class Connection(web.RequestHandler):
         return self._pipe.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 
     def overdue(self, now: float, unread_s_max: float) -> None:
-        """Closes a connection that has taken too long."""
+        """Closes the connection if the client has not read for too long, or if the head of a request has not arrived in
+        time.
+        """
         pipe = self._pipe
         if pipe is None:
             return
@@ -306,20 +329,20 @@ class Connection(web.RequestHandler):
 
 
 def unread_s(request: web.BaseRequest, now: float) -> float:
-    """Returns for how long the client has read none of the bytes that wait for it."""
+    """Returns the number of seconds for which the client has read none of the bytes that wait for it."""
     connection = request.protocol
     return connection.unread_s(now) if isinstance(connection, Connection) else 0.0
 
 
 def broken_body(request: web.BaseRequest) -> ApiError | None:
-    """Returns the error if the body ended because it is invalid."""
+    """Returns the error if the body of the request is invalid HTTP, otherwise None."""
     connection = request.protocol
     return connection.broken_body if isinstance(connection, Connection) else None
 
 
 def _error_of(message: str) -> ApiError:
-    """Returns the error for a message of aiohttp. Only its first line is passed on, because the rest quotes the
-    request.
+    """Returns the error for a message of aiohttp. The error has only the first line of the message, because the other
+    lines quote the request.
     """
     if message.startswith(("Got more than", "Too many headers")):
         return _head_too_large()

@@ -1,5 +1,5 @@
-"""All connections: limits, which idle connections are closed and which new ones are rejected at a limit, and a check
-every second for connections that take too long. Owned by the event loop.
+"""All connections and their limits. At a limit, the connection that has been idle longest is closed, or the new
+connection is rejected. Every second, connections that take too long are closed. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _UNKNOWN_USER = "unknown_user"
 
 
 class Pool:
-    """Connections that share a limit, and the idle ones among them, which can be closed."""
+    """Connections that share a limit. The idle connections of a pool can be closed to admit a new connection."""
 
     def __init__(self, n_max: int) -> None:
         self.n_max = n_max
         self.n_open = 0
         self.idle: dict[Connection, None] = {}
-        """The connection that has been idle longest comes first."""
+        """The idle connections, those that have been idle longest first."""
 
     def has_capacity(self, now: float) -> bool:
-        """Returns whether another connection fits, if necessary in place of an idle one."""
+        """Returns whether another connection fits, if necessary in place of an idle connection."""
         if self.n_open < self.n_max:
             return True
         oldest = next(iter(self.idle), None)
@@ -63,7 +63,7 @@ class Pool:
 
 
 class Connections(web.Server):
-    """Serves the application like `inner`, aiohttp's server, with limits on connections."""
+    """Serves the application like `inner`, which is aiohttp's server, and limits the connections."""
 
     def __init__(self, app: web.Application, inner: web.Server, **settings: Any) -> None:
         super().__init__(inner.request_handler, request_factory=self._begin, handler_cancellation=True)
@@ -80,7 +80,7 @@ class Connections(web.Server):
         self._open: dict[Connection, tuple[Pool, str]] = {}
         self._refused: set[RejectedConnection] = set()
         self._n_refused: Counter[str] = Counter()
-        """Refused connections by error code, since the last sweep."""
+        """Number of connections refused since the last sweep, by error code."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._lag = LoopLag(self._loop, self._state.metrics.loop_was_late)
 
@@ -107,7 +107,7 @@ class Connections(web.Server):
         return connection in self._open and self._open[connection][0] is self._local
 
     def answered(self, status: int) -> None:
-        """Counts an answer that no handler made."""
+        """Counts an answer that was sent without a handler."""
         self._state.metrics.add(RESPONSES, endpoint=UNMATCHED, status=str(status))
 
     def _begin(
@@ -128,7 +128,7 @@ class Connections(web.Server):
     # --- new connections ---------------------------------------------------------------------------------------------
 
     def __call__(self) -> web.RequestHandler:
-        return cast(web.RequestHandler, ConnectionGate(self))  # a protocol, which is all that the event loop needs
+        return cast(web.RequestHandler, ConnectionGate(self))  # the event loop needs only a protocol
 
     def enter(self, transport: asyncio.Transport) -> asyncio.Protocol:
         peer = _peer_of(transport)
@@ -144,7 +144,7 @@ class Connections(web.Server):
                 user = self._users.user_of(transport.get_extra_info("socket"))
             except UnknownUserError:
                 return self._reject(_UNKNOWN_USER)
-        pool.make_capacity()  # last: a refused client must not cost another one its connection
+        pool.make_capacity()  # done last, because a refused client must not close another client's connection
         connection = Connection(self, loop=self._loop, **self._settings)
         connection.user = user
         self._open[connection] = (pool, peer)
@@ -161,14 +161,14 @@ class Connections(web.Server):
     # --- time --------------------------------------------------------------------------------------------------------
 
     def _start_clocks(self) -> None:
-        """Starts the timers, which run while a client is connected."""
+        """Starts the timers. They stop when no client is connected."""
         self._lag.start()
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        # A stream without a reader is cancelled by its own watch first, which reports the reason.
+        # Twice the timeout, so that SlowReader cancels an unread stream first: only SlowReader reports the reason.
         unread_s_max = max(limits.UNREAD_S_MAX, 2 * self._state.config.slow_reader_timeout)
         for connection in list(self._open):
             connection.overdue(now, unread_s_max)
@@ -193,20 +193,20 @@ class Connections(web.Server):
 
 
 class ConnectionGate(asyncio.Protocol):
-    """The protocol of a connection before its client is known."""
+    """The protocol of a new connection, until the connection is accepted or rejected."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        pipe = cast(asyncio.Transport, transport)  # uvloop's class does not derive from it
+        pipe = cast(asyncio.Transport, transport)  # uvloop's transport does not derive from asyncio.Transport
         protocol = self._connections.enter(pipe)
         pipe.set_protocol(protocol)
         protocol.connection_made(pipe)
 
 
 class RejectedConnection(asyncio.Protocol):
-    """Sends the reason of the rejection, and closes the connection when the client has left, or after a short time."""
+    """Sends the reason of the rejection. The connection is closed when the client closes it, or after LINGER_S."""
 
     def __init__(self, rejected: set[RejectedConnection], answer: bytes) -> None:
         self._all = rejected
@@ -221,7 +221,7 @@ class RejectedConnection(asyncio.Protocol):
             return
         self._all.add(self)
         pipe.write(self._answer)
-        with contextlib.suppress(OSError):  # of a client that has reset the connection
+        with contextlib.suppress(OSError):  # the client has reset the connection
             pipe.write_eof()
         self._timer = asyncio.get_running_loop().call_later(limits.LINGER_S, self.end)
 
@@ -258,8 +258,9 @@ def _refusal(code: str) -> bytes:
 
 
 def _peer_of(transport: asyncio.Transport) -> str:
-    """Returns the address without the port. For IPv6 it is the network that one customer has; for the unix
-    socket ""."""
+    """Returns the client's address without the port. For IPv6, returns the /64 network, because one customer has a
+    whole network. Returns "" for the unix socket.
+    """
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family == socket.AF_UNIX:
         return ""
@@ -268,7 +269,7 @@ def _peer_of(transport: asyncio.Transport) -> str:
         return "gone"
     address = ip_address(name[0].partition("%")[0])
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped  # the form in which a socket of both families reports an IPv4 client
+        address = address.ipv4_mapped  # a socket for IPv6 and IPv4 reports an IPv4 client in this form
     if address.is_loopback:
         return _LOOPBACK
     return str(ip_network((address, _IPV6_CUSTOMER_BITS), strict=False)) if address.version == 6 else str(address)

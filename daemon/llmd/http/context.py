@@ -1,4 +1,4 @@
-"""State that the web handlers share: that of the daemon, and the facts about one request."""
+"""State that web handlers share: the state of the daemon, and the facts about one request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REQUEST_ID_HEADER = "X-Request-Id"
 """The id of a request, in the headers of the request and of its answer. OpenAI's packages show it as `_request_id`."""
 ANTHROPIC_ID_HEADER = "Request-Id"
 ANTHROPIC_VERSION = "Anthropic-Version"
-"""A header of all requests of Anthropic's clients."""
+"""A header that Anthropic's clients send with every request."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
 """Ids that need no quoting in a log line."""
 
@@ -44,7 +44,7 @@ class LoadedModel:
     model_id: str
     database: Database | None = None
     saved_answers: SavedAnswers | None = None
-    """None without a state directory, like the database."""
+    """None, like `database`, if no state directory is set."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class State:
     preparing: set[asyncio.Timeout] = field(default_factory=set)
     """Deadlines of requests that are being read or rendered."""
     users: set[int] = field(default_factory=set)
-    """Owners that have sent a body, if there are no keys."""
+    """Owners that have sent a body. Used only if no keys are set."""
 
     def stop(self) -> None:
         """Refuses new requests from now on."""
@@ -81,7 +81,9 @@ class State:
         return max(1, len(self.users)) if self.keys.is_open else self.keys.n_owners
 
     def take_part(self, caller: Caller) -> None:
-        """Gives this owner a share of the limits. Administrators need none."""
+        """Counts the caller as an owner that needs a share of the limits, if no keys are set. Administrators need no
+        share.
+        """
         is_new = self.keys.is_open and not caller.is_admin and caller.owner not in self.users
         if is_new and len(self.users) < limits.KEYS_MAX:
             self.users.add(caller.owner)
@@ -94,7 +96,7 @@ class State:
 
     @property
     def loaded(self) -> LoadedModel:
-        """The loaded model. This property and the following ones raise ApiError while the model is loading."""
+        """The loaded model. This property and the properties below raise ApiError while the model is loading."""
         if self.loaded_model is None:
             raise ApiError("model_loading")
         return self.loaded_model
@@ -120,7 +122,7 @@ class State:
         return self.loaded.model_id
 
     def is_in_use(self, owner: int, session: str) -> bool:
-        """Whether a generation of that owner and session is live."""
+        """Returns whether this session of this owner has a live generation."""
         return any(
             isinstance(one, Generation) and (one.work.owner, one.work.key.id) == (owner, session)
             for one in self.engine.live()
@@ -132,7 +134,7 @@ class State:
 
 
 UNMATCHED = "unmatched"
-"""Name of the endpoint for unknown paths."""
+"""The name that log lines and metrics use as the endpoint of an unknown path."""
 
 
 @dataclass(slots=True)
@@ -150,7 +152,8 @@ class Facts:
     """Bytes of stored items that the body refers to."""
     answering: Answering | None = None
     key: SessionKey | None = None
-    """The session of the request. None: the request needs no answer, or was refused before its session was read."""
+    """The session of the request. None if the request generates no answer, or was refused before its session was known.
+    """
     error: ApiError | None = None
     """The error with which the request was refused."""
     cors_origin: str | None = None
@@ -160,7 +163,9 @@ class Facts:
 
     @property
     def is_large(self) -> bool:
-        """Whether the work on the request belongs into a text thread, because it grows with the request."""
+        """Whether to parse and render this request in a text thread, because that work grows with the size of the
+        request.
+        """
         return self.n_bytes > limits.TEXT_SHORT_BYTES
 
     @property
@@ -181,7 +186,7 @@ USER = web.RequestKey("user", int)
 
 
 def request_id(client_id: str | None) -> str:
-    """Returns the client's own id if it is usable, otherwise a new one."""
+    """Returns the id that the client sent if the id is valid, otherwise a new id."""
     if client_id is not None and _REQUEST_ID.fullmatch(client_id):
         return client_id
     return f"req_{secrets.token_hex(12)}"

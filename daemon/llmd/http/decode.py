@@ -1,11 +1,11 @@
-"""Decodes JSON as a declared type, and names the member that has another type. Pure; any thread.
+"""Decodes JSON as a declared type. An error names the member whose type is wrong. Pure; any thread.
 
-msgspec decodes a document in one call. Its errors are English sentences without the value, so they are not used here.
-After a failure each member is decoded alone, and only a member that fails again is examined. The depth of the declared
-type limits the cost, whatever the document contains.
+msgspec decodes a document in one call. Errors of msgspec are sentences that do not quote the value, so llmd makes its
+own errors: after a failure, each member is decoded alone, and a member that fails again is examined in the same way.
+The depth of the declared type limits the cost, whatever the document contains.
 
-An integer can be written as a float (`4.0`), because clients in JavaScript, Lua and PHP have one kind of number.
-msgspec accepts no float where an integer is declared.
+An integer can be written as a float (`4.0`), because some languages of clients (JavaScript, Lua, PHP) do not
+distinguish integers from floats. msgspec alone would refuse a float where an integer is declared.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .parameters import check_unknown
 T = TypeVar("T")
 
 _EXACT_BELOW = 1 << 53
-"""Floats below it are exact integers."""
+"""Every integer below this number is exact as a float."""
 _TYPES = {b"{": "object", b"[": "array", b'"': "str", b"n": "null", b"t": "bool", b"f": "bool"}
-"""JSON types by the first byte of a value; other bytes begin numbers."""
+"""JSON types by the first byte of a value. Any other first byte begins a number."""
 _NAMES = {
     bool: "bool",
     int: "int",
@@ -43,8 +43,8 @@ _NAMES = {
 
 
 def decoded(document: bytes, kind: type[T], path: str = "") -> T:
-    """Returns the decoded document. `path` is the client's name of the document, if it is a part of a body. Raises an
-    ApiError that names the member.
+    """Returns the decoded document. If the document is a part of a body, `path` is the client's name of that part.
+    Raises an ApiError that names the wrong member.
     """
     try:
         return _value(document, kind, path)[0]  # type: ignore[no-any-return]
@@ -53,7 +53,7 @@ def decoded(document: bytes, kind: type[T], path: str = "") -> T:
 
 
 def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
-    """Returns the value, and whether msgspec accepted the text unchanged."""
+    """Returns the decoded value, and whether msgspec accepted the text unchanged."""
     try:
         return decoder_of(kind).decode(text), True
     except msgspec.ValidationError:
@@ -61,8 +61,8 @@ def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
 
 
 def _explored(text: bytes, kind: Any, path: str) -> Any:
-    """Decodes a text that msgspec refuses. Raises ApiError unless the only reasons are integers written as floats, and
-    unknown members without effect.
+    """Decodes a text that msgspec has refused. Raises ApiError unless the text was refused only because of integers
+    that are written as floats, or unknown members that have no effect.
     """
     text, alternatives = text.strip(), list(flat(kind))
     found = _TYPES.get(text[:1], "number")
@@ -134,8 +134,8 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
 
 
 def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
-    """Decodes a list. `inner` is the type of its items, or the types of a tuple's items. Floats among texts and numbers
-    are converted to integers in one pass, because a body can have thousands of token ids.
+    """Decodes a list. `inner` has the type of the list's items, or the types of a tuple's items. In a list of texts and
+    numbers, whole floats are converted to integers in one pass, because a body can have thousands of token ids.
     """
     if all(map(_is_plain, inner)):
         try:
@@ -172,8 +172,8 @@ def _with_integers(value: Any) -> Any:
 
 
 def _items(items: list[msgspec.Raw], kind: Any, path: str, first: int) -> list[Any]:
-    """Decodes items, numbered from `first`. If msgspec decodes a half of them, its items need no check one by one:
-    bodies can have thousands.
+    """Decodes the items of a list, the first of which has the index `first`. Bisects: if msgspec accepts a half of the
+    items, these items are not decoded one by one, because bodies can have thousands of items.
     """
     if len(items) == 1:
         return [_value(bytes(items[0]), kind, f"{path}[{first}]")[0]]
@@ -197,7 +197,7 @@ def _number(text: bytes, alternatives: list[Any], path: str) -> Any:
 
 def _wrong_type(text: bytes, alternatives: list[Any], path: str) -> ApiError:
     names = set(map(_name, alternatives))
-    if _TYPES.get(text[:1]) in names:  # declared types have no other limit
+    if _TYPES.get(text[:1]) in names:  # an empty value is the only value of a declared type that msgspec refuses
         return _error(path, "it must not be empty")
     expected = " | ".join(name for name in dict.fromkeys(_NAMES.values()) if name in names)
     return _error(path, f"expected `{expected}`, got {quoted(msgspec.Raw(text))}")
@@ -217,7 +217,7 @@ def _error(path: str, message: str) -> ApiError:
 
 
 def _listed(words: list[Any], alternatives: list[Any]) -> str:
-    """Lists the allowed words, and the other allowed types."""
+    """Returns the allowed words, and the other allowed types, as a list for people."""
     allowed = [str(word) for word in dict.fromkeys(words)] + (["true", "false"] if bool in alternatives else [])
     words_text = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
     return f"{words_text}, or an object" if "object" in map(_name, alternatives) else words_text
@@ -247,7 +247,7 @@ def is_struct(kind: Any) -> bool:
 
 
 def ignoring(kind: Any) -> Iterator[str]:
-    """Yields the names of the structs in a request that ignore unknown members."""
+    """Yields the names of those structs in a request type that ignore unknown members."""
     if getattr(kind, "IGNORES_UNKNOWN", False):
         yield kind.__name__
         for field in msgspec.structs.fields(kind):

@@ -1,4 +1,6 @@
-"""The envelope of errors. Each dialect has its own (Endpoint.envelope); this is the envelope of all other endpoints."""
+"""The envelope of errors: the form of an error's body. A dialect can have an envelope of its own (Endpoint.envelope).
+OWN is the envelope of all other endpoints.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class Envelope:
     """Type of the error body, for /openapi.json."""
     body: Callable[[ApiError], bytes]
     statuses: Mapping[int, int] = field(default_factory=dict)
-    """Statuses that the dialect's clients expect instead of those of the table."""
+    """Statuses of the error table (errors.CODES) that this envelope replaces, with the statuses that the dialect's
+    clients expect.
+    """
 
     def status(self, status: int) -> int:
         return self.statuses.get(status, status)

@@ -1,5 +1,6 @@
-"""Framing of streams, as server-sent events or as lines of JSON: the headers, and the bytes that keep a silent stream
-alive. The dialect writes the content of a frame."""
+"""Framing of streams as server-sent events or as lines of JSON: the headers, the bytes around a frame, and the bytes
+that keep a silent stream alive. The dialect's writer makes the content of each frame.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 class Framing:
     media: str
     keep_alive: bytes
-    """Bytes that every client of such a stream skips, wherever they come between two events."""
+    """Bytes that keep the stream alive. Every client skips these bytes between two events."""
 
     def headers(self) -> Mapping[str, str]:
         return {
@@ -22,19 +23,21 @@ class Framing:
 
 
 LINES = Framing("application/x-ndjson", keep_alive=b" ")
-"""Lines of JSON. A blank keeps the stream alive, since JSON allows one before a value; clients may not expect an empty
-line.
+"""Lines of JSON. A blank keeps the stream alive, because JSON allows blanks before a value. An empty line would not do,
+because some clients do not expect empty lines.
 """
 LINE_CLOSES = b"\n"
 EVENTS = Framing("text/event-stream", keep_alive=b": keep-alive\n\n")
-"""Server-sent events; a comment keeps the stream alive."""
+"""Server-sent events. A comment keeps the stream alive."""
 NAME_OPENS = b"event: "
 OPENS = b"data: "
 CLOSES = b"\n\n"
 
 
 def event(data: bytes) -> bytes:
-    """Frames `data`, which must be one line. Writers of many similar events encode the bytes around the text once."""
+    """Frames `data`, which must be one line. A writer of many similar events does not call this function, but encodes
+    the bytes around the text once.
+    """
     return OPENS + data + CLOSES
 
 

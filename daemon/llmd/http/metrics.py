@@ -1,7 +1,7 @@
 """Metrics in Prometheus' text format: the engine's counters, current values, and counts and times of the event loop.
 Owned by the event loop. Rendering takes about a millisecond.
 
-Units are base units (seconds, bytes). Names that end in _total are counters; other names are not.
+Units are base units (seconds, bytes). A name ends in _total only if the metric is a counter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PREFIX = "llmd_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MICRO = 1e-6
 
-# Prometheus stores series and does not need their creation times, which would double the number of series.
+# Without this call, each counter and histogram would also export its creation time, which doubles the number of series.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Family = CounterMetricFamily | GaugeMetricFamily
@@ -130,7 +130,9 @@ class Metrics:
         }
         self.streams_open: int = 0
         self.stream_bytes: int = 0
-        """Counted at each write: the registry's counter would cost more than the rest of the write."""
+        """Bytes written to streams. A plain number, because the registry's counter would cost more than the rest of a
+        write.
+        """
         self.connections_open: int = 0
 
     def add(self, metric: Metric, amount: float = 1, **labels: str) -> None:
@@ -142,7 +144,9 @@ class Metrics:
         self._histograms[LOOP_WORK].observe(worked_s)
 
     def watch(self, came_s: float) -> Watch:
-        """Returns the watch of one generation. `came_s` is the time of the clock at which its request arrived."""
+        """Returns the watch of one generation. `came_s` is the time at which the generation's request arrived, by
+        `time.monotonic`.
+        """
         return Watch(self._clock, came_s, self._histograms[FIRST].observe, self._histograms[BETWEEN].observe)
 
     def generation_ended(self, endpoint: str, generation: Generation, seconds: float) -> None:
@@ -192,7 +196,7 @@ class Watch:
 
 
 class _Exposition(Collector):
-    """The registry, together with the values that are read on request."""
+    """The metrics of the registry, and the metrics whose values are read when metrics are requested."""
 
     def __init__(self, registry: Collector, now: Iterable[Family]) -> None:
         self._registry = registry

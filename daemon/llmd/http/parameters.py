@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 Treatment = Literal["supported", "accepted", "refused"]
 UNBOUNDED = 1 << 62
-"""`bytes_max` of the prompt, which the context limits instead."""
+"""`bytes_max` of a prompt, which only the context limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Parameter:
     treatment: Treatment
     note: str
     hint: str = ""
-    """What to do instead, if the parameter is refused."""
+    """What the client can do instead of using the refused parameter."""
     neutral: tuple[Any, ...] = ()
     """Values of a refused parameter, besides null, that have no effect and are therefore allowed."""
     bytes_max: int = limits.FIELD_BYTES_MAX
@@ -47,8 +47,8 @@ class Parameter:
 
 
 def note(text: str, bytes_max: int = limits.FIELD_BYTES_MAX, **bounds: float) -> msgspec.Meta:
-    """Describes a supported parameter. `bounds` are keywords of JSON schema. /openapi.json shows them, but readers
-    check them, because their errors say more.
+    """Describes a supported parameter. `bounds` are keywords of JSON schema, which /openapi.json shows. msgspec does
+    not check these bounds. The readers of the dialects check them, because errors of the readers say more.
     """
     parameter = Parameter("", "supported", text, bytes_max=bytes_max)
     return msgspec.Meta(description=text, extra_json_schema=bounds, extra={"parameter": parameter})
@@ -61,20 +61,21 @@ def accepts(*names: str, **notes: str) -> Callable[[type[T]], type[T]]:
 
 
 def refuses(**refused: tuple[Any, ...]) -> Callable[[type[T]], type[T]]:
-    """Declares members of a request's type that are refused. Each has a text of what the member asks for and, after a
-    semicolon, what to do instead; then its neutral values.
+    """Declares members of a request's type that are refused. The tuple of each member begins with a text: what the
+    member asks for and, after a semicolon, what to do instead. The other items of the tuple are the member's neutral
+    values.
     """
     parted = ((name, text.partition("; "), neutral) for name, (text, *neutral) in refused.items())
     return _kept([Parameter(name, "refused", what, hint, tuple(neutral)) for name, (what, _, hint), neutral in parted])
 
 
 def _kept(members: list[Parameter]) -> Callable[[type[T]], type[T]]:
-    """Declares members that stay raw JSON, because an ignored value is not decoded."""
+    """Declares members whose values are not decoded, because llmd ignores or refuses these values."""
     return has((one.name, Annotated[msgspec.Raw | UnsetType, _described(one)], UNSET) for one in members)
 
 
 def has(members: Iterable[tuple[str, Any, Any]]) -> Callable[[type[T]], type[T]]:
-    """Declares more members of a struct: name, type, default."""
+    """Adds members to a struct. Each item of `members` is the name, type and default of a member."""
 
     def made(kind: type[T]) -> type[T]:
         found: Any = msgspec.defstruct(
@@ -142,12 +143,14 @@ def _refused(kind: Any) -> tuple[Parameter, ...]:
 
 
 def _is_neutral(parameter: Parameter, raw: msgspec.Raw) -> bool:
-    """Returns whether the value is neutral. Neutral values are short, so a long value is not decoded."""
+    """Returns whether the value is neutral. A long value is not decoded, because all neutral values are short."""
     return len(raw) <= limits.NEUTRAL_BYTES_MAX and parameter.is_neutral(msgspec.json.decode(raw))
 
 
 def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
-    """Refuses a member that the type does not have, unless its value is null, which has no effect."""
+    """Refuses a member that the type does not have. A null value is allowed, because it has no effect. A type that
+    ignores unknown members refuses no member.
+    """
     param = param[: limits.USER_FIELD_SHOWN_CHARS_MAX]
     if getattr(kind, "IGNORES_UNKNOWN", False):
         _log_once(kind.__name__, param)
@@ -157,5 +160,7 @@ def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
 
 @lru_cache(limits.IGNORED_NAMES_LOGGED_MAX)
 def _log_once(kind: str, param: str) -> None:
-    """Logs each ignored name once, or again after many other names. The cache remembers the names."""
+    """Logs each ignored name once. The cache remembers the logged names; a name that has left the cache can be logged
+    again.
+    """
     log.info("parameter ignored", extra=fields(request=kind, param=param))

@@ -1,8 +1,9 @@
-"""Asks the kernel which user of this machine has the other end of a TCP connection (sock_diag(7)).
+"""Asks the kernel which user of this machine owns the other end of a TCP connection (sock_diag(7)).
 
-One netlink message asks for the socket that has our two addresses in reverse. The kernel answers within the call (40
-us), however many sockets there are. A kernel without its module tcp_diag has only /proc/net/tcp and /proc/net/tcp6,
-which list all sockets: reading them takes 3 ms, and 3 us more for each socket. Owned by the event loop.
+A netlink message asks for the client's socket, which has the two addresses of llmd's socket in reverse order. The
+kernel answers within the call (40 us), whatever the number of sockets. A kernel without the module tcp_diag has only
+/proc/net/tcp and /proc/net/tcp6, which list all sockets. Reading these files takes 3 ms, and 3 us more for each socket.
+Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 log = logging.getLogger("llmd.http")
 
 _Name = tuple[object, ...]
-"""The name of a socket: address, port, and for IPv6 flow and scope."""
+"""The address of a socket in Python's form: host, port and, for IPv6, flow and scope."""
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -35,8 +36,8 @@ _NO_COOKIE = b"\xff" * 8
 _ADDRESS_BYTES = 16
 _ANSWER_BYTES_MAX = 4096
 _LOOPBACK_INTERFACE = 1
-"""With this interface the kernel finds a socket that is bound to it or to no interface. Linux always gives it this
-number.
+"""The number of the loopback interface, which is the same in every Linux. If a request names this interface, the kernel
+finds sockets that are bound to this interface or to none.
 """
 _CONNECTED = frozenset((1, 4, 5, 8, 9, 11))
 """States (tcp_states.h) of a connected socket that a program still holds: ESTABLISHED, FIN_WAIT1, FIN_WAIT2,
@@ -47,21 +48,24 @@ _OVERFLOW_UID = 65534
 """The user id that stands for all users outside this process's user namespace."""
 _CHECK_S_MAX = 0.5
 _MAPPED = bytes(10) + b"\xff\xff"
-"""Prefix of an IPv4 address that is written as an IPv6 address."""
+"""Prefix of an IPv4 address in the form of an IPv6 address."""
 _READ_BYTES = 1 << 20
 _TABLE_BYTES_MAX = 4 << 20
-"""Bytes that are read of one table: 28,000 sockets, 0.1 s of the event loop. A longer table is not searched.
+"""Size of the longest table that is searched. A table of this size has 28,000 sockets and takes 0.1 s of the event
+loop.
 """
 _READINGS = 2
-"""Readings of a table. The kernel returns it in pieces, not as it is at one moment, so that one reading can miss a
-socket."""
+"""Number of times that a table is read if the socket is not found. One reading can miss a socket, because the kernel
+returns a table in pieces that belong to different moments.
+"""
 _LOOPBACK_4 = _MAPPED + b"\x7f"
 _LOOPBACK_6 = bytes(15) + b"\x01"
 
 
 class UnknownUserError(Exception):
-    """The client can be a program of this machine, but the kernel's tables do not show its user. The connection is
-    refused: as `anybody` the client would share its sessions, and other users could cause that by opening many sockets.
+    """The client may be a program of this machine, but the kernel's tables do not show its user. The connection is
+    refused. If the client were accepted as `anybody`, it would share its sessions with other clients, and another user
+    could cause that by opening many sockets.
     """
 
 
@@ -70,15 +74,17 @@ class TableTooLongError(UnknownUserError):
 
 
 class PeerUsers:
-    """Finds users. Opens its sources at the start, so that a client that uses up all file descriptors cannot hide its
-    user.
+    """Finds the users of connections. Opens netlink and the tables at the start, so that a client cannot hide its user
+    by using up all file descriptors.
     """
 
     def __init__(self) -> None:
         self._sources: list[_Netlink | _Tables] = []
-        """All sources that could be opened, until one of them has reported a user; then only that one."""
+        """All sources that could be opened. As soon as a source has reported a user, only that source."""
         self._is_trusted = False
-        """Whether the source is known to report users. If not, a missing user is no reason to refuse a connection."""
+        """Whether the source has reported a user at least once. Otherwise a connection without a known user is not
+        refused, because the kernel may report no users at all.
+        """
         troubles = []
         for kind in (_Netlink, _Tables):
             try:
@@ -102,8 +108,8 @@ class PeerUsers:
         self._sources = []
 
     def user_of(self, connection: socket.socket) -> int | None:
-        """Returns the user id, or None if the kernel does not know it, because the client is on another machine or in
-        another network namespace. Raises UnknownUserError.
+        """Returns the client's user id, or None if the kernel does not know the user, because the client is on another
+        machine or in another network namespace. Raises UnknownUserError.
         """
         for source in list(self._sources):
             try:
@@ -120,8 +126,8 @@ class PeerUsers:
         return None
 
     def _trust(self, trusted: _Netlink | _Tables) -> None:
-        """Uses only this source from now on. The check at the start can have failed for another reason, such as a
-        loopback interface that was down.
+        """Uses only this source from now on. The source can be trusted although its check at the start failed, because
+        the check may have had another cause of failure, such as a loopback interface that was down.
         """
         self._is_trusted = True
         for source in self._sources:
@@ -131,9 +137,9 @@ class PeerUsers:
 
 
 def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
-    """Returns the user. While the connection lives, no other socket can have its client's address and port. The
-    connection is therefore checked again after the answer: a client that resets its connection could leave its port to
-    another user.
+    """Returns the user of the client. While the connection is open, no other socket can have the client's address and
+    port. A client that resets the connection frees the port for another user, so the connection is checked again after
+    the kernel's answer.
     """
     peer = connection.getpeername()
     user = source.user_of(connection.family, peer, connection.getsockname())
@@ -141,10 +147,10 @@ def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
 
 
 def _names_our_user(source: _Netlink | _Tables) -> bool:
-    """Returns whether the kernel reports the user of a connection between two of our own sockets. Without its module
-    tcp_diag, the kernel gives the same answer for every connection as for a missing one. The overflow user, `nobody`,
-    is never reported. A table that is too long does not count as a failure: otherwise a user who opens many sockets at
-    the start could make all users one owner.
+    """Returns whether the kernel reports the user of a connection between two sockets of this process. Without the
+    module tcp_diag, the kernel answers every question as if the connection did not exist. If this process runs as the
+    overflow user (`nobody`), the check would prove nothing, because that user is never reported. A table that is too
+    long counts as success: otherwise a user who opens many sockets while llmd starts could make all users one owner.
     """
     if os.geteuid() == _OVERFLOW_UID:
         return True
@@ -208,8 +214,8 @@ def _address(family: int, name: _Name) -> bytes:
 
 
 def _user_in(answer: bytes) -> int | None:
-    """Returns the user, or None for a socket without an inode: its program has closed it, and older kernels then report
-    root.
+    """Returns the user, or None for a socket without an inode. Such a socket was closed by its program, and older
+    kernels then report root as its user.
     """
     _, state, *_, user, inode = _ANSWER.unpack_from(answer, _HEAD.size)
     return _user_of_held(state, user, inode)
@@ -236,9 +242,10 @@ class _Tables:
             file.close()
 
     def user_of(self, family: int, client: _Name, own: _Name) -> int | None:
-        """Returns the user, or None if several users have such a socket: link-local addresses occur on several
-        interfaces, which the tables do not distinguish. Raises UnknownUserError if a table is too long, or if no table
-        has the socket of a program of this machine.
+        """Returns the user of the client's socket. Returns None if the client is on another machine, or if several
+        users have a socket with these addresses: the same link-local address can exist on several interfaces, which the
+        tables do not distinguish. Raises UnknownUserError if a table is too long, or if the client is on this machine
+        and no table has its socket.
         """
         addresses = [_mapped(name) for name in (client, own)]
         for _ in range(_READINGS):
@@ -271,12 +278,12 @@ class _Tables:
 
 
 def _is_own_machine(client: bytes, own: bytes) -> bool:
-    """Returns whether only programs of this machine can have the client's address."""
+    """Returns whether the client must be a program of this machine, because of its address."""
     return client == own or all(one.startswith(_LOOPBACK_4) or one == _LOOPBACK_6 for one in (client, own))
 
 
 def _user_in_line(rest: bytes) -> int | None:
-    """Returns the user in a line of the table. `rest` is the line from the state on."""
+    """Returns the user in a line of the table. `rest` is the part of the line that begins with the state."""
     state, _, _, _, user, _, inode, *_ = rest.split()
     return _user_of_held(int(state, 16), int(user), int(inode))
 
@@ -288,8 +295,8 @@ def _mapped(name: _Name) -> bytes:
 
 
 def _in_table(addresses: list[bytes], client: _Name, own: _Name) -> bytes:
-    """Returns both names of the client's socket in the table's form, where every four bytes are one number in host
-    order.
+    """Returns both addresses of the client's socket in the table's form, in which every four bytes are one number in
+    host order.
     """
     ends = []
     for address, (_, port, *_) in zip(addresses, (client, own), strict=True):

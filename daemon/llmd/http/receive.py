@@ -1,4 +1,6 @@
-"""Receives a request's body. Unsupported bodies are refused first; others are read within limits of size and time."""
+"""Receives the body of a request within limits of size and time. A body in an unsupported encoding is refused before it
+is received.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,8 @@ class Bodies:
             del self._of_owner[owner]
 
     def take(self, owner: int, n_bytes: int, n_own_bytes: int, n_owners: int) -> None:
-        """Counts more bytes of a body that already has `n_own_bytes`. Raises ApiError. An owner's only body has no
-        limit here.
+        """Counts `n_bytes` more bytes of a body that has `n_own_bytes` already. Raises ApiError if all bodies together,
+        or those of this owner, reach their limit. The owner's limit does not apply to an owner's only body.
         """
         most, others = limits.BODIES_BYTES_IN_FLIGHT_MAX, self._of_owner[owner] - n_own_bytes
         if self.n_bytes + n_bytes > most:
@@ -72,7 +74,7 @@ BODIES = web.AppKey("bodies", Bodies)
 
 
 async def received(request: web.Request, limit: int) -> bytes:
-    """Returns the body, of at most `limit` bytes. Raises ApiError."""
+    """Returns the body. Raises ApiError, for example if the body has more than `limit` bytes."""
     _check_encodings(request)
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
@@ -139,7 +141,9 @@ def _too_slow(n_bytes: int, seconds: float) -> ApiError:
 
 
 async def leave_expectation(_: web.Request) -> None:
-    """Does nothing: aiohttp's default would request the body before llmd has decided whether it accepts the request."""
+    """Does nothing. aiohttp's default would send 100 Continue, and so ask for the body, before llmd has decided whether
+    to accept the request.
+    """
 
 
 async def _ask_for_it(request: web.Request) -> None:

@@ -1,5 +1,6 @@
-"""Writes the parts of one request as a stream, with the writer of a dialect. The timers of watches.py watch the
-stream."""
+"""Sends the parts of one request's answers as a stream. The dialect's writer turns the parts into bytes, and the timers
+of watches.py watch the stream.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +26,16 @@ log = logging.getLogger("llmd.http")
 
 
 class Writer(ABC):
-    """Writes the answers to one request: either `complete`, or `opening`, then `events` as parts arrive, then
-    `ending`."""
+    """Turns the answers to one request into bytes. If the request is not streamed, only `complete` is called. Otherwise
+    `opening` is called first, `events` whenever parts arrive, and `ending` last.
+    """
 
     framing = EVENTS
     """Framing of the stream."""
 
     @abstractmethod
     def complete(self, parts: Sequence[Part]) -> bytes:
-        """Writes all answers as JSON. None of the parts is Failed."""
+        """Returns all answers as JSON. None of the parts is Failed."""
 
     def opening(self) -> bytes:
         """Returns the bytes to write before the first part."""
@@ -41,8 +43,8 @@ class Writer(ABC):
 
     @abstractmethod
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Writes the events of these parts. Without parts, returns an event that shows progress, or b"" to use that of
-        the framing.
+        """Returns the events of these parts. If `parts` is empty, returns an event that keeps the stream alive, or b""
+        if the framing's bytes (`keep_alive`) should be sent instead.
         """
 
     def ending(self) -> bytes:
@@ -51,11 +53,11 @@ class Writer(ABC):
 
 
 Writing = Callable[[State], Writer]
-"""Returns the writer. Called when the first byte is about to be written."""
+"""Returns the writer of an answer. Called just before the first byte is written."""
 
 
 class Stream:
-    """One stream. `run` is its whole life. Owned by the event loop."""
+    """One stream. `run` opens, writes and closes the stream. Owned by the event loop."""
 
     def __init__(self, request: web.Request, answering: Answering, writer: Writer, headers: dict[str, str]) -> None:
         self._request = request
@@ -66,7 +68,7 @@ class Stream:
         self.n_writes = 0
         """Number of completed writes."""
         self.is_writing = False
-        """A write waits for the client to read."""
+        """True while a write waits until the client reads."""
 
     async def run(self) -> web.StreamResponse:
         config, loop = self._request.app[STATE].config, asyncio.get_running_loop()
@@ -98,7 +100,8 @@ class Stream:
             parts = await answering.parts()
             if answering.is_over:
                 break
-            # Parts do not always produce bytes: Ollama's dialect sends a tool call when it is complete.
+            # Parts do not always produce bytes: in Ollama's dialect, for example, a tool call is sent only when it is
+            # complete.
             is_nudged, answering.is_nudged = answering.is_nudged, False
             data = writer.events(parts) if parts or is_nudged else b""
             if data or is_nudged:
@@ -115,7 +118,9 @@ class Stream:
         self._metrics.stream_bytes += len(data)
 
     async def _fail(self) -> None:
-        """Reports a defect of the daemon in the stream: its head has been sent, so no error answer can follow."""
+        """Reports a defect of the daemon as an event of the stream. An error answer is no longer possible, because the
+        head of the stream has been sent.
+        """
         log.exception("a stream failed", extra=fields(path=self._request.path))
         error = ApiError("internal_error")
         self._request[FACTS].error = error

@@ -1,10 +1,10 @@
-"""Timers, owned by the event loop: two watch one stream each, and one measures the loop itself. The first two check
-four times per interval, until they are stopped.
+"""Timers, owned by the event loop. KeepAlive and SlowReader watch one stream each: they check the stream four times per
+interval, until they are stopped. LoopLag measures the event loop itself.
 
-KeepAlive sends something in a stream that was silent for --keepalive-interval, because proxies and clients give up
-silent streams. SlowReader cuts off a stream whose client reads nothing for --slow-reader-timeout. Before that, the
-stream's generation is paused (engine/generation.py). Connections with other answers have a limit of their own
-(connection.py). LoopLag measures the delays of the event loop.
+KeepAlive sends bytes in a stream that was silent for --keepalive-interval, because proxies and clients close silent
+streams. SlowReader closes a stream whose client reads nothing for --slow-reader-timeout; such a stream's generation was
+paused before (engine/generation.py). A client that does not read an answer without a stream has another limit
+(connection.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class _Watch:
         idle_s: Callable[[float], float],
         strike: Callable[[], None],
     ) -> None:
-        """`idle_s` returns for how many seconds nothing has happened, at a time of the loop."""
+        """`idle_s` is called with a time of the event loop, and returns the number of seconds for which nothing has
+        happened until then.
+        """
         self._loop = loop
         self._interval_s = interval_s
         self._idle_s = idle_s
@@ -56,7 +58,9 @@ class KeepAlive(_Watch):
         self._silent_since = loop.time()
 
     def _silent_s(self, now: float) -> float:
-        """Returns for how long the stream has been silent. Silence begins again after the timer has sent something."""
+        """Returns the number of seconds for which the stream has been silent. The count begins again when the timer has
+        sent bytes.
+        """
         stream, silent_s = self._stream, now - self._silent_since
         if stream.is_writing or stream.n_writes != self._n_writes_seen:
             self._n_writes_seen, silent_s = stream.n_writes, 0.0
@@ -73,7 +77,9 @@ class SlowReader(_Watch):
         timeout_s: float,
         drop: Callable[[], None],
     ) -> None:
-        """`unread_s` returns for how many seconds the client has read nothing, at a time of the loop."""
+        """`unread_s` is called with a time of the event loop, and returns the number of seconds for which the client
+        has read nothing until then.
+        """
 
         def drop_once() -> None:
             self.stop()
@@ -86,9 +92,10 @@ class SlowReader(_Watch):
 
 
 class LoopLag:
-    """Reports for each tick how many seconds it was late, and for how many of those the event loop worked. The rest of
-    the time the loop waited, for a processor or in a blocking call. A tick costs a few microseconds. The timer is
-    stopped while no client is connected, so that an idle daemon sleeps.
+    """Measures the event loop with a timer. For each tick, reports by how many seconds the tick was late, and for how
+    many of these seconds the event loop used the processor. In the other seconds the loop waited for a processor, or in
+    a blocking call. A tick costs a few microseconds. The timer is stopped while no client is connected, so that an idle
+    daemon sleeps.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observe: Callable[[float, float], None]) -> None:

@@ -21,7 +21,7 @@ VERSION_PREFIX = "/v1"
 class Endpoint:
     method: str
     path: str
-    """The documented path. The other spelling, with or without /v1, is served too."""
+    """The documented path. The same path with /v1 added or removed is served, too."""
     handler: Handler
     summary: str
     answer: type[Any] | None
@@ -29,15 +29,15 @@ class Endpoint:
     is_public: bool = False
     media: str = "application/json"
     generates: bool = False
-    """The endpoint generates an answer in a session, streamed or not."""
+    """Whether the endpoint generates an answer, streamed or not, in a session."""
     framing: Framing = framing.EVENTS
     """Framing of the endpoint's stream."""
     envelope: Envelope = OWN
     """Envelope of the endpoint's errors."""
     id_spans_slashes: bool = False
-    """{id} is the rest of the path, including slashes."""
+    """Whether {id} stands for the whole rest of the path, including slashes."""
     failures: tuple[str, ...] = ()
-    """Codes of errors.CODES, in addition to those of every endpoint and of every body."""
+    """Codes (errors.CODES) of the endpoint's errors, in addition to the codes of every endpoint and of every body."""
 
     @property
     def codes(self) -> frozenset[str]:
@@ -51,8 +51,8 @@ class Endpoint:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """Returns the path's spellings in the router's form, with and without a slash at the end."""
+        """The paths to register with the router: with and without /v1, with and without a slash at the end."""
         if self.id_spans_slashes:
             return tuple(path.replace("{id}", "{id:.+}") for path in self.spellings)
-        paths = (path.replace("{id}", "{id:[^/]+}") for path in self.spellings)  # aiohttp's own {id} has no braces
+        paths = (path.replace("{id}", "{id:[^/]+}") for path in self.spellings)  # aiohttp's {id} matches no braces
         return tuple(dict.fromkeys(path for bare in paths for path in (bare, f"{bare.rstrip('/')}/")))

@@ -1,5 +1,5 @@
-"""The errors that an endpoint can return, by the kind of its work. /openapi.json lists them, and tests check every
-answer.
+"""The error codes that an endpoint can return, by the kind of the endpoint's work. /openapi.json lists the codes of
+each endpoint, and tests check every answer against this list.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ EVERYWHERE = (
     "expectation_failed", "forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error",
 )  # fmt: skip
 KEYED = ("invalid_api_key", "model_loading")
-"""Errors of endpoints that need the model, and a key if there are keys."""
+"""Errors of endpoints that need the model and, if keys are set, a key."""
 BODY = (
     "invalid_json", "invalid_type", "invalid_value", "missing_parameter", "unsupported_parameter", "request_too_large",
     "unsupported_encoding", "overloaded", "no_memory", "deadline_exceeded", "shutting_down",
@@ -25,7 +25,7 @@ ENGINE = (
 )  # fmt: skip
 GENERATES = (*RENDERS, *ENGINE, "no_generation", "constraint_failed", "cancelled", "slow_reader")
 LISTS = ("overloaded", "shutting_down")
-"""Errors of lists that are made in a text thread."""
+"""Errors of endpoints that make a list in a text thread."""
 SESSION = ("session_not_found", "ambiguous_session", "invalid_session_id", "invalid_value")
 COMMAND = (*SESSION, *ENGINE, "session_busy")
 STORE = (*COMMAND, "no_state_dir")

@@ -1,4 +1,4 @@
-"""/health (the process is alive), /ready (it can serve), /metrics."""
+"""/health (the process is alive), /ready (the daemon can serve requests), /metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def readiness(state: State) -> Readiness:
 
 
 def _loading(state: State) -> Readiness:
-    """Returns the readiness while the model loads. The model's own name is not known yet, because it is in the file."""
+    """Returns the readiness while the model loads. The model's own name is not known yet, because the name is stored in
+    the file.
+    """
     return Readiness(
         status="stopping" if state.is_stopping else "loading",
         model=state.config.model_id or os.path.basename(state.config.model),

@@ -16,7 +16,7 @@ from ..context import ANTHROPIC_VERSION, STATE, State
 from .wire import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}
-"""Fields of ModelMeta whose name in EngineInfo differs."""
+"""Fields of ModelMeta whose names in EngineInfo differ, with those names."""
 
 
 def model_of(state: State) -> Model:
@@ -38,13 +38,13 @@ async def list_models(request: web.Request) -> web.Response:
 
 
 async def show_model(request: web.Request) -> web.Response:
-    """Shows the model under any name, because requests can use any name."""
+    """Returns the model whatever id the path has, because generating requests can name any model, too."""
     return respond(_model_for(request))
 
 
 def _model_for(request: web.Request) -> Model:
-    """Returns the model in OpenAI's form, with additional members for Anthropic's clients, which send a header of their
-    own.
+    """Returns the model in OpenAI's form. Anthropic's clients, which are recognized by a header, get additional
+    members.
     """
     model = model_of(request.app[STATE])
     if ANTHROPIC_VERSION not in request.headers:

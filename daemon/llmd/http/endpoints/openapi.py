@@ -98,8 +98,8 @@ def _success(row: Endpoint) -> dict[str, Any]:
 
 
 def _failures(row: Endpoint) -> dict[str, Any]:
-    """Returns the error answers of an endpoint. Only /ready has another form than an error envelope if its status is
-    not 200.
+    """Returns the descriptions of an endpoint's error answers. Every answer with an error status is an error envelope,
+    except the 503 of /ready.
     """
     failures = {
         str(row.envelope.status(status)): {

@@ -1,5 +1,6 @@
-"""/v1/sessions/{id}/...: fork, park, pin, rename, save, load; and /v1/saved: sessions under a name in the state
-directory."""
+"""The verbs of /v1/sessions/{id}/... (fork, park, pin, rename, save, load), and /v1/saved, the sessions that are saved
+under a name in the state directory.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +134,7 @@ async def save_session(request: web.Request) -> web.Response:
 
     reply = await _completed(save_both())
     if reply.status == Status.NOT_FOUND:
-        current_session(state, owner, name)  # refuses a session that does not exist
+        current_session(state, owner, name)  # raises ApiError if the session does not exist
         raise ApiError("nothing_to_save", None, "id")
     if reply.status == Status.SAVED_FULL:
         raise ApiError(
@@ -186,7 +187,9 @@ async def delete_saved(request: web.Request) -> web.Response:
     owner = _resolve_owner(request)
 
     async def delete_both() -> Reply:
-        """Removes the session first and its answers last: if the session cannot be removed, it keeps its answers."""
+        """Removes the saved session first and its answers last, so that a session that cannot be removed keeps its
+        answers.
+        """
         reply = await state.engine.ask(Unsave, owner, label)
         if reply.status == Status.OK:
             await saved_answers.write(owner, label, None)
@@ -198,8 +201,8 @@ async def delete_saved(request: web.Request) -> web.Response:
 
 
 async def _completed(work: Coroutine[Any, Any, Reply]) -> Reply:
-    """Completes the work even if its client disconnects, so that a session and its answers are saved, loaded and
-    removed together. If the client has left, an error is logged.
+    """Completes the work even if the client disconnects, so that a session and its answers are always saved, loaded and
+    removed together. If the work fails after the client has left, the error is logged.
     """
     task = asyncio.create_task(work)
     try:

@@ -1,6 +1,8 @@
-"""/v1/sessions: list, show, reset, close. Reads come from the session table, without the decode thread.
+"""/v1/sessions: lists, shows, resets and closes sessions. Lists and reports are read from the session table, without
+the decode thread.
 
-A session has one or more branches: entries of the table with the same owner and name. They are reported as one session.
+A session has one or more branches, which are entries of the table with the same owner and name. Branches with the same
+owner and name are reported as one session.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ _SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
 
 
 async def list_sessions(request: web.Request) -> web.Response:
-    """Lists the sessions in a text thread, as short work: each session takes about 30 us, and there can be
-    thousands."""
+    """Lists the sessions in a text thread, because each session takes about 30 us and thousands can exist. The list
+    counts as short work.
+    """
     state, caller = request.app[STATE], request[FACTS].caller
 
     def listed() -> web.Response:
@@ -69,8 +72,9 @@ def _existed(reply: Reply) -> bool:
 
 
 def resolve_target(request: web.Request) -> tuple[int, str]:
-    """Returns owner and name of an open session, or of a session that can exist only on disk; the engine
-    decides that."""
+    """Returns the owner and name of the session in the path. If the session is not open, it may exist on disk, which
+    only the engine knows.
+    """
     try:
         found = find(request)
     except ApiError as error:
@@ -109,7 +113,7 @@ def find(request: web.Request) -> Session:
 
 
 def find_any(request: web.Request) -> Session:
-    """Returns a session, or a branch of requests without a session, by the id under which it is listed."""
+    """Returns the session, or the branch of requests without a session, whose id in lists is the id in the path."""
     match = _SCRATCH.fullmatch(request.match_info["id"])
     if match is None:
         return find(request)
@@ -121,7 +125,7 @@ def find_any(request: web.Request) -> Session:
 
 
 def current_session(state: State, owner: int, name: str) -> Session:
-    """Returns the session in its state after a command."""
+    """Returns the report of a session after a command. Raises ApiError if the session no longer exists."""
     found = sessions_of(state, state.engine.session_table.sessions_named(name, owner))
     if not found:
         raise not_found(name)
@@ -129,7 +133,9 @@ def current_session(state: State, owner: int, name: str) -> Session:
 
 
 def owner_in_query(request: web.Request) -> int | None:
-    """Returns the owner in the query, a name or a number. Only administrators may use other owners' names."""
+    """Returns the number of the owner that the query names by name or number, or None if the query names no owner. Only
+    administrators may use the names of other owners.
+    """
     text, caller = request.query.get("owner"), request[FACTS].caller
     if text is None:
         return None
@@ -147,8 +153,9 @@ def not_found(name: str) -> ApiError:
 
 
 def uint32_of(text: str) -> int | None:
-    """Returns a client's number, if the engine can accept it. Checks the length first, because int() refuses thousands
-    of digits.
+    """Returns the number that a client wrote as decimal digits, or None if the text is no such number or exceeds
+    UINT32_MAX, the largest number that the engine accepts. Checks the length first, because int() raises an error for
+    thousands of digits.
     """
     if not text.isascii() or not text.isdigit() or len(text) > len(str(limits.UINT32_MAX)):
         return None
@@ -157,7 +164,9 @@ def uint32_of(text: str) -> int | None:
 
 
 def check(name: str, reply: Reply) -> None:
-    """Raises ApiError unless the command succeeded. NOT_FOUND means that the session was closed in the meantime."""
+    """Raises ApiError unless the command succeeded. NOT_FOUND means that the session was closed before the command was
+    carried out.
+    """
     if reply.status == Status.NOT_FOUND:
         raise not_found(name)
     if reply.status != Status.OK:
@@ -165,7 +174,9 @@ def check(name: str, reply: Reply) -> None:
 
 
 def failure(reply: Reply, param: str | None = None) -> ApiError:
-    """Returns the error of a failed command, with the disk's error, because clients cannot read the server's log."""
+    """Returns the error of a failed command. The error includes the cause that the operating system reported, because
+    clients cannot read the server's log.
+    """
     error = ApiError(code_of_status(STATUS_WORDS[reply.status]), None, param)
     if reply.os_error == 0:
         return error
@@ -176,7 +187,7 @@ def failure(reply: Reply, param: str | None = None) -> ApiError:
 
 
 def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
-    """Groups branches by session; the last used session comes first."""
+    """Groups branches by session and returns the sessions, the most recently used first."""
     groups: dict[tuple[int, str], list[SessionView]] = {}
     for view in views:
         groups.setdefault((view.owner, view.name or scratch_id(view.entry)), []).append(view)
@@ -187,8 +198,8 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
 
 
 def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Session:
-    """Returns the report of a session. `views` are its branches, most recently used first. Without branches the session
-    is reported as empty.
+    """Returns the report of a session. `views` are the session's branches, the most recently used first. A session
+    without branches is reported as empty.
     """
     branches = [_branch(state, id, view) for view in views]
     latest = branches[0] if branches else None

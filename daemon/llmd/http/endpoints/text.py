@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize. Their texts have limits of their own, independent of the context."""
+"""/tokenize and /detokenize. The limits on their input do not depend on the context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..context import FACTS, STATE
 from .wire import DetokenizedText, DetokenizeRequest, TokenizeRequest, TokenPiece, Tokens
 
 _TOKENS_AT_ONCE = 8192
-"""Tokens that are encoded in one call, which holds the interpreter lock."""
+"""Maximum number of tokens encoded as JSON in one call, because each call holds the interpreter lock."""
 
 
 async def tokenize(request: web.Request) -> web.Response:
@@ -42,7 +42,7 @@ def _check(param: str, n: int, most: int, unit: str) -> None:
 
 
 def _answer(engine: Engine, tokens: bytes, with_pieces: bool) -> Tokens:
-    """Makes the answer, in a text thread: each piece is a call into libllm."""
+    """Returns the answer. Called in a text thread, because each piece is a call into libllm."""
     ids = array("i", tokens)
     parts = []
     for at in range(0, len(ids), _TOKENS_AT_ONCE):

@@ -18,7 +18,7 @@ class LastStart(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the branches of a session, as the session table shows it."""
+    """A branch of a session, as the session table shows it."""
 
     slot: int
     """Number of the branch's entry in the session table."""
@@ -27,7 +27,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Resident tokens."""
     visible_tokens: int
     waiting: int
-    """Requests that wait for the running one."""
+    """Requests that wait until the running request ends."""
     requests: int
     prefilled_tokens_total: int
     reused_tokens_total: int
@@ -39,15 +39,17 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 class Session(Timeline, frozen=True, kw_only=True):
     """A session: the totals of its branches, and each branch. `slot` and `last` are those of the most recently used
-    branch. `state` is that of a running branch, otherwise that of the most recently used one.
+    branch. `state` is the state of a running branch or, if no branch runs, of the most recently used branch.
     """
 
     id: str
     owner: int
     owner_name: str | None
-    """Name in the key file; null: no key has this owner any more."""
+    """The owner's name in the key file, or null if no key belongs to this owner any more."""
     client: str | None
-    """The program of the last request, by its User-Agent; null: no request since the daemon started."""
+    """The program that sent the last request, by its User-Agent. null if the session has had no request since the
+    daemon started.
+    """
     last_words: str | None
     """The beginning of the last user message of a chat since the daemon started."""
     pinned: bool
@@ -76,11 +78,11 @@ class Storage(msgspec.Struct, frozen=True):
     parked_bytes: int
     """Bytes of parked states, in memory and on disk."""
     parked_bytes_max: int
-    """Limit in memory; further states go to disk."""
+    """Limit on parked states in memory. Further states are moved to disk."""
     disk_bytes: int
     """Bytes of states on disk, including older states of sessions in use."""
     disk_bytes_max: int
-    """0: llmd has no state directory."""
+    """Limit on states on disk. 0 if llmd has no state directory."""
     disk_refuses: bool
     """True if the disk has recently refused a state. llmd then writes no states, and drops those that do not fit into
     memory.
@@ -89,7 +91,7 @@ class Storage(msgspec.Struct, frozen=True):
     checkpoint_bytes: int
     checkpoint_bytes_max: int
     state_dir: str | None
-    """Shown to administrators only; null: memory only."""
+    """The state directory, shown to administrators only. null if sessions are kept in memory only."""
 
 
 class SessionList(msgspec.Struct, frozen=True):
@@ -105,11 +107,12 @@ class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_id: str
     """The new session."""
     at: int | str | None = None
-    """Where to fork: a number of tokens, `last_user` (before the user's last message) or `turn:N` (before the N-th).
-    Default: all.
+    """Where to fork: a number of tokens, `last_user` (before the user's last message) or `turn:N` (before the user's
+    N-th message). The default is the whole session.
     """
     replace: bool = False
-    """true: close an existing session with the id. false: the error session_exists."""
+    """If true, an existing session with this id is closed. If false, an existing session is the error session_exists.
+    """
 
 
 class PinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,7 +134,7 @@ class SessionDeleted(msgspec.Struct, frozen=True):
 
 
 class SessionReset(Session, frozen=True, kw_only=True):
-    """The session in its state now. If it did not exist, it is empty, with slot -1."""
+    """The session after the reset. If the session did not exist, an empty session with slot -1."""
 
     session_id: str
     existed: bool
@@ -150,7 +153,7 @@ class SaveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class LoadRequest(SaveRequest, frozen=True, forbid_unknown_fields=True):
     replace: bool = False
-    """true: replace an existing session with this id."""
+    """If true, an existing session with this id is replaced."""
 
 
 class SessionSaved(msgspec.Struct, frozen=True):
@@ -166,7 +169,7 @@ class Saved(msgspec.Struct, frozen=True):
     owner_name: str | None
     tokens: int
     state_bytes: int
-    """0: only tokens are saved, and they are prefilled again after loading."""
+    """Bytes of the saved state. 0 if only the tokens are saved; these tokens are prefilled again after loading."""
     saved_ms: int
     object: Literal["saved_session"] = "saved_session"
 
@@ -192,15 +195,15 @@ class SavedDeleted(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The point at which the prompt differs from the session, as texts and as tokens of each side. The tokens can
-    differ although the texts are equal.
+    """The point at which the prompt differs from the session, with the text and the tokens of both after that point.
+    The tokens can differ although the texts are equal.
     """
 
     at: int
     before: str
     """Text before that point."""
     resident: str | None
-    """Text of the session after that point. null: not certain."""
+    """Text of the session after that point. null if the text is not certain."""
     prompt: str
     resident_tokens: list[int] | None
     prompt_tokens: list[int]
@@ -209,9 +212,9 @@ class Divergence(msgspec.Struct, frozen=True):
 class ExplainedTurn(msgspec.Struct, frozen=True):
     at_ms: int
     slot: int | None
-    """Number of the branch's entry in the session table. null: the request was refused."""
+    """Number of the branch's entry in the session table. null if the request was refused."""
     reason: str | None
-    """null: the request ended before it started."""
+    """null if the request ended before it started."""
     reason_text: str | None
     outcome: str
     prompt_tokens: int
@@ -234,7 +237,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class ModelMeta(msgspec.Struct, frozen=True):
-    """Facts about the model, with llama.cpp's names, for tools that know those."""
+    """Facts about the model. The names are llama.cpp's, for tools that know these names."""
 
     n_ctx: int
     n_ctx_train: int
@@ -248,12 +251,14 @@ class ModelMeta(msgspec.Struct, frozen=True):
     description: str
     backend: str
     n_threads: int
-    """Threads of a step: as configured, or as measured when the model was opened."""
+    """Number of threads that compute a step: the configured number, or the number that was fastest when the model was
+    opened.
+    """
     fingerprint: str
     sampling: dict[str, Any]
     """Defaults of a request: the model's own recommendations, otherwise llmd's."""
     n_embedding: int
-    """Dimensions of an embedding; 0: the model does not support embeddings."""
+    """Dimensions of an embedding. 0 if the model does not support embeddings."""
     n_embedding_tokens: int
     """Maximum tokens of a text to embed."""
 
@@ -281,7 +286,7 @@ class AnthropicModel(Model, frozen=True, kw_only=True):
     """RFC 3339."""
     max_input_tokens: int
     max_tokens: int
-    """Maximum tokens of an answer; the context limits prompt and answer together."""
+    """Maximum tokens of an answer. The context limits the prompt and the answer together."""
     lifecycle: Literal["active"] = "active"
 
 
@@ -324,7 +329,7 @@ class DetokenizeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class DetokenizedText(msgspec.Struct, frozen=True):
-    """The same text under the names of llama.cpp and of vLLM."""
+    """The text, under llama.cpp's name (`content`) and under vLLM's name (`prompt`)."""
 
     content: str
     prompt: str
@@ -344,8 +349,9 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Readiness of the daemon. `loading`: the model is being read; `stalled`: the decode thread has been in one step
-    for `seconds_without_progress`."""
+    """Readiness of the daemon. Status `loading` means that the model is being read. Status `stalled` means that the
+    decode thread has been in the same step for `seconds_without_progress`.
+    """
 
     status: Literal["loading", "ready", "stalled", "stopping"]
     model: str
@@ -354,4 +360,4 @@ class Readiness(msgspec.Struct, frozen=True):
     loaded_per_mille: int = 1000
     """Part of the model that has been read, in thousandths."""
     seconds_loading: float | None = None
-    """Seconds since loading began; null: the model is loaded."""
+    """Seconds since loading began. null if the model is loaded."""
