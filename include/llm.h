@@ -38,8 +38,8 @@ extern "C" {
 enum {
     LLM_SESSION_NAME_BYTES_MAX = 128, /* 1..128 printable ASCII characters without spaces; "" means scratch */
     LLM_STOPS_MAX = 24,               /* stop strings of one request, those of the chat template included */
-    LLM_TEMPLATE_STOPS_MAX = 8, /* stop strings of a chat template; a request can add the rest of LLM_STOPS_MAX */
-    LLM_STOP_BYTES_MAX = 256,   /* bytes of one stop string */
+    LLM_TEMPLATE_STOPS_MAX = 8,       /* stop strings of a chat template; a request can add the rest of LLM_STOPS_MAX */
+    LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
     LLM_STOP_TOKENS_MAX = 128,
     LLM_DRY_BREAKERS_MAX = 16,          /* texts that end a repetition, of at most LLM_STOP_BYTES_MAX bytes */
@@ -194,8 +194,7 @@ typedef struct llm_info {
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     uint32_t memory; /* llm_memory */
     uint32_t has_chat_template;
-    uint32_t
-        n_sessions; /* slots for named branches; for an embedding-only model this and the next members are 0 */
+    uint32_t n_sessions; /* slots for named branches; for an embedding-only model this and the next members are 0 */
     uint32_t n_scratch;
     uint32_t n_entries;  /* entries of the session table: one for each slot, and the entries for parked branches */
     uint32_t n_pins_max; /* most branches that can be pinned, all owners together */

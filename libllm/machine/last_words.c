@@ -25,8 +25,7 @@ void last_words_say(const char *assertion)
     const int n = snprintf(line, sizeof line,
                            "llmd: an assertion of llama.cpp failed and ends the process: %.1024s; in the step: %s\n",
                            assertion, work);
-    const ssize_t ignored = write(STDERR_FILENO, line,
-                                  n < (int)sizeof line ? (size_t)n : sizeof line - 1); /* unbuffered, because abort()
-                                                                                        * follows */
+    /* unbuffered, because abort() follows */
+    const ssize_t ignored = write(STDERR_FILENO, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
     (void)ignored;
 }

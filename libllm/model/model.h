@@ -25,8 +25,7 @@ typedef struct model model;
 /* Rows of logits in one decode call in addition to one row per sequence, for prompts whose log probabilities are
  * requested. Each row takes as many floats as the vocabulary has tokens. */
 enum { MODEL_OUTPUTS_BESIDE = 16 };
-enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* limits the size of the session table, which has room for n_ctx tokens per
-                                            * entry */
+enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* because the session table has room for n_ctx tokens per entry */
 enum { MODEL_PIECE_BYTES_MAX = 1024 };     /* most bytes of one token's text; a model with a longer token is refused */
 
 typedef struct model_options {

@@ -15,10 +15,10 @@
 
 namespace {
 
-constexpr uint32_t TEXTS_MAX = 16;    /* most texts of one batch */
-constexpr uint32_t STEP_TOKENS = 512; /* most tokens of one step, if a text can be consumed in several steps */
-constexpr uint32_t TOKENS_MAX = 8192; /* most tokens of one batch, unless --ctx-size is larger */
-constexpr uint32_t TOKENS_MIN = 512;  /* texts of this length are always allowed, whatever the limits below are */
+constexpr uint32_t TEXTS_MAX = 16;        /* most texts of one batch */
+constexpr uint32_t STEP_TOKENS = 512;     /* most tokens of one step, if a text can be consumed in several steps */
+constexpr uint32_t TOKENS_MAX = 8192;     /* most tokens of one batch, unless --ctx-size is larger */
+constexpr uint32_t TOKENS_MIN = 512;      /* texts of this length are always allowed, whatever the limits below are */
 constexpr uint32_t TOKENS_TOGETHER = 512; /* most tokens of several texts in one step */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
 constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* limit if every token has logits */

@@ -199,9 +199,9 @@ struct model_llama final : model {
     std::vector<llama_seq_id> seqs;
     std::vector<llama_seq_id *> seq_pointers;
     std::vector<int8_t> output_flags; /* for each index of the last successful call, whether it has logits */
-    uint32_t n_output_flags = 0;   /* number of valid entries of `output_flags`; 0 unless the last call succeeded */
-    std::vector<uint16_t> touched; /* sequences of the batch, each once */
-    std::vector<uint32_t> ends;    /* position of each sequence after the batch; valid for sequences in `touched` */
+    uint32_t n_output_flags = 0;      /* number of valid entries of `output_flags`; 0 unless the last call succeeded */
+    std::vector<uint16_t> touched;    /* sequences of the batch, each once */
+    std::vector<uint32_t> ends;       /* position of each sequence after the batch; valid for sequences in `touched` */
     std::vector<uint8_t> is_touched;
     const model_batch *running = nullptr; /* the batch of the current call, if the call can be stopped */
 
