@@ -47,7 +47,7 @@ enum {
     LLM_SEQUENCES_MAX = 256,            /* slots in the model's memory, for named and scratch branches together */
     LLM_PARKED_MAX = 1024,              /* entries beyond the slots, for parked branches */
     LLM_BOUNDARIES_MAX = 256,           /* boundaries of one prompt; of a longer list only the last 256 are used */
-    LLM_LABEL_BYTES_MAX = 128,          /* bytes of a saved session's label: printable ASCII without spaces */
+    LLM_LABEL_BYTES_MAX = 128,          /* bytes of a saved session's label, which is printable ASCII without spaces */
     LLM_SAVED_MAX = 1024,               /* saved sessions in one model's state directory */
     LLM_SAVED_PER_OWNER_MAX = 128,
     LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting generations included */
@@ -429,7 +429,7 @@ typedef struct llm_json {
     char *text; /* the copy; owned; not NUL-terminated */
     size_t n_bytes;
     uint32_t verdict; /* llm_json_verdict */
-    uint32_t depth;   /* levels still open where the scan ended: 0 for a whole document */
+    uint32_t depth;   /* number of open levels where the scan ended; 0 for a whole document */
     size_t offset;    /* number of bytes scanned; after an error or an exceeded limit, the position of the error */
     uint64_t n_values;
     uint64_t n_containers;

@@ -112,14 +112,14 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
 {
     const double share = us > 0 ? waited_us / us : 0;
     if (t->tried_us == 0) {
-        t->tried_us = now_us; /* so that the first guess is due after GUESS_US, not at once */
+        t->tried_us = now_us; /* lets the first guess be due after GUESS_US, and not at once */
     }
     if (n_tokens != t->work) {
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
-        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us; /* also set if the trial was not finished, because it has
-                                                              * cost a step */
+        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us; /* also set if the trial was not finished, because the
+                                                              * trial has cost a step */
         start_trial(t, 0);
     } else if (t->n_tried == 0) {
         watch(t, us, share, n_idle_cores, now_us);

@@ -56,7 +56,7 @@ typedef enum model_checkpoint_kind {
     MODEL_CHECKPOINT_NONE,     /* no checkpoints are needed, because a sequence can be truncated anywhere (dense) */
     MODEL_CHECKPOINT_ATTACHED, /* small; can be loaded on a sequence whose attention holds the same prefix (window,
                                 * hybrid) */
-    MODEL_CHECKPOINT_WHOLE,    /* the same as MODEL_STATE_FULL (recurrent) */
+    MODEL_CHECKPOINT_WHOLE,    /* a checkpoint is the same as a MODEL_STATE_FULL (recurrent) */
 } model_checkpoint_kind;
 
 typedef struct model_info {

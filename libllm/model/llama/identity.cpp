@@ -49,7 +49,7 @@ class hash128 {
     void finish(uint8_t out[16]) const
     {
         const uint64_t words[2] = {mixed(a + (b << 1)), mixed(b ^ mixed(a))};
-        for (int i = 0; i < 16; i++) { /* by value, so that the bytes are the same on every machine */
+        for (int i = 0; i < 16; i++) { /* writes the words by value, so that the bytes are the same on every machine */
             out[i] = static_cast<uint8_t>(words[i / 8] >> (8 * (i % 8)));
         }
     }

@@ -82,8 +82,8 @@ class model_llama_threads {
     idle_cores idle{};
     int32_t n_most = 0;
     bool is_adaptive = false;
-    uint64_t begun_us = 0, begun_waited_ns = 0;     /* at the beginning of the current step */
-    uint64_t watched_us = 0, watched_waited_ns = 0; /* at the call of `watch` */
+    uint64_t begun_us = 0, begun_waited_ns = 0;     /* time and waiting time at the beginning of the current step */
+    uint64_t watched_us = 0, watched_waited_ns = 0; /* time and waiting time at the call of `watch` */
     std::vector<int> waits;                         /* schedstat files of the pool's threads, with the time that each
                                                      * waited for a core */
     int own_waits = -1;                             /* the caller's schedstat file */
@@ -186,7 +186,7 @@ struct model_llama final : model {
     model_llama_embedder embedder;
     bool is_exact = false;      /* warm results equal cold results exactly, not only up to rounding */
     bool copies_weights = true; /* weights are copied into the layouts that are fastest on this processor */
-    model_llama_cost cost;      /* for a device's pool, each token has an equal share */
+    model_llama_cost cost;      /* in a device's pool, each token costs an equal share */
 
     /* Number of tokens that each sequence has consumed. llama.cpp's own positions are not used, because they are wrong
      * after a failed step. */
@@ -198,7 +198,7 @@ struct model_llama final : model {
     std::vector<int32_t> n_seqs;
     std::vector<llama_seq_id> seqs;
     std::vector<llama_seq_id *> seq_pointers;
-    std::vector<int8_t> output_flags; /* for each index of the last successful call, whether it has logits */
+    std::vector<int8_t> output_flags; /* for each index of the last successful call, whether there are logits */
     uint32_t n_output_flags = 0;      /* number of valid entries of `output_flags`; 0 unless the last call succeeded */
     std::vector<uint16_t> touched;    /* sequences of the batch, each once */
     std::vector<uint32_t> ends;       /* position of each sequence after the batch; valid for sequences in `touched` */

@@ -70,8 +70,8 @@ uint64_t free_of(const measure &m, size_t i)
     return model_llama_is_integrated(m.devices[i]) ? std::min(n, model_llama_memory_free()) : n;
 }
 
-/* Returns the bytes that the state may take on each device. The weights are already loaded. On a device, their memory
- * is no longer free. On the host, weights are mapped, and count as free although they are needed. */
+/* Returns the bytes that the state may take on each device. The weights are already loaded. On a device, the memory of
+ * weights is no longer free. On the host, weights are mapped, and count as free although they are needed. */
 std::vector<uint64_t> budgets_of(const measure &m)
 {
     std::vector<uint64_t> out;

@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* of a token, if tokenizers drop text, mostly blanks */
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* assumed bytes of a token if tokenizers drop text (blanks) */
 
 /* Why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {

@@ -112,7 +112,7 @@ static uint64_t cells_used(const sim_model *m)
 
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
-    uint64_t used_most = n_more; /* without sharing; this cheap bound nearly always suffices */
+    uint64_t used_most = n_more; /* number of cells without sharing; this cheap bound nearly always suffices */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }

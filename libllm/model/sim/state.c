@@ -75,7 +75,7 @@ sim_state sim_state_wrong(const sim_state *s)
 /* ---- what comes next ---- */
 
 enum {
-    TURN_TOKENS_MIN = 6, /* two of these tokens are the role and its line end */
+    TURN_TOKENS_MIN = 6, /* least tokens of a turn, of which two are the role and its line end */
     RUNNERS_UP = 4,
 };
 

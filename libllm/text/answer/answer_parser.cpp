@@ -116,7 +116,7 @@ struct llm_answer_parser {
     /* The rest of a call that broke its form is not reported. */
     bool is_in_broken_call = false;
     bool is_after_close = false; /* its closing mark has been received, so text can follow */
-    std::string skipped;         /* bytes that may become a mark */
+    std::string skipped;         /* bytes that may be the beginning of a mark */
 
     /* State of the whole answer, which remains when parsing begins again. */
     std::vector<std::string> ids; /* ids of the answer's calls */

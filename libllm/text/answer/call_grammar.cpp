@@ -100,7 +100,7 @@ class argument_rules {
     std::vector<size_t> counted, repeated; /* nodes of arguments */
     /* one rule for all repeated arguments, because writing them in each rest() made the grammar grow quadratically */
     size_t any_repeated = 0;
-    std::vector<bool> is_required;             /* for each counted argument */
+    std::vector<bool> is_required;             /* whether each counted argument is required */
     std::map<std::vector<bool>, size_t> rests; /* rule for each set of missing counted arguments */
 
     /* Returns whether the form has blanks outside arguments and outside the text that opens the call. If so, blanks can

@@ -399,7 +399,7 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
     return out;
 }
 
-/* llama.cpp compares renderings of short conversations. If the template refuses them, the analysis finds nothing. */
+/* llama.cpp compares renderings of short conversations. The analysis finds nothing if the template refuses them. */
 void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
                             autoparser::autoparser *out)
 {

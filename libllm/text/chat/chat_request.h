@@ -35,7 +35,7 @@ struct chat_request {
     std::string unread_arguments;         /* first arguments of a tool call that are not JSON, or "" */
     bool add_generation_prompt = true;
     chat_wish wish;
-    chat_numbers numbers;        /* in messages, front and tools */
+    chat_numbers numbers;        /* the replaced numbers of messages, front and tools */
     std::string begun_reasoning; /* reasoning of the message to be continued, which is no longer in `messages` */
     std::string begun_content;
     bool has_parallel_calls = false;  /* some message has more than one call */

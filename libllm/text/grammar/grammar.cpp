@@ -15,9 +15,10 @@
 
 namespace {
 
-constexpr size_t ELEMENTS_MAX = 1 << 18; /* elements of all rules, including their ranges; an element has 12 bytes */
+constexpr size_t ELEMENTS_MAX = 1 << 18; /* most elements of all rules, including their ranges; an element has 12
+                                          * bytes */
 constexpr size_t RULES_MAX = 1 << 16;    /* rules, including those made for groups and repetitions */
-constexpr size_t GROUPS_MAX = 128;       /* depth of nested groups */
+constexpr size_t GROUPS_MAX = 128;       /* most levels of nested groups */
 constexpr uint64_t REPETITIONS_MAX = 2000;
 constexpr uint64_t NO_MOST = UINT64_MAX;
 

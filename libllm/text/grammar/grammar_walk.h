@@ -97,7 +97,8 @@ class grammar_walk {
     std::unordered_map<uint64_t, uint32_t> stack_of;
     std::vector<place_data> places;
     std::unordered_multimap<uint64_t, place> place_of; /* places by the hash of their stacks */
-    std::vector<uint32_t> seen;                        /* by stack: the last expansion that reached it */
+    std::vector<uint32_t> seen;                        /* for each stack, the number of the last expansion that reached
+                                                        * it */
     uint32_t expansion = 0;
     size_t n_ways = 0; /* ways of all places */
     uint64_t work = 0; /* stacks examined in the current call */

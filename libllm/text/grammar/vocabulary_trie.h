@@ -15,7 +15,7 @@ struct model;
 struct vocabulary_trie {
     struct node {
         uint8_t byte;
-        uint16_t depth;        /* bytes from the root */
+        uint16_t depth;        /* number of bytes from the root */
         uint32_t after;        /* index of the next node outside this node's subtree */
         uint32_t tokens_begin; /* index of the first token that ends at this node; the next node's tokens_begin is one
                                 * after the last */
@@ -31,7 +31,8 @@ struct vocabulary_trie {
         uint16_t n_before;     /* number of characters that begin above the node */
         bool is_text;          /* the bytes are UTF-8, except that the last character can be cut off */
     };
-    std::vector<node> nodes; /* with an additional node at the end, for its tokens_begin */
+    std::vector<node> nodes; /* all nodes, and an additional node at the end, whose tokens_begin ends the tokens of the
+                              * last node */
     std::vector<branch> branches;
     std::vector<int32_t> tokens;
     std::vector<uint16_t> n_characters; /* number of characters that begin in each of `tokens` */

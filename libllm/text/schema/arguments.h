@@ -63,7 +63,7 @@ class schema_arguments {
   private:
     work_budget budget; /* shared by all tools; `out` refers to it */
     rules out;
-    size_t n_names = 0; /* names of all tools so far */
+    size_t n_names = 0; /* number of names in all tools so far */
 
     template <typename T, typename F> T with_levels(const T &nothing, F compile);
 };

@@ -153,8 +153,8 @@ class partition {
         size_t signature, n; /* position in `signatures` and length */
         std::vector<uint32_t> states;
     };
-    std::vector<uint32_t> signatures;                  /* for the class being split: the target classes of each part */
-    std::unordered_multimap<uint64_t, size_t> part_of; /* by hash of the signature */
+    std::vector<uint32_t> signatures;                  /* target classes of each part of the split class */
+    std::unordered_multimap<uint64_t, size_t> part_of; /* parts by the hash of their signature */
 
     void add_class(std::vector<uint32_t> states)
     {
@@ -574,7 +574,7 @@ automaton automaton_reduced(const automaton &a, work_budget &budget)
     if (equal.n_classes() == trimmed.states.size()) {
         return trimmed;
     }
-    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* by class, in order of use: the start keeps 0 */
+    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* new number of each class; the start keeps 0 */
     uint32_t n_named = 0;
     for (const uint32_t number_of_class : equal.classes()) {
         if (name[number_of_class] == NOWHERE) {

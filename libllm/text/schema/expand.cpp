@@ -15,9 +15,9 @@
 
 namespace {
 
-constexpr size_t SHAPES_MAX = 256;      /* shapes of one node */
-constexpr size_t CONDITIONS_MAX = 4096; /* conditions of one state */
-/* levels that are searched for a contradiction between two alternatives of oneOf */
+constexpr size_t SHAPES_MAX = 256;      /* most shapes of one node */
+constexpr size_t CONDITIONS_MAX = 4096; /* most conditions of one state */
+/* most levels that are searched for a contradiction between two alternatives of oneOf */
 constexpr size_t NOTHING_DEPTH = 4;
 
 struct too_many_ways : grammar_beyond {

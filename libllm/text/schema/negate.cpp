@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr size_t NEGATED_PARTS_MAX = 64; /* alternatives of one negation */
+constexpr size_t NEGATED_PARTS_MAX = 64; /* most alternatives of one negation */
 
 bool is_named(const char *keyword, const char *name)
 {

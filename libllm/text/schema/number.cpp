@@ -9,7 +9,7 @@
 namespace {
 
 constexpr size_t WHOLE_MAX = 40, FRACTION_MAX = 40;
-/* rules of the grammar that the result becomes part of */
+/* names of rules to which the result refers */
 const char *const FRACTION = "fraction", *const MORE = "more";
 
 /* A bound without its sign. The rule of a negative range is a minus and the rule of its magnitudes, so the code
@@ -159,7 +159,8 @@ class of_length {
         if (!low && !high) {
             return anything(at);
         }
-        if (is_integer && at == n_whole) { /* for integers the bounds were already moved to integers inside them */
+        if (is_integer && at == n_whole) { /* bounds of integers were already moved to the nearest integers within the
+                                            * bounds */
             return low ? std::nullopt : std::optional<std::string>("");
         }
         std::optional<std::string> digits =

@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr size_t COUNTED_MAX = 4096; /* states of an object whose members are counted */
+constexpr size_t COUNTED_MAX = 4096; /* most states of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
 /* most members that can come in any order, because such an object takes a rule for each set of members */
 constexpr size_t UNORDERED_MAX = 5;
@@ -164,7 +164,7 @@ std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node
         return found;
     }
     automaton others = automaton_of_other_texts(declared, budget);
-    const bool is_one_class = s.names.empty() && expressions.empty(); /* then nothing below throws */
+    const bool is_one_class = s.names.empty() && expressions.empty(); /* if true, no statement below throws */
     try {
         automaton all = is_one_class ? std::move(others) : others;
         narrow_names(s, &all);

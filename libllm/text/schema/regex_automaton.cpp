@@ -10,7 +10,8 @@
 
 namespace {
 
-constexpr size_t NODES_MAX = 20000; /* nodes of the nondeterministic automaton, repetitions written out */
+constexpr size_t NODES_MAX = 20000; /* most nodes of the nondeterministic automaton, in which repetitions are written
+                                     * out */
 
 /* An expression as a nondeterministic automaton (Thompson). A node waits for a character, or continues without a
  * character to two other nodes. The automaton is built from the end, so that the node after each part exists before the

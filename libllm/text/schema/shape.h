@@ -43,7 +43,8 @@ struct condition {
     {
         return std::make_tuple(schema, keyword, index, is_negated);
     }
-    bool operator<(const condition &other) const /* for lookups; addresses differ between documents */
+    bool operator<(const condition &other) const /* an order for lookups only, because addresses differ between
+                                                  * documents */
     {
         return key() < other.key();
     }
@@ -53,7 +54,7 @@ struct condition {
     }
 };
 
-using node = std::vector<condition>; /* in the order of expansion::node_of */
+using node = std::vector<condition>; /* the conditions are in the order of expansion::node_of */
 
 namespace json_type {
 inline constexpr uint8_t NOTHING = 0, NUL = 1, BOOLEAN = 2, NUMBER = 4, STRING = 8, ARRAY = 16, OBJECT = 32, ANY = 63;
@@ -112,7 +113,7 @@ struct shape {
     std::vector<const schema_json *> multiples; /* values of multipleOf */
     size_t length_least = 0, length_most = SIZE_MAX;
     std::vector<std::pair<const std::string *, bool>> patterns;     /* true for a negated pattern */
-    std::vector<const std::string *> formats;                       /* only known formats */
+    std::vector<const std::string *> formats;                       /* contains only known formats */
     std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain items or members */
     size_t items_least = 0, items_most = SIZE_MAX;
     bool is_unique = false;

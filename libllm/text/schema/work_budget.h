@@ -15,10 +15,10 @@
 
 class work_budget {
   public:
-    static constexpr size_t STEPS_MAX = 6'000'000; /* for all schemas of a request */
+    static constexpr size_t STEPS_MAX = 6'000'000; /* most steps for all schemas of a request */
 
     /* The cost of each kind of work, in steps. */
-    static constexpr size_t TRANSITION = 3; /* for one transition of an automaton */
+    static constexpr size_t TRANSITION = 3; /* cost of one transition of an automaton */
     static constexpr size_t WRITTEN_BYTE = 4, VALIDATED_SCHEMA = 30, MERGED_STATE = 400, NODE = 200, COMPARED_PAIR = 20,
                             NAME = 8, COPIED_ITEM = 3, KEYWORD = 4;
 

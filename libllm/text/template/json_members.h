@@ -20,7 +20,7 @@ inline constexpr uint64_t JSON_COMPARISONS_MAX = JSON_MEMBERS_MAX * (JSON_MEMBER
 inline uint64_t json_comparisons(const std::string &text)
 {
     constexpr uint64_t SMALL = 64;
-    std::vector<uint64_t> n_members; /* members of each open object; 0 for a list */
+    std::vector<uint64_t> n_members; /* number of members of each open object; 0 for a list */
     uint64_t n = 0;
     bool is_string = false;
     for (size_t i = 0; i < text.size(); i++) {
