@@ -174,12 +174,15 @@ def test_an_id_before_the_name_is_read_and_may_be_missing(opened: Open) -> None:
         assert [call.values() for call in model.parse(syntax, text).calls] == [{"text": "a"}, {"text": "b"}], text
 
 
-NUMBERS = ["3.141592653589793", "40.712776", "1700000000.123", "1e-07", "-0.000123456789", "2.5", "713091731000000"]
+NUMBERS = [
+    *("3.141592653589793", "40.712776", "1700000000.123", "1e-07", "-0.000123456789", "2.5"),
+    *("713091731000000", "-9223372036854775808", "9223372036854775808", "18446744073709551615"),
+]
 
 
 @pytest.mark.parametrize("template", ROUNDS, ids=lambda template: template.name)
 def test_numbers_of_the_past_keep_all_digits(template: Template, opened: Open) -> None:
-    """llama.cpp's templates print six digits, or six places."""
+    """llama.cpp's templates print six digits, or six places, and integers above 2^63 - 1 as negative ones."""
     model = opened(template)
     for number in NUMBERS:
         _, answer = past_answer(model, template, {"text": "x", "part": json.loads(number)})

@@ -8,9 +8,14 @@ namespace {
 constexpr long FIRST_PREFIX = 713091731, PREFIXES_MAX = 16;
 constexpr size_t INDEX_DIGITS = 6, NUMBERS_MAX = 1'000'000; /* all digits together are exact in a double, too */
 
-/* Returns whether both ways in which jinja prints a number keep its value: six digits, and six places. */
-bool is_printed_exactly(double value)
+/* Returns whether templates print a number without changing its value. Integers have 64 bits with a sign there, and
+ * jinja prints other numbers in two ways: with six digits, or with six places. */
+bool is_printed_exactly(const common_json &number)
 {
+    if (number.is_number_integer()) {
+        return number.get<int64_t>() >= 0 || number.dump_safe().front() == '-';
+    }
+    const double value = number.get<double>();
     char text[512];
     snprintf(text, sizeof text, "%g", value);
     if (strtod(text, nullptr) != value) {
@@ -32,7 +37,7 @@ chat_numbers::chat_numbers(const std::string &request)
 
 common_json chat_numbers::stand_in(const common_json &number)
 {
-    if (prefix.empty() || texts.size() == NUMBERS_MAX || is_printed_exactly(number.get<double>())) {
+    if (prefix.empty() || texts.size() == NUMBERS_MAX || is_printed_exactly(number)) {
         return number;
     }
     const std::string index = std::to_string(texts.size());

@@ -88,7 +88,7 @@ common_json without_nulls(const common_json &messages)
  * template would round are replaced (chat_numbers.h). */
 common_json wrapped(const common_json &value, const control_markers &markers, chat_numbers *numbers)
 {
-    if (numbers != nullptr && value.is_number_float()) {
+    if (numbers != nullptr && value.is_number()) {
         return numbers->stand_in(value);
     }
     if (value.is_string()) {
