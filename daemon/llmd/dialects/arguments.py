@@ -10,19 +10,19 @@ from ..core.errors import ApiError
 from ..engine.json_scan import ARGUMENTS
 
 _MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*("?)|[\[\]{},:]|true|false|null', re.DOTALL)
-"""The group is empty for a text without its closing quote."""
+"""Matches the texts and marks of JSON. For a text whose closing quote is missing, the group is empty."""
 
 
 def object_of(arguments: str, *, is_cut: bool) -> bytes | None:
     """Returns the object as JSON on one line, cheap to decode, or None if the arguments are not an object. If the
-    arguments were cut off, the complete members are kept.
+    arguments were cut off (`is_cut`), returns an object with the members that are complete.
     """
     found = _cleaned(arguments.strip() or "{}")
     return found if found is not None or not is_cut else _cleaned(_complete_members(arguments)) or b"{}"
 
 
 def text_of(name: str, arguments: str) -> str:
-    """Returns the text that replaces a call whose arguments are not an object, with the name of the tool."""
+    """Returns the text that replaces a call whose arguments are not an object: the tool's name and the arguments."""
     return f"{name}({arguments})"
 
 

@@ -1,4 +1,4 @@
-"""Checks of conversations that all dialects share. Pure. Failed checks raise an ApiError that names the field."""
+"""Checks of conversations, for all dialects. A failed check raises an ApiError that names the field. Pure."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def answerable(param: str, messages: T) -> T:
 
 
 def placeholder(kind: str) -> str:
-    """Returns the text that replaces a part that is not text, in a tool's result or an earlier question. `kind` is the
-    dialect's name of the part. The part is replaced because refusing it would end the conversation: clients send it
+    """Returns the text that replaces a part that is not text in a tool's result or in an earlier question. `kind` is
+    the dialect's type of the part. Refusing such a part would end the conversation, because clients send the part again
     with every later request.
     """
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
 
 
 def only_server_tools(param: str, kind: str) -> ApiError:
-    """Returns the error for a request whose tools all run on a provider's servers. Such tools are ignored if the
-    request has other tools. If it has no others, the client would mistake the answer for the result of these tools.
+    """Returns the error for a request whose tools all run on a provider's servers. Such tools are ignored only if the
+    request has other tools. Otherwise the client would believe that the answer was made with these tools.
     """
     return unsupported(
         param, f"{quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool"
@@ -49,9 +49,10 @@ def _name(kind: str) -> str:
 
 
 def newest_question(roles: Sequence[str]) -> int | None:
-    """Returns the message whose attachments are refused: the user's last one, if no answer follows it. Returns None if
-    the messages after the last answer have results of tools (`tool`), because attachments next to results belong to a
-    tool. An answer at the end is ignored, because the new answer continues it.
+    """Returns the index of the message whose attachments are refused, which is the user's last message if no answer
+    follows. Returns None if the messages after the last answer include results of tools (role `tool`), because
+    attachments next to results belong to a tool. Answers at the end of the conversation do not count, because the new
+    answer continues them.
     """
     end = len(roles)
     while end and roles[end - 1] == "assistant":
@@ -66,8 +67,9 @@ def newest_question(roles: Sequence[str]) -> int | None:
 
 
 def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
-    """Returns the role of a message. `path` is the client's name of the message; `roles` are the roles of the
-    dialect."""
+    """Returns the role of a message. `path` is the client's name of the message, and `roles` has the roles of the
+    dialect.
+    """
     found = roles.get(role)
     if found is None:
         raise invalid_value(f"{path}.role", f"{quoted(role)} is not one of {', '.join(roles)}")
@@ -79,8 +81,8 @@ TEXTS = ("text", "input_text", "output_text")
 
 
 def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past: bool = False) -> str:
-    """Returns the text of a part. A part that is not text is replaced by a placeholder in a tool's result
-    (`is_result`), and so is an attachment of an earlier question (`is_past`). Other such parts are refused.
+    """Returns the text of a part. Returns a placeholder for any other part of a tool's result (`is_result`), and for an
+    attachment of an earlier question (`is_past`). Raises ApiError for any other part that is not text.
     """
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
@@ -95,11 +97,13 @@ def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past
 
 
 Piece = tuple[str, bool]
-"""A text, and whether it has a mark."""
+"""A text, and whether the client marked it (cache_control): the client expects other prompts to differ after a marked
+text.
+"""
 
 
 def joined(pieces: Iterable[Piece], between: str) -> tuple[str, tuple[int, ...]]:
-    """Returns the joined text, and the positions in it at which marked texts end."""
+    """Returns the joined text, and the positions in the joined text at which marked texts end."""
     texts: list[str] = []
     marks: list[int] = []
     n_chars = 0

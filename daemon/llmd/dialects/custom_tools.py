@@ -1,7 +1,7 @@
-"""Custom tools, which take free text. The model sees each as a function with one text argument. Pure.
+"""Custom tools, whose input is free text. The model sees each custom tool as a function with one text argument. Pure.
 
-This module makes these functions and their past calls, and extracts the text of a call from the JSON of the argument as
-it arrives.
+This module makes the functions and the arguments of past calls. While a new call is generated, it extracts the input
+from the JSON of the argument.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INPUT = "input"
 
 
 class OfferedFunction(msgspec.Struct, frozen=True):
-    """A function in the form of all dialects except Anthropic's."""
+    """A function that a request offers, in the form of all dialects except Anthropic's."""
 
     name: str
     description: str | None = None
@@ -28,7 +28,7 @@ class OfferedFunction(msgspec.Struct, frozen=True):
 
 
 class AnyText(msgspec.Struct, frozen=True, tag="text"):
-    """Format of a tool that takes any text."""
+    """Format of a tool whose input is any text."""
 
 
 class Grammar(msgspec.Struct, frozen=True):
@@ -37,8 +37,8 @@ class Grammar(msgspec.Struct, frozen=True):
 
 
 def custom_tool(path: str, name: str, description: str | None, grammar: Grammar | None) -> Tool:
-    """Returns the function for a custom tool. `path` is the client's name of the tool. Raises an ApiError that names
-    the member.
+    """Returns the function that stands for a custom tool. `path` is the client's name of the tool. Raises an ApiError
+    that names the wrong member.
     """
     described, form = description or "", None
     if grammar is not None:
@@ -54,7 +54,7 @@ def custom_tool(path: str, name: str, description: str | None, grammar: Grammar 
 
 
 def custom_arguments(text: str) -> str:
-    """Returns the JSON arguments of a call with this text."""
+    """Returns the JSON arguments of a past call whose input was this text."""
     return msgspec.json.encode({INPUT: text}).decode()
 
 
@@ -68,21 +68,23 @@ _COMPLETE_CHARACTERS = re.compile(
       | \\u(?![dD][89abAB])[0-9a-fA-F]{4} )*""",
     re.VERBOSE,
 )
-"""Matches complete characters of the text between the quotes."""
+"""Matches as many complete characters as follow, between the quotes of a JSON text."""
 _OPENING_CHARS_MAX = 256
-"""If the text of a call has not begun after so many characters, it is returned at the end."""
+"""Number of characters of the arguments within which the input must begin. If it has not begun by then, the arguments
+have another form, and `finish` returns the whole input.
+"""
 
 
 class CustomInput:
-    """Extracts the text of one call: `more` while its arguments arrive, then `finish`."""
+    """Extracts the input of one call. `more` is called while the call's arguments arrive, and `finish` at the end."""
 
     def __init__(self) -> None:
         self._arguments: list[str] = []
         self._unread = ""
-        """Arguments that were received but not returned as text yet."""
+        """Received arguments that were not yet returned as input."""
         self._has_begun = False
         self._is_over = False
-        """The text has ended. `finish` returns the part that `more` has not returned."""
+        """True if `more` returns no more text, because the input has ended or the arguments have another form."""
         self._returned: list[str] = []
 
     @property
@@ -105,8 +107,9 @@ class CustomInput:
         return text or ""
 
     def finish(self) -> tuple[str, str]:
-        """Returns the text that `more` has not returned yet, and the whole text. If the arguments were cut off, that is
-        the text so far; if they have another form, they are the text themselves.
+        """Returns the part of the input that `more` has not returned yet, and the whole input. If the arguments were
+        cut off, the input is the text so far. If the arguments have another form, the input is the arguments as they
+        are.
         """
         arguments, returned = self.arguments, "".join(self._returned)
         whole = _read(arguments)
@@ -128,7 +131,9 @@ class CustomInput:
 
 
 def _read(document: str) -> str | None:
-    """Decodes a text, or the argument. Accepts raw line breaks and halves of surrogate pairs, which models write."""
+    """Returns the decoded JSON text, or the text of the argument if the document is an object. Returns None if the
+    document is neither. Accepts raw line breaks and halves of surrogate pairs, because models write them.
+    """
     try:
         found = json.loads(document, strict=False)
     except (ValueError, RecursionError):

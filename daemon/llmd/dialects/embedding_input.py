@@ -1,4 +1,4 @@
-"""The input of embeddings in the form of OpenAI and llama.cpp, and a vector in the form in which they return it."""
+"""The input of embeddings in the form of OpenAI's and llama.cpp's APIs, and a vector in the form of their answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Input = str | list[int | str | list[int]]
 
 
 def embedding_job(client_input: Input, param: str, n_dimensions: int | None = None) -> EmbeddingJob:
-    """Returns the job for a request's input. A list of numbers is the tokens of one text. Raises ApiError."""
+    """Returns the job for a request's input. A list of numbers means the tokens of one text. Raises ApiError."""
     if isinstance(client_input, str):
         return EmbeddingJob([client_input], param, is_list=False, n_dimensions=n_dimensions)
     kinds = set(map(type, client_input))
@@ -23,4 +23,4 @@ def embedding_job(client_input: Input, param: str, n_dimensions: int | None = No
 
 
 def listed(vector: bytes) -> list[float]:
-    return cast("list[float]", as_json(vector))  # the form that msgspec writes
+    return cast("list[float]", as_json(vector))  # msgspec writes the Raw value unchanged

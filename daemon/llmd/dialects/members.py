@@ -1,4 +1,4 @@
-"""Members that requests of several dialects have, with their documentation. Types only."""
+"""Members that the requests of several dialects share, with their documentation. Types only."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ Dimensions = Annotated[
 
 
 class InputContent(msgspec.Struct, frozen=True):
-    """One part of a message's content, or of a tool's output. Only text reaches the model."""
+    """A part of a message's content, or of a tool's output. Only text reaches the model."""
 
     type: str
     text: str | None = None

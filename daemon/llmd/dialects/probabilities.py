@@ -1,4 +1,4 @@
-"""Log probabilities in the form that several dialects share. Pure."""
+"""Log probabilities, in a form that several dialects share. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from ..core.parts import LogProbabilities, TokenProbability
 
 
 def likely_of(param: str, value: int | None) -> int:
-    """Returns how many of the most likely tokens to report with each token. Raises ApiError."""
+    """Returns the number of most likely tokens to report with each token. Raises ApiError if the number is out of
+    range.
+    """
     return check_range(param, value or 0, 0, limits.LIKELIEST_MAX)
 
 
 def logprobs_of(logprobs: bool | None, top_logprobs: int | None) -> int | None:
-    """Returns how many of the most likely tokens to report with each chosen one, or None for no log probabilities.
-    Raises ApiError.
+    """Returns the number of most likely tokens to report with each chosen token, or None if the request asks for no log
+    probabilities. Raises ApiError.
     """
     likely = likely_of("top_logprobs", top_logprobs)
     if likely and not logprobs:
@@ -30,7 +32,9 @@ class ProbableToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]
-    """The bytes of the token, because `token` can be only a replacement character."""
+    """The bytes of the token. Needed if the token is a part of a character, because `token` is then a replacement
+    character.
+    """
 
 
 class ChosenToken(ProbableToken, frozen=True, gc=False):

@@ -1,5 +1,5 @@
-"""Reads the members that requests of several dialects share. Pure. All functions raise an ApiError that names the
-member.
+"""Converts the members that requests of several dialects share. All functions raise an ApiError that names the wrong
+member. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .sampling import sampling_of
 
 Headers = Collection[tuple[str, str]]
 SWITCHES = {"enabled": True, "disabled": False}
-"""Whether the types of `thinking` turn reasoning on. With any other type the template decides."""
+"""The types of `thinking` that turn reasoning on or off. With any other type, the template decides."""
 
 
 def session_of(
@@ -30,8 +30,9 @@ def session_of(
 def generation(
     request: msgspec.Struct, session: Session, prompt: ChatPrompt | RawPrompt, **own: Any
 ) -> GenerationRequest:
-    """Reads the members whose names most dialects share. A member that the request's type does not have counts as not
-    set. `own` are the fields of GenerationRequest that the dialect reads itself.
+    """Returns the generation request. Converts the members that have the same name in most dialects; a member that the
+    request's type does not have counts as not set. `own` has the fields of GenerationRequest that the dialect's reader
+    has made itself.
     """
 
     def member(name: str) -> Any:
@@ -51,8 +52,8 @@ def generation(
 
 
 def thinking_variables(effort: str | None, *wishes: bool | None) -> dict[str, Any]:
-    """Returns template variables. `wishes` say whether the model should reason, in order of precedence; the first one
-    that is set counts. An effort of "none" counts only if no wish is set.
+    """Returns the template's variables for reasoning. `wishes` has the values of the members that turn reasoning on or
+    off, and the first value that is set counts. The effort "none" turns reasoning off only if no value is set.
     """
     every = (*wishes, False if effort == "none" else None)
     wish = next((one for one in every if one is not None), None)
@@ -65,7 +66,7 @@ def schema_constraint(param: str, schema: object, is_strict: bool = True) -> Con
 
 
 def one_constraint(constraints: Iterable[Constraint]) -> Constraint | None:
-    """Returns the constraint, or None. Raises ApiError if there are several."""
+    """Returns the constraint, or None if there is none. Raises ApiError if there is more than one constraint."""
     forms = list(constraints)
     if len(forms) > 1:
         first, second = forms[0].param, forms[1].param
@@ -78,7 +79,9 @@ def choice_by_word(word: str | None) -> ToolChoice:
 
 
 def choice_among(param: str, mode: Literal["auto", "required"], names: Iterable[str]) -> ToolChoice:
-    """Returns the choice among the tools that the list in `param` names and that the model can call."""
+    """Returns the choice among the tools with these names. `param` is the client's name of the list of tools. Raises
+    ApiError if there are no names.
+    """
     distinct = tuple(dict.fromkeys(names))
     if not distinct:
         raise invalid_value(param, "the list has no function and no custom tool")

@@ -1,4 +1,5 @@
-"""Sampling parameters of requests: members of the request types, made from core/sampling_table.py. Pure."""
+"""The sampling parameters of requests, which are members of the request types, made from core/sampling_table.py. Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _EVERY = tuple(row.name for row in SAMPLING if row.note)
 
 
 def samples(names: Iterable[str]) -> Callable[[type[T]], type[T]]:
-    """Declares the members of a request's type from rows of the table."""
+    """Adds members to a request's type: the parameters with these names in the table."""
     rows = [BY_NAME[name] for name in names]
     return has((row.spoken or row.name, Annotated[row.kind | None, _note(row)], None) for row in rows)
 
@@ -33,7 +34,7 @@ def _note(row: SamplingParameter) -> msgspec.Meta:
 
 @samples(_EVERY)
 class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
-    """All sampling parameters of llama.cpp, which OpenAI's completions have as extensions."""
+    """All sampling parameters of llama.cpp. llmd's versions of OpenAI's completions have them, too."""
 
     samplers: Annotated[
         list[str] | str | None,
@@ -56,12 +57,14 @@ class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
 _NAMES = {row.spoken or row.name: row.name for row in SAMPLING} | {
     "repetition_penalty": "repeat_penalty", "typ_p": "typical_p",
 }  # fmt: skip
-"""Maps names in requests to names of parameters. Of two names for one parameter, the first that has a value counts."""
+"""Maps the names of parameters in requests to their names in the table. If a request sets one parameter under two
+names, the name that comes first here counts.
+"""
 
 
 def sampling_of(request: msgspec.Struct, prefix: str = "") -> RequestedSampling:
-    """Reads the sampling parameters of a request. `prefix` is put before names in errors. Raises an ApiError that names
-    the member.
+    """Returns the sampling parameters of a request. Raises an ApiError that names the wrong member; `prefix` is put
+    before that name.
     """
     return requested_sampling(_values(request, prefix))
 
@@ -74,5 +77,7 @@ def _values(request: msgspec.Struct, prefix: str) -> Iterator[tuple[str, str, An
 
 @cache
 def spoken_in(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Returns the members of a request's type that set sampling parameters, with the names of the parameters."""
+    """Returns the members of a request's type that set sampling parameters, each with the parameter's name in the
+    table.
+    """
     return tuple((member, name) for member, name in _NAMES.items() if member in kind.__struct_fields__)

@@ -1,7 +1,9 @@
-"""Tools whose definitions the model sees only where the history names them, and tools that the history removes. Pure.
+"""Deferred tools, whose definitions the prompt shows only where the history names the tools, and tools that the history
+removes. Pure.
 
-Adding or removing such a tool does not change the prompt before that point. A definition is shown once, where its tool
-is named first. That place does not depend on later messages, so a history that is sent again renders the same.
+Adding or removing a tool in this way does not change the prompt before the message that adds or removes the tool. A
+definition is shown once, where the history first names the tool. Later messages do not move a definition, so a history
+that is sent again renders the same.
 """
 
 from __future__ import annotations
@@ -21,15 +23,19 @@ REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
 @dataclass(frozen=True, slots=True)
 class HistoryTools:
     callable: tuple[Tool, ...]
-    """Tools of the template's list, and tools that the history has named."""
+    """Tools that are not deferred, and deferred tools that the history has named and not removed."""
     removed: frozenset[str]
-    """Names of tools of the template's list that must not be called any more."""
+    """Names of tools in `callable` that the history has removed: the prompt still lists them, but the answer must not
+    call them.
+    """
     definitions_at: Mapping[str, Tool]
-    """Tools by the path of the block that names them first and shows their definition."""
+    """Deferred tools by the path of the block that names the tool first. That block shows the tool's definition."""
 
 
 def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> HistoryTools:
-    """Returns the tools of a history. Raises an ApiError that names a change of tools that cannot be made."""
+    """Returns the tools of a history. Raises an ApiError that names the block if the history adds or removes a tool
+    that the request does not have.
+    """
     known = {tool.name: tool for tool in tools}
     definitions_at: dict[str, Tool] = {}
     is_defined = {tool.name: not tool.is_deferred for tool in tools}
@@ -48,7 +54,7 @@ def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> Histo
 
 
 def definitions(tools: Iterable[Tool]) -> str:
-    """Returns the definitions, one per line, in the form that clients describe to the model."""
+    """Returns the definitions, one per line, in the form that clients' system prompts describe to the model."""
     lines = (
         msgspec.json.encode({"description": tool.description, "name": tool.name, "parameters": tool.parameters})
         for tool in tools
@@ -66,8 +72,8 @@ def change_of(path: str, block: InputBlock, history_tools: HistoryTools) -> str:
 
 
 def _mentions(turns: Sequence[InputTurn]) -> Iterator[tuple[str, str, str]]:
-    """Yields path, kind and name of each mention of a tool. The results of an answer's calls are sorted in the order of
-    the calls, because clients send them in any order.
+    """Yields the path, kind and name of each mention of a tool. Results of calls are sorted in the order of the calls,
+    because clients send the results in any order.
     """
     calls: dict[str | None, int] = {}
     results: list[tuple[int, list[tuple[str, str, str]]]] = []

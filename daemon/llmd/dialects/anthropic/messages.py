@@ -1,4 +1,4 @@
-"""POST /v1/messages, and POST /v1/messages/count_tokens, which counts the tokens of a prompt."""
+"""POST /v1/messages and POST /v1/messages/count_tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def create_message(body: MessagesRequest, request: web.Request) -> Asking:
 
 
 async def count_message_tokens(request: web.Request) -> web.Response:
-    """Counts the tokens of a prompt, even if it does not fit the context."""
+    """Counts the tokens of a prompt, even if the prompt does not fit the context."""
     headers = request.headers.items()
 
     def read(body: CountTokensRequest) -> tuple[Session, ChatPrompt]:

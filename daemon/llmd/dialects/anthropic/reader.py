@@ -22,8 +22,8 @@ from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
-"""Types of tools, without their dates, whose input the model would have to know without a schema, and whose calls
-clients wait for.
+"""Beginnings (without the date) of the types of tools that clients run and for which Anthropic sends no schema. llmd
+refuses these tools, because the model does not know their input.
 """
 _EFFORTS = {"xhigh": "high", "max": "high"}
 """Maps Anthropic's efforts to the efforts that templates know."""
@@ -40,7 +40,7 @@ def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
         stop=stops_of(body.stop_sequences, "stop_sequences"),
         constraint=_constraint(body),
         thinking_tokens_max=_thinking_tokens(body),
-        returns_progress=bool(body.stream),  # a stream begins with the number of reused tokens
+        returns_progress=bool(body.stream),  # the first event of a stream has the number of reused tokens
     )
 
 
@@ -80,8 +80,8 @@ def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
 
 
 def _tool(param: str, offered_tool: ClientTool) -> Iterator[Tool]:
-    """Yields a tool with a schema. Tools of other types are left out if Anthropic's servers run them, and refused if
-    clients run them.
+    """Yields the tool if it has a schema. A tool of another type is left out if Anthropic's servers run it, and refused
+    if clients run it.
     """
     if offered_tool.input_schema is not None or offered_tool.type in (None, "custom"):
         tool = tool_of(param, offered_tool.name, offered_tool.description, offered_tool.input_schema)

@@ -1,4 +1,6 @@
-"""Turns Anthropic's messages into messages of a conversation, the same that the chat dialect would make. Pure."""
+"""Turns Anthropic's messages into messages of a conversation. The messages are the same as those that OpenAI's dialect
+makes from the same conversation. Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +18,33 @@ from .deferred import ADDITION, REMOVAL, HistoryTools, change_of, definitions
 from .wire import InnerPart, InputBlock, InputTurn, ResultPart, Source
 
 Unread = Callable[[str, str], str]
-"""Returns the replacement of a part that is not text, from its path and type, or raises ApiError."""
+"""Called with the path and type of a part that is not text. Returns the text that replaces the part, or raises
+ApiError.
+"""
 
 
 def refuse_part(path: str, kind: str) -> str:
-    """Refuses an attachment of the newest message. Claude Code leaves out the block that the error names, and tries
-    again.
+    """Refuses a part that is not text. After such an error, Claude Code repeats the request without the block that the
+    error names.
     """
     at = f"{path}.{kind}" if is_attachment(kind) else path
     raise unsupported(at, f"blocks of type {quoted(kind)} are not supported; the model reads text only")
 
 
 def replace_part(_: str, kind: str) -> str:
-    """Returns the replacement of a part of a tool's result."""
+    """Returns the text that replaces a part of a tool's result."""
     return placeholder(kind)
 
 
 def replace_attachment(path: str, kind: str) -> str:
-    """Returns the replacement of an attachment of an earlier question."""
+    """Returns the text that replaces an attachment of an earlier question, and refuses other parts."""
     return placeholder(kind) if is_attachment(kind) else refuse_part(path, kind)
 
 
 def text_of(path: str, block: InputBlock | ResultPart, unread: Unread) -> str:
-    """Returns the text of a block or part. Raises an ApiError that names a missing member."""
+    """Returns the text of a block or part. `unread` handles a block or part that is not text. Raises an ApiError that
+    names a missing member.
+    """
     source = block.source
     if block.type == "text":
         return required(f"{path}.text", block.text)
@@ -78,14 +84,15 @@ def _lines(*texts: str | None) -> str:
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _IGNORED = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
 _SERVER_RESULT = "_tool_result"
-"""The ending of the types of results of tools that Anthropic's servers ran. Such blocks are ignored."""
+"""Ending of the types of blocks that have the result of a tool that Anthropic's servers ran. Such blocks are ignored.
+"""
 _BILLING = "x-anthropic-billing-header:"
 FILLERS = (
     "(no content)",
     "[Empty text removed]",
     "[System: Empty message content sanitised to satisfy protocol]",
 )
-"""Texts that Claude Code and LiteLLM send instead of an empty text, because Anthropic's API refuses empty ones."""
+"""Texts that Claude Code and LiteLLM send instead of an empty text, because Anthropic's API refuses an empty text."""
 _ERROR = "Error: "
 
 
@@ -108,8 +115,8 @@ def messages_of(
 
 
 def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
-    """Returns the system messages. Drops a first line about billing, because it differs between requests, so that no
-    request could reuse a prefix.
+    """Returns the system message, if there is text. Drops a first line about billing: that line differs between
+    requests, so that no request could reuse the prefix of an earlier request.
     """
     blocks = [(system, False)] if isinstance(system, str) else list(_texts("system", system or ()))
     if blocks and blocks[0][0].startswith(_BILLING):
@@ -120,7 +127,7 @@ def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
 
 
 def _speaker(turn: InputTurn) -> str:
-    """Returns the role of the turn, or "tool" if it has results of tools."""
+    """Returns the role of the turn, or "tool" if the turn has results of tools."""
     is_results = isinstance(turn.content, list) and any(block.type == "tool_result" for block in turn.content)
     return "tool" if turn.role == "user" and is_results else turn.role
 
@@ -128,7 +135,7 @@ def _speaker(turn: InputTurn) -> str:
 def _turn(
     path: str, turn: InputTurn, history_tools: HistoryTools, unread: Unread, *, is_past: bool
 ) -> list[PlainMessage]:
-    """Returns the messages of a turn. `is_past`: a later message of the user follows."""
+    """Returns the messages of a turn. `is_past` is true if a later turn is the user's."""
     role = role_of(path, turn.role, _ROLES)
     if turn.content is None:
         if role != "system":
@@ -146,7 +153,9 @@ def _turn(
 def _directive(
     path: str, blocks: list[InputBlock], history_tools: HistoryTools, *, is_cleared: bool
 ) -> list[PlainMessage]:
-    """Returns a system message. If `is_cleared`, only its changes of tools remain."""
+    """Returns the system message of a turn. If `is_cleared` is true, the message has only the turn's added and removed
+    tools.
+    """
     pieces = []
     for at, block in _with_paths(path, blocks):
         if block.type in (ADDITION, REMOVAL):
@@ -160,8 +169,9 @@ def _directive(
 
 
 def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, unread: Unread) -> list[PlainMessage]:
-    """Returns the messages of a user's turn, with results of tools first: templates expect them right after the
-    calls."""
+    """Returns the messages of a user's turn. Results of tools come first, because templates expect results right after
+    the calls.
+    """
     results, texts = [], []
     for at, block in _with_paths(path, blocks):
         if block.type == "tool_result":
@@ -175,7 +185,7 @@ def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, 
 
 
 def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
-    """Returns an answer, or no message if it is empty, as an aborted stream leaves it."""
+    """Returns the message of an answer, or no message if the answer is empty. Aborted streams leave empty answers."""
     texts, thoughts, calls = [], [], []
     for at, block in _with_paths(path, blocks):
         if block.type == "thinking":
@@ -186,7 +196,8 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
             texts.append(_summary(at, block))
         elif block.type not in _IGNORED and not block.type.endswith(_SERVER_RESULT):
             texts.append(_text(at, block))
-    # Calls and reasoning between the texts have members of their own.
+    # Texts can be joined although calls or reasoning came between them, because PlainMessage has separate members for
+    # calls and reasoning.
     text = "".join(one for one in texts if one.strip() not in FILLERS)
     if not text.strip() and not calls:
         return []
@@ -195,7 +206,7 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
 
 
 def _summary(path: str, block: InputBlock) -> str:
-    """Returns the summary of the messages before it; "" if it is empty."""
+    """Returns the summary with which the block replaces the messages before it, or "" if the summary is empty."""
     if block.content is None or isinstance(block.content, str):
         return f"{block.content}\n\n" if block.content else ""
     raise invalid_type(f"{path}.content", "expected a text")
@@ -251,8 +262,9 @@ def _is_marked(block: InputBlock | ResultPart) -> bool:
 
 
 def _in_order_of_calls(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Sorts the results of parallel calls, because clients send them in any order, which can change between
-    requests."""
+    """Sorts the results of parallel calls in the order of the calls. Clients send the results in an order that can
+    change between requests, which would change the prompt.
+    """
     found: list[PlainMessage] = []
     numbers: dict[str | None, int] = {}
     for is_results, group in groupby(messages, lambda message: message.role == "tool"):

@@ -23,7 +23,7 @@ class InnerPart(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The source of a document. Only the types text and content are read."""
+    """The source of a document. llmd supports only the types text and content."""
 
     type: str = ""
     data: str | None = None
@@ -44,14 +44,14 @@ class ResultPart(msgspec.Struct, frozen=True):
 
 
 class ChangedTool(msgspec.Struct, frozen=True):
-    """The tool of a change. Only the type tool_reference is read."""
+    """The tool that a block adds or removes. The only supported type is tool_reference."""
 
     type: str = ""
     name: str | None = None
 
 
 class InputBlock(msgspec.Struct, frozen=True):
-    """One block of a turn. Its type determines its members."""
+    """A block of a turn. The block's type determines which members are set."""
 
     type: str
     text: str | None = None
@@ -61,37 +61,40 @@ class InputBlock(msgspec.Struct, frozen=True):
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
     content: str | list[ResultPart] | dict[str, Any] | None = None
-    """An object is the result of a tool that Anthropic's servers ran, and is ignored."""
+    """A text, or parts. llmd ignores an object, which is the result of a tool that Anthropic's servers ran."""
     title: str | None = None
     context: str | None = None
     source: str | Source | None = None
     is_error: bool | None = None
     tool: ChangedTool | None = None
-    """The tool that is added or removed here."""
+    """The tool that this block adds or removes."""
     cache_control: Any = None
-    """If not null, other prompts will differ after this block."""
+    """If this member is not null, the client expects other prompts to differ after this block."""
 
 
 class InputTurn(msgspec.Struct, frozen=True):
-    """One message of the history. Other members do not reach the model."""
+    """A message of the history. Members that are not listed here do not reach the model."""
 
     role: str
     content: str | list[InputBlock] | None = None
     """None is allowed for a system message, which then has no text for the model."""
     clear_at: Literal["next_user_message", "never"] | None = None
-    """Whether a later message of the user hides the text of this system message."""
+    """With `next_user_message`, the text of this system message is left out as soon as a later message of the user
+    follows.
+    """
 
 
 class ClientTool(msgspec.Struct, frozen=True):
-    """A tool. A tool whose type is not custom has no schema: the provider would run the tool, or its model would know
-    the input."""
+    """A tool. A tool whose type is not custom has no schema, because the provider runs such a tool, or because the
+    provider's model knows the tool's input.
+    """
 
     name: str = ""
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     type: str | None = None
     defer_loading: bool | None = None
-    """If true, the definition is shown where the history names the tool."""
+    """If true, the prompt shows the tool's definition only where the history names the tool."""
 
 
 class ClientToolChoice(msgspec.Struct, frozen=True):
@@ -101,7 +104,7 @@ class ClientToolChoice(msgspec.Struct, frozen=True):
 
 
 class ThinkingWish(msgspec.Struct, frozen=True):
-    """Whether to reason. With `adaptive` and `between_tools` the template decides."""
+    """Whether the model should reason. With the types `adaptive` and `between_tools`, the template decides."""
 
     type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: int | None = None
@@ -127,7 +130,7 @@ class OutputConfig(msgspec.Struct, frozen=True):
 )  # fmt: skip
 @refuses(mcp_servers=("MCP servers that llmd would have to call", []))
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The members from which the prompt is made."""
+    """The members of a request that determine the prompt."""
 
     model: Model = None
     messages: Annotated[list[InputTurn], note(
@@ -211,7 +214,7 @@ class OutputDetails(msgspec.Struct, frozen=True):
 
 
 class MessageUsage(msgspec.Struct, frozen=True):
-    """Token counts. The three input counts add up to the prompt."""
+    """Token counts. The sum of the three input counts is the number of prompt tokens."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -241,7 +244,9 @@ class TokenCount(msgspec.Struct, frozen=True):
 
 
 class MessageErrorBody(msgspec.Struct, frozen=True):
-    """An error. `code` and `param` are llmd's: the code in logs and metrics, and the field."""
+    """An error. `code` and `param` are llmd's own members: the code that logs and metrics show, and the client's name
+    of the wrong field.
+    """
 
     type: str
     message: str

@@ -1,4 +1,4 @@
-"""Writes the parts of an answer as Anthropic's message or its events."""
+"""Writes the parts of an answer as a message of Anthropic's API, complete or as events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..arguments import object_of, text_of
 from . import wire
 
 _STATUSES = {503: 529}
-"""Anthropic's status for a busy server. Its clients wait and try again."""
+"""529 is Anthropic's status for a busy server. After this status, Anthropic's clients wait and repeat the request."""
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -39,7 +39,9 @@ def error_of(error: ApiError) -> wire.MessageError:
 
 
 def _message_of(error: ApiError) -> str:
-    """Returns the text of an error. Agents recognize a prompt that is too long by this text and its numbers."""
+    """Returns the text of an error. Agents recognize the error for a prompt that is too long by its text and its
+    numbers.
+    """
     if isinstance(error, ContextLengthError):
         return f"prompt is too long: {error.n_tokens} tokens > {error.n_ctx} maximum. {error.message}"
     return error.message
@@ -52,7 +54,7 @@ ENVELOPE = Envelope(wire.MessageError, lambda error: msgspec.json.encode(error_o
 
 
 SIGNATURE = "llmd"
-"""The signature of all reasoning. It proves nothing, but clients drop reasoning without a signature."""
+"""The signature of all reasoning. The signature proves nothing, but clients drop reasoning that has no signature."""
 BlockKey = tuple[type[Part], int]
 ContentPart = TextPart | ReasoningPart | ToolCallPiece
 
@@ -63,7 +65,7 @@ def block_key(part: ContentPart) -> BlockKey:
 
 
 def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[wire.AnswerBlock]:
-    """Returns the blocks of an answer. `is_cut`: a call can be incomplete."""
+    """Returns the blocks of an answer. `is_cut` is true if a call can be incomplete."""
     content = (part for part in parts if isinstance(part, ContentPart))
     return [block for _, run in groupby(content, block_key) for block in _block(list(run), is_cut)]
 
@@ -79,8 +81,9 @@ def _block(run: list[Any], is_cut: bool) -> Iterator[wire.AnswerBlock]:
 
 
 def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> wire.AnswerBlock:
-    """Returns the block of a call. If its arguments are not an object, returns the call as text, as the model
-    wrote it."""
+    """Returns the block of a call. If the arguments are not a JSON object, returns a text block with the call as the
+    model wrote it.
+    """
     name = first.name or ""
     try:
         found = msgspec.json.decode(object_of(arguments, is_cut=is_cut) or b"", type=dict[str, Any])
@@ -110,21 +113,21 @@ _PING = _typed_event("ping")
 
 
 class MessageWriter(Writer):
-    """Writes one answer. Its first event has the number of reused tokens, which is known only when parts arrive.
-    Everything in a delta except its text is encoded once per block.
+    """Writes one answer. The first event has the number of reused tokens, so this event is written when the first part
+    arrives. Everything in a delta except the text is encoded once per block.
     """
 
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)
 
     def __init__(self, state: State, *, n_tokens_max: int) -> None:
-        """`n_tokens_max`: max_tokens of the request."""
+        """`n_tokens_max` is max_tokens of the request."""
         self._n_tokens_max = n_tokens_max
         self._id = "msg_" + secrets.token_hex(12)
         self._model = state.model_id
         self._is_begun = False
-        """The message's first event has been written."""
+        """True when the message's first event has been written."""
         self._open: BlockKey | None = None
-        """Key of the open block."""
+        """Key of the block that has been opened and not closed, or None."""
         self._n_blocks = 0
         self._delta_opens = self._delta_closes = b""
         self._calls = False
@@ -218,7 +221,7 @@ class MessageWriter(Writer):
         """Returns stop_reason and stop_sequence."""
         if has_calls and end.reason != "length" and not end.has_broken_call:
             return {"stop_reason": "tool_use", "stop_sequence": None}
-        if end.reason == "stop" and end.stop is None:  # a stop token, which ends the turn like the model's own end
+        if end.reason == "stop" and end.stop is None:  # a stop token counts as the model's own end
             return {"stop_reason": "end_turn", "stop_sequence": None}
         if end.reason == "length" and end.usage.n_generated < self._n_tokens_max:
             return {"stop_reason": "model_context_window_exceeded", "stop_sequence": None}

@@ -1,5 +1,5 @@
-"""Turns requests of llama.cpp's API into generation requests. Pure. All functions raise an ApiError that names the
-field.
+"""Turns requests of llama.cpp's API into generation requests. All functions raise an ApiError that names the wrong
+field. Pure.
 """
 
 from __future__ import annotations

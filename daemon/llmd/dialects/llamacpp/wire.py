@@ -94,7 +94,9 @@ class NativeProbable(msgspec.Struct, frozen=True, gc=False):
     id: int
     token: str
     bytes: list[int]
-    """The bytes of the token, because `token` can be only a replacement character."""
+    """The bytes of the token. Needed if the token is a part of a character, because `token` is then a replacement
+    character.
+    """
     logprob: float
 
 
@@ -103,7 +105,7 @@ class NativeChosen(NativeProbable, frozen=True, gc=False):
 
 
 class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """A completion with all members, or only those whose paths are in `response_fields`."""
+    """A completion. If the request has `response_fields`, only the members at these paths are returned."""
 
     index: int = 0
     content: str = ""
@@ -127,7 +129,7 @@ class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlainEmbedding(msgspec.Struct, frozen=True):
-    """One vector in a list of its own."""
+    """A vector, as the only element of a list."""
 
     index: int
     embedding: list[list[float]]
@@ -146,7 +148,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     is_processing: bool
     speculative: bool = False
     session: str | None = None
-    """null: the slot has no session, or another owner's."""
+    """null if the slot has no session, or a session of another owner."""
     tokens: int = 0
     next_token: list[NextToken] = []
 
@@ -163,7 +165,7 @@ class Props(msgspec.Struct, frozen=True, kw_only=True):
     total_slots: int
     model_alias: str
     model_path: str
-    """The file's name without its folder."""
+    """The name of the model's file, without its folder."""
     modalities: Modalities
     endpoint_slots: bool = True
     endpoint_props: bool = False

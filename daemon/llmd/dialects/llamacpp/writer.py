@@ -32,12 +32,13 @@ _TEXT_CLOSES = b',"stop":false,"id_slot":-1}' + framing.CLOSES
 _NO_TOKENS = b',"tokens":[]'
 _encode = msgspec.json.Encoder().encode
 _Details = LogProbabilities | TokenIds
-"""Parts that go into the event of the text before them."""
+"""Parts that are reported in the event of the text before them."""
 
 
 class NativeWriter(Writer):
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
-        """`fields` are the paths of the members to return in the last object. None: all members."""
+        """`fields` has the paths of the members to return in the last object, or is None if all members are returned.
+        """
         self._model = state.model_id
         self._fields = fields
         self._has_new_line = False
@@ -70,7 +71,7 @@ class NativeWriter(Writer):
             return framing.event(self._last(part))
         if isinstance(part, Failed):
             return framing.event(OWN.body(part.error))
-        if isinstance(part, PromptTokens):  # they accompany the answer's ids, but this dialect does not return them
+        if isinstance(part, PromptTokens):  # come with the answer's ids, but are not in this API
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
@@ -84,7 +85,8 @@ class NativeWriter(Writer):
         return _TEXT_OPENS + _encode(text) + members + _TEXT_CLOSES
 
     def _last(self, end: End, **members: Any) -> bytes:
-        """Writes the last object. `members` are its members if the answer is not streamed."""
+        """Returns the last object of a stream, or the whole answer, to which `members` adds the text and its details.
+        """
         completion = NativeCompletion(
             model=self._model,
             tokens_predicted=end.usage.n_generated,
@@ -113,7 +115,7 @@ def _probable(one: TokenProbability) -> NativeProbable:
 
 
 def chosen(completion: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
-    """Returns the members at these paths. A missing one is left out."""
+    """Returns the members at these paths, without those that are missing."""
     found: dict[str, Any] = {}
     for path in paths:
         value: Any = completion

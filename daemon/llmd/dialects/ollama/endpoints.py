@@ -1,4 +1,4 @@
-"""POST /api/chat and /api/generate."""
+"""POST /api/chat, /api/generate, /api/embed and /api/embeddings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def generate(body: wire.OllamaGenerateRequest, request: web.Request) -> Asking |
 
 
 def _loaded(keep_alive: str | float | None) -> wire.LoadReason:
-    """Returns the reason to report for a request without a prompt, which asks Ollama to load or unload the model."""
+    """Returns the reason to report for a request without a prompt. Ollama loads or unloads the model for such a
+    request; llmd only answers as if it had.
+    """
     is_zero = keep_alive == 0 or (isinstance(keep_alive, str) and keep_alive.rstrip("smh") == "0")
     return "unload" if is_zero else "load"
 

@@ -1,5 +1,5 @@
-"""GET /, /api/version, /api/tags and /api/ps, POST /api/show: facts about the model in Ollama's form. Endpoints that
-change the set of models are refused.
+"""Facts about the model in Ollama's form: GET /, /api/version, /api/tags and /api/ps, and POST /api/show. Requests that
+would change the set of models are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import wire
 from .writer import stamp
 
 _SPOKEN = "0.13.0"
-"""The version of Ollama that llmd reports. Some clients refuse older servers."""
+"""The version of Ollama that llmd reports. Some clients refuse a server with an older version."""
 _NEVER = "9999-12-31T23:59:59Z"
 _SIZE = re.compile(r"[\d.]+[KMBT]")
 CHANGES = (
@@ -29,7 +29,7 @@ CHANGES = (
     ("POST", "/api/copy"),
     ("DELETE", "/api/delete"),
 )
-"""Endpoints that change Ollama's store of models."""
+"""Ollama's endpoints that change its store of models."""
 
 
 async def greet(_: web.Request) -> web.Response:
@@ -82,7 +82,7 @@ async def refuse_change(request: web.Request) -> web.Response:
 
 
 def _known(state: State, n_bytes: int) -> dict[str, Any]:
-    """Returns the members that every list of models has."""
+    """Returns the members of a model that every list of models has."""
     name, digest = state.model_id, state.engine.info.fingerprint
     return {"name": name, "model": name, "size": n_bytes, "digest": digest, "details": _details(state)}
 
@@ -111,7 +111,9 @@ def _parameters(state: State) -> str:
 
 
 def _facts(state: State) -> dict[str, Any]:
-    """Returns facts about the model. `context_length` is the context that llmd serves, because clients fill it."""
+    """Returns facts about the model. `context_length` is the context that llmd serves, not the model's training
+    context, because clients send as many tokens as this number allows.
+    """
     info = state.engine.info
     return {
         "general.architecture": info.arch,

@@ -31,7 +31,7 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 
 def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
-    """Returns the messages without empty answers, which aborted streams leave. Raises an ApiError that names the
+    """Returns the messages except empty answers, which aborted streams leave. Raises an ApiError that names the wrong
     message.
     """
     check_count("messages", len(messages), limits.MESSAGES_MAX, "messages")
@@ -66,7 +66,7 @@ def _call(call: wire.OllamaCall) -> PlainToolCall:
 
 
 def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
-    """Returns the tools of type function. Raises an ApiError that names the tool and its member."""
+    """Returns the tools of type function. Raises an ApiError that names the wrong member of a tool."""
     check_count("tools", len(tools or ()), limits.TOOLS_MAX, "tools")
     functions = [(n, tool.function) for n, tool in enumerate(tools or ()) if tool.type in (None, "function")]
     return distinct(tool_of(f"tools[{n}].function", one.name, one.description, one.parameters) for n, one in functions)
@@ -93,7 +93,9 @@ def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | No
 
 
 def _is_text(message: OllamaMessage) -> bool:
-    """Returns whether the answer continues this message, which must be a text of the assistant without calls."""
+    """Returns whether the message is a text of the assistant without calls. If such a message is the last, the answer
+    continues it.
+    """
     return message.role == "assistant" and not message.tool_calls and bool((message.content or "").strip())
 
 
@@ -106,7 +108,7 @@ def generate_of(body: OllamaGenerateRequest, headers: Headers) -> GenerationRequ
 
 def _prompt(body: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
     prompt = body.prompt or ""
-    if body.raw or body.suffix:  # the client writes the whole prompt, with its control words
+    if body.raw or body.suffix:  # the client writes the whole prompt, without a template
         for name in ("system", "think"):
             if getattr(body, name):
                 raise invalid_value(name, "not supported together with raw or suffix, which use no template")
@@ -143,7 +145,7 @@ def _constraint(body: _Request) -> Constraint | None:
 
 def _variables(body: _Request) -> dict[str, Any]:
     think = body.think
-    effort = "high" if think == "max" else think  # the highest effort that templates know
+    effort = "high" if think == "max" else think  # templates know no higher effort
     return thinking_variables(
         effort if isinstance(effort, str) else None, None if think is None else think is not False
     )

@@ -27,7 +27,7 @@ class OllamaCall(msgspec.Struct, frozen=True):
 
 
 class OllamaMessage(msgspec.Struct, frozen=True):
-    """One message of the history. Other members do not reach the model."""
+    """A message of the history. Members that are not listed here do not reach the model."""
 
     role: str
     content: str | None = None
@@ -66,10 +66,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 @accepts(shift="llmd never shifts the context")
 @refuses(_debug_render_only=("the rendered prompt instead of an answer; use /apply-template", False))
 class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The members that chat and generate share."""
+    """The members that /api/chat and /api/generate share."""
 
     IGNORES_UNKNOWN: ClassVar = True
-    """Ollama ignores unknown members, too, because its clients send options of all its versions."""
+    """Unknown members are ignored, as in Ollama, because clients send options of all versions of Ollama."""
     model: Model = None
     stream: Annotated[
         bool | None, note("false: return one answer. Default: stream a line of JSON for each piece of the answer.")
@@ -171,7 +171,7 @@ class ToolCallFunction(msgspec.Struct, frozen=True):
     index: int
     name: str
     arguments: msgspec.Raw
-    """An object, as JSON that the model wrote."""
+    """A JSON object, as the model wrote it."""
 
 
 class ToolCallMade(msgspec.Struct, frozen=True):
@@ -199,7 +199,7 @@ class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     eval_count: int = 0
     eval_duration: int = 0
     logprobs: list[ChosenToken] = []
-    """Log probabilities of the tokens of this line, or of the whole answer."""
+    """Log probabilities of the tokens of this line or, if the answer is not streamed, of the whole answer."""
 
 
 class OllamaChat(_Measured, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Writes the parts of an answer in Ollama's form, for chat or generate, complete or as lines of JSON."""
+"""Writes the parts of an answer in the form of /api/chat or /api/generate, complete or as lines of JSON."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def facts_of(state: State) -> dict[str, Any]:
 
 
 class _Calls:
-    """Collects the pieces of tool calls, because Ollama's API returns calls complete."""
+    """Collects the pieces of tool calls, because Ollama's API returns only complete calls."""
 
     def __init__(self) -> None:
         self._open: ToolCallPiece | None = None
         self._arguments: list[str] = []
 
     def add(self, piece: ToolCallPiece) -> list[wire.ToolCallMade | str]:
-        """Returns the previous call if this piece begins another one."""
+        """Adds a piece. If the piece begins a new call, returns the previous call."""
         done = self.close(is_cut=True) if self._open is not None and piece.call != self._open.call else []
         if self._open is None:
             self._open = piece
@@ -59,8 +59,9 @@ class _Calls:
         return done
 
     def close(self, *, is_cut: bool = False) -> list[wire.ToolCallMade | str]:
-        """Returns the last call, or the text of its arguments if they are not an object. The JSON is written on one
-        line: models write line ends between arguments, but in this stream a line end is the end of a message.
+        """Returns the last call, or a text with its name and arguments if the arguments are not an object. The JSON of
+        the arguments has no line ends, because a line end in this stream ends a message, and models write line ends
+        between arguments.
         """
         if self._open is None:
             return []
@@ -74,11 +75,11 @@ class _Calls:
 
 
 class _OllamaWriter(Writer):
-    """The writer that chat and generate share. Everything in a line except its text is encoded once."""
+    """The writer that /api/chat and /api/generate share. Everything in a line except the text is encoded once."""
 
     framing = framing.LINES
     _text_opens: bytes
-    """The bytes of a line from its facts to its text."""
+    """The bytes of a line between the facts (`facts_of`) and the text."""
     _thinking_opens: bytes
     _closes: bytes
 
@@ -107,7 +108,7 @@ class _OllamaWriter(Writer):
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Returns lines. Log probabilities go into the line of the text before them."""
+        """Returns the lines of these parts. Log probabilities are reported in the line of the text before them."""
         lines: list[bytes] = []
         for part in parts:
             if not isinstance(part, LogProbabilities):
@@ -168,7 +169,7 @@ class GenerateWriter(_OllamaWriter):
 def measures_of(end: End) -> dict[str, Any]:
     session, usage = end.session, end.usage
     times = session.queue_ms, session.prefill_ms, session.decode_ms
-    queue, prefill, decode = (max(1, round(_NS_PER_MS * ms)) for ms in times)  # clients divide by them
+    queue, prefill, decode = (max(1, round(_NS_PER_MS * ms)) for ms in times)  # clients divide by these times
     return {
         "done": True,
         "done_reason": _DONE[end.reason],

@@ -27,16 +27,16 @@ class ChatWriter(AnswerWriter):
     def __init__(
         self, state: State, *, is_legacy: bool = False, customs: frozenset[str] = frozenset(), **others: Any
     ) -> None:
-        """`is_legacy`: calls are returned as function_call, the form before tools existed. `customs` are the names of
-        tools that take a text.
+        """If `is_legacy` is true, calls are returned as function_call, the form of the old functions API. `customs` are
+        the names of custom tools.
         """
         super().__init__(state, **others)
         self._is_legacy = is_legacy
         self._customs = customs
         self._inputs: dict[int, dict[int, CustomInput]] = {}
-        """Texts of custom calls that are open, by answer and call."""
+        """The inputs of custom calls in progress, by the index of the answer and the number of the call."""
         self._calling: set[int] = set()
-        """Indexes of the answers that have a call."""
+        """Indexes of answers that have a call."""
 
     # --- a complete answer
     # -----------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class ChatWriter(AnswerWriter):
     # --- events ------------------------------------------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """Returns an event with the role for each answer."""
+        """Returns one event for each answer, which has the role."""
         super().opening()
         role = b'"delta":{"role":"assistant","content":""},"finish_reason":null}]}' + framing.CLOSES
         return b"".join([self._choice(index) + role for index in range(self._n_answers)])
@@ -86,7 +86,7 @@ class ChatWriter(AnswerWriter):
         return self._delta(piece.index, _calls(opens))
 
     def _finish(self, end: End) -> bytes:
-        """Writes the rest of the texts of custom calls, then the last event."""
+        """Returns events with the rest of each custom call's input, and then the answer's last event."""
         rests = [(call, reading.finish()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
         events = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
         return b"".join(events) + super()._finish(end)

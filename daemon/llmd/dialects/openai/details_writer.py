@@ -1,5 +1,5 @@
-"""Members of OpenAI's completions in addition to their text, streamed or not: log probabilities, token ids, usage so
-far and timings.
+"""Members of OpenAI's completions in addition to the text: log probabilities, token ids, usage so far, progress of
+prefill, and timings. For streams and complete answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .wire.answer import (
 DetailPart = LogProbabilities | TokenIds | PromptTokens | Progress | RunningUsage
 DETAIL_PARTS = (LogProbabilities, TokenIds, PromptTokens, Progress, RunningUsage)
 OPEN = b',"finish_reason":null}]}' + framing.CLOSES
-"""The end of every event except the last of its answer."""
+"""The end of every event of an answer, except the answer's last event."""
 _encode = msgspec.json.encode
 
 
@@ -60,7 +60,7 @@ class DetailsWriter:
     # ------------------------------------------------------------------------------------------------
 
     def choice(self, parts: Sequence[Part]) -> dict[str, Any]:
-        """Returns the additional members of one answer, made from its parts."""
+        """Returns the additional members of one answer. `parts` are the parts of that answer."""
         details = [part for part in parts if isinstance(part, DETAIL_PARTS)]
         if not details:
             return {}
@@ -85,8 +85,9 @@ class DetailsWriter:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def events(self, parts: Sequence[Part], write: Callable[[Part], bytes], no_text: Callable[[int], bytes]) -> bytes:
-        """Returns events. Details of a part go into the part's event. `write` makes the events of all other parts, and
-        `no_text` an event without text.
+        """Returns the events of these parts. Details are reported in the event of the part before them. `write` makes
+        the event of a part that is not a detail, and `no_text` makes an event without text for details that follow no
+        such part.
         """
         found: list[bytes] = []
         chunk: _Chunk | None = None
@@ -125,12 +126,12 @@ class DetailsWriter:
         return b',"usage":' + _encode(usage) if self._has_running_usage else b""
 
     def ending(self, end: End) -> bytes:
-        """Returns members of the last event with facts about the request."""
+        """Returns the members about the whole request, for the last event."""
         return b',"timings":' + _encode(timings_of(end)) if self._has_timings else b""
 
 
 class _Chunk:
-    """An event, and the members to add to its choice and to the event itself."""
+    """An event, with the members to add to the event's choice and to the event itself."""
 
     def __init__(self, index: int, event: bytes) -> None:
         self._index = index
@@ -138,7 +139,7 @@ class _Chunk:
         self._choice = self._members = b""
 
     def is_of(self, part: DetailPart) -> bool:
-        """Returns whether this part can be reported in the event."""
+        """Returns whether this event can report the part."""
         return (
             part.index == self._index and self._event.endswith(OPEN) and not isinstance(part, PromptTokens | Progress)
         )
@@ -175,7 +176,7 @@ def completion_logprobs(parts: Sequence[LogProbabilities]) -> CompletionLogprobs
 
 
 def _by_text(likely: list[TokenProbability], chosen: TokenProbability) -> dict[str, float]:
-    """Keeps only the most likely of several tokens with the same text."""
+    """Maps texts of tokens to log probabilities. If several tokens have the same text, the most likely token counts."""
     found: dict[str, float] = {}
     for one in (*likely, chosen):
         found.setdefault(text_of(one), one.log_probability)

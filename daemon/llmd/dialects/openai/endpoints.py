@@ -1,4 +1,6 @@
-"""POST /v1/chat/completions, /v1/completions, /v1/embeddings, and the prompt of a chat: POST /apply-template."""
+"""POST /v1/chat/completions, /v1/completions and /v1/embeddings, and POST /apply-template, which returns the prompt of
+a chat.
+"""
 
 from __future__ import annotations
 

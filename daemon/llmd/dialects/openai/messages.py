@@ -20,11 +20,11 @@ _ROLES: dict[str, Role] = {
 _RESULTS = ("tool", "function")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _THOUGHTS = ("thinking", "reasoning")
-"""Types of parts that only the assistant has."""
+"""Types of parts that are reasoning. Only messages of the assistant have such parts."""
 
 
 def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
-    """Returns the messages without empty answers, which aborted streams leave.
+    """Returns the messages except empty answers, which aborted streams leave.
 
     Raises an ApiError that names a message that cannot be rendered.
     """
@@ -49,7 +49,7 @@ def _is_empty(message: wire.Message) -> bool:
 
 
 def message_of(path: str, message: wire.Message, is_newest: bool = True) -> PlainMessage:
-    """Returns the message. If `is_newest`, attachments are refused."""
+    """Returns the message. If `is_newest` is true, attachments are refused."""
     role = role_of(path, message.role, _ROLES)
     if message.audio is not None:
         raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")
@@ -86,7 +86,7 @@ def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piec
 
 
 def _reasoning(message: wire.Message) -> str | None:
-    """Returns the reasoning under the first name that has text."""
+    """Returns the reasoning of a message, which can have several names: the first text that is not empty."""
     candidates = [getattr(message, name) for name in _REASONING]
     if message.role == "assistant" and isinstance(message.content, list):
         thoughts = [part.thinking or part.text or "" for part in message.content if part.type in _THOUGHTS]
@@ -123,8 +123,9 @@ def _is_legacy(message: wire.Message) -> bool:
 
 
 def _with_legacy_ids(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Gives ids to calls of functions, which have none, because many templates match a call and its result by an id.
-    The id is made from the message's number, so that the beginning of a longer history renders as before.
+    """Adds ids to calls of the old functions API, which have no ids: many templates need an id to match a call with its
+    result. An id is made from the message's index, so that the same messages at the beginning of a longer history get
+    the same ids.
     """
     found, called = [], ""
     for n, message in enumerate(messages):

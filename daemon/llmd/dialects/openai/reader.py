@@ -1,4 +1,4 @@
-"""Turns the body of a request for a completion into a generation request. Pure."""
+"""Turns the body of a request for a chat or text completion into a generation request. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .wire import request as wire
 from .wire.request import ChatCompletionRequest, CompletionBase, CompletionRequest
 
 COMPLETION_TOKENS_DEFAULT = 16
-"""OpenAI's default length of text completions."""
+"""OpenAI's default for the maximum tokens of a text completion."""
 _CHAT_LENGTHS = ("max_completion_tokens", "max_tokens", "n_predict")
 _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
 
@@ -54,7 +54,9 @@ def conversation_of(body: ChatCompletionRequest) -> ChatPrompt:
 
 
 def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) -> bool:
-    """Returns whether the answer continues the last message. Raises ApiError if that is not possible."""
+    """Returns whether the answer continues the last message. Raises ApiError if the answer cannot continue that
+    message.
+    """
     param = "continue_final_message"
     if not body.continue_final_message:
         return False
@@ -80,7 +82,9 @@ def completion_of(body: CompletionRequest, headers: Headers) -> GenerationReques
 
 
 def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
-    """Returns fields of GenerationRequest. The first of `lengths` that is set counts, else `length`."""
+    """Returns the fields of GenerationRequest that chat and text completions share. The answer's maximum length is the
+    first member of `lengths` that is set, or `length` if none is set.
+    """
     candidates = ((name, getattr(body, name)) for name in lengths)
     limit = next(((name, value) for name, value in candidates if value is not None), None)
     prefill_only = limit == ("n_predict", 0)
@@ -107,7 +111,9 @@ def session_of(body: CompletionBase, headers: Headers) -> Session:
 
 
 def prompts_of(body: CompletionRequest) -> list[RawPrompt]:
-    """Returns the prompts. Here the client writes the control words itself, so they become control tokens."""
+    """Returns the prompts. Control words in a prompt become control tokens by default, because a client of text
+    completions writes them instead of a template.
+    """
     contents = _each(body.prompt)
     return [
         RawPrompt(
@@ -136,7 +142,7 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
 
 
 def written_as(body: CompletionBase, request: GenerationRequest) -> dict[str, Any]:
-    """Returns the parameters of the writers."""
+    """Returns the parameters of the writer."""
     options = body.stream_options or wire.StreamOptions()
     n_prompts = 1 + len(request.more_prompts)
     return {
@@ -157,8 +163,8 @@ def _has_running_usage(body: CompletionBase) -> bool:
 
 
 def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int, int]:
-    """Returns how many answers each prompt gets, and how many are generated to choose from; 0: no more than are
-    returned.
+    """Returns the number of answers to return for each prompt, and the number of answers to generate for each prompt,
+    from which the best are chosen. The second number is 0 if all generated answers are returned.
     """
     n_answers = 1 if body.n is None else check_range("n", body.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if body.best_of is None else check_range("best_of", body.best_of, 1, limits.ANSWERS_MAX)
@@ -180,7 +186,9 @@ def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int
 
 
 def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes: bool) -> int | None:
-    """Returns how many of the most likely tokens to report with each token, or None for no log probabilities."""
+    """Returns the number of most likely tokens to report with each token, or None if the request asks for no log
+    probabilities.
+    """
     if logprobs is True:
         raise invalid_type("logprobs", "expected a number of most likely tokens, got true")
     asks = logprobs is not None and logprobs is not False
@@ -193,7 +201,9 @@ def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes:
 
 
 def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
-    """Returns the number from either name. `n_probs` is llama.cpp's name."""
+    """Returns the number of most likely tokens to report, if it can have OpenAI's name or llama.cpp's (`n_probs`). The
+    larger number counts.
+    """
     likely = likely_of("n_probs", n_probs)
     return max(n_logprobs or 0, likely) if likely else n_logprobs
 
@@ -203,7 +213,7 @@ def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
 
 def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
     yield from _response_format(body.response_format)
-    if body.json_schema:  # the documentation says that {} has no effect
+    if body.json_schema:  # docs/http.md says that {} has no effect
         yield _schema("json_schema", body.json_schema)
     if body.grammar:
         yield Constraint("grammar", body.grammar, "grammar")
@@ -219,7 +229,7 @@ def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
 
 
 def _texts(prefix: str, grammar: str | None, regex: str | None, choice: list[str] | None) -> Iterator[Constraint]:
-    """Yields the constraints that are not empty. An empty text means no constraint."""
+    """Yields a constraint for each argument that is not empty. An empty argument means no constraint."""
     if grammar:
         yield Constraint("grammar", grammar, f"{prefix}grammar")
     if regex:
@@ -244,7 +254,7 @@ def _response_format(response_format: wire.ResponseFormat | None) -> Iterator[Co
 
 
 def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) -> Constraint:
-    """Returns the constraint of a schema, which can also be JSON in a text, as in vLLM."""
+    """Returns the constraint for a schema. As in vLLM, the schema can also be a text that contains JSON."""
     if not isinstance(schema, str):
         return schema_constraint(param, schema, is_strict)
     try:
@@ -258,7 +268,9 @@ def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) ->
 
 
 def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
-    """Returns the template's variables. If several members disagree, the most explicit one wins."""
+    """Returns the template's variables. Of members that disagree, the most explicit counts: chat_template_kwargs first,
+    then enable_thinking, `thinking`, `reasoning` and the effort.
+    """
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     effort = body.reasoning_effort if body.reasoning_effort is not None else reasoning.effort
     wishes = body.enable_thinking, SWITCHES.get(thinking.type or ""), reasoning.enabled
@@ -266,7 +278,9 @@ def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
 
 
 def thinking_tokens_max_of(body: wire.ChatCompletionRequest) -> int | None:
-    """Returns the first budget that is set; -1 means no limit. Raises an ApiError that names the field."""
+    """Returns the first budget that is set, or None if no budget is set, or if it is -1 (no limit). Raises an ApiError
+    that names the wrong field.
+    """
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     budgets = (
         ("thinking_budget_tokens", body.thinking_budget_tokens),

@@ -14,10 +14,10 @@ from .wire import request as wire
 
 
 def tools_of(body: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
-    """Returns functions and custom tools. Tools of other types run on the provider's servers, so the model cannot call
-    them.
+    """Returns the functions and custom tools. Leaves out tools of other types, because they run on the provider's
+    servers.
 
-    Raises an ApiError that names the tool and its member.
+    Raises an ApiError that names the wrong member of a tool.
     """
     if body.functions and body.tools:
         raise invalid_value("functions", "the request has tools, too; send either functions or tools")
@@ -46,8 +46,8 @@ def _tool(path: str, function: OfferedFunction) -> Tool:
 
 
 def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
-    """Returns the names of the tools whose calls are reported as custom calls. Of several tools with one name the first
-    counts.
+    """Returns the names of the custom tools, whose calls are reported as custom calls. Of tools with the same name, the
+    first counts.
     """
     named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in body.tools or ()]
     kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
@@ -55,12 +55,14 @@ def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
 
 
 def is_legacy(body: wire.ChatCompletionRequest) -> bool:
-    """Returns whether calls have the form of the old functions API: one call per answer, without an id."""
+    """Returns whether the request uses the old functions API, in which an answer has at most one call, and the call has
+    no id.
+    """
     return bool(body.functions)
 
 
 def choice_of(body: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Returns the tool choice. Raises ApiError if the request does not have the chosen tool."""
+    """Returns the tool choice. Raises ApiError if the request has no tool of the chosen name."""
     of_other, others = ("tool_choice", "tools") if is_legacy(body) else ("function_call", "functions")
     other_choice = getattr(body, of_other)
     if other_choice not in (None, "auto") and (other_choice != "none" or tools):

@@ -1,5 +1,5 @@
-"""Writes the parts of answers as OpenAI's completions, complete or as events. Has the parts that chats (chat_writer.py)
-and text completions share, and the writer of text completions.
+"""Writes the parts of answers as OpenAI's completions, complete or as events: the base class of both writers, and the
+writer of text completions. The writer of chat completions is in chat_writer.py.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from .details_writer import DETAIL_PARTS, OPEN, DetailsWriter, usage_of
 from .wire import answer as wire
 
 ENVELOPE = OWN
-"""OpenAI's error envelope, which llmd's own endpoints also use."""
+"""OpenAI's error envelope is also that of llmd's own endpoints."""
 _DONE = framing.event(b"[DONE]")
 FINISH: dict[EndReason, wire.FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
 encode_text = msgspec.json.Encoder().encode
 
 
 class AnswerWriter(Writer):
-    """The writer that both kinds of completion share. Everything in an event except its text is encoded once, so that a
-    token costs one small join.
+    """The base class of the writers of chat and text completions. Everything in an event except the text is encoded
+    once, so that a token costs one small join.
     """
 
     _id_prefix: str
     _chunk_kind: str
     _complete_kind: type[wire.ChatCompletion] | type[wire.Completion]
     _text_opens: bytes
-    """The bytes of a choice from its index to its text."""
+    """The bytes of a choice between the index and the text."""
     _text_closes: bytes
     _no_text: bytes
 
@@ -50,8 +50,8 @@ class AnswerWriter(Writer):
         has_running_usage: bool = False,
         has_timings: bool = False,
     ) -> None:
-        """`include_usage`: a stream ends with the number of used tokens. `has_running_usage`: its events also have that
-        number.
+        """If `include_usage` is true, a stream ends with the number of used tokens. If `has_running_usage` is true,
+        every event with text has the number of tokens used so far.
         """
         self._facts: dict[str, Any] = {
             "id": self._id_prefix + secrets.token_hex(12),
@@ -66,9 +66,9 @@ class AnswerWriter(Writer):
         self._include_usage = include_usage
         self._ends: list[End] = []
         self._head = b""
-        """The beginning of every event, up to its choices."""
+        """The beginning of every event, up to the choices."""
         self._heads: dict[int, bytes] = {}
-        """Beginnings of events with text, by the answer's index."""
+        """The beginning of every event with text, by the index of the answer."""
         self._tail = self._text_closes + OPEN
 
     def complete(self, parts: Sequence[Part]) -> bytes:
@@ -86,7 +86,7 @@ class AnswerWriter(Writer):
 
     @abstractmethod
     def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.ChatChoice | wire.CompletionChoice:
-        """Makes the choice of one answer from its parts."""
+        """Returns the choice of one answer. `parts` are the parts of that answer."""
 
     # --- events ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,6 @@
-"""POST /v1/responses and /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, and the items of its input."""
+"""POST /v1/responses and /v1/responses/input_tokens, GET and DELETE /v1/responses/{id}, and GET
+/v1/responses/{id}/input_items.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ async def create_response(request: web.Request) -> web.StreamResponse:
 
 
 async def count_input_tokens(request: web.Request) -> web.Response:
-    """Counts the tokens of the prompt, even if it does not fit the context."""
+    """Counts the tokens of the prompt, even if the prompt does not fit the context."""
     services, sender = request.app[STATE].services, sender_of(request)
     async with in_time(request):
         generation_request = await _fitting(request, await _parsed(request))
@@ -47,7 +49,9 @@ async def _parsed(request: web.Request) -> ParsedRequest:
 
 
 async def _fitting(request: web.Request, parsed: ParsedRequest) -> GenerationRequest:
-    """Returns the request, with a truncated conversation if that is allowed and necessary."""
+    """Returns the generation request. If the conversation does not fit and the request allows truncation, the
+    conversation is truncated.
+    """
     if parsed.response.truncation != "auto":
         return parsed.generation_request
     return await fitting(request.app[STATE].services, parsed.generation_request, sender_of(request))
@@ -69,8 +73,8 @@ def _keep(request: web.Request, parsed: ParsedRequest) -> Keep | None:
     loop = asyncio.get_running_loop()
 
     def keep(id: str, body: bytes) -> None:
-        """Stores an answer. A text thread can call this, but only the event loop may change the store; the loop does so
-        before it sends the answer.
+        """Stores a response. Can be called in a text thread, but only the event loop may change the store, so the
+        change is scheduled there. The event loop makes the change before it sends the answer.
         """
         response = StoredResponse(id, owner, parsed.generation_request.key.id, body, parsed.input, parsed.before)
         loop.call_soon_threadsafe(store.keep, response, state.n_owners)

@@ -1,7 +1,8 @@
-"""Writers of the items of an answer while the answer is generated. Each makes its own events, and at the end its
-object. Pure.
+"""Writers of the items of an answer. Each item writer makes the events of one item while the answer is generated, and
+the item itself at the end. Pure.
 
-An event is a name and the members after its sequence number, as JSON without the braces (writer.py).
+An event here is a name and the members that follow the sequence number, as JSON without braces. writer.py completes the
+event.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def new_id(kind: str) -> str:
 
 
 class ItemWriter(ABC):
-    """Writes one item: `opening`, then `more` for each piece of its text, then `closing`."""
+    """Writes one item. `opening` is called first, `more` for each piece of the item's text, and `closing` last."""
 
     kind: str
     text_event: bytes
-    """The kind of the events with its text."""
+    """The kind of the events that have the item's text."""
     part_position = b""
 
     def __init__(self, index: int) -> None:
@@ -61,10 +62,10 @@ class ItemWriter(ABC):
 
     @abstractmethod
     def output_item(self, status: wire.ItemStatus) -> wire.OutputItem:
-        """Returns the item in its current state."""
+        """Returns the item with the text so far."""
 
     def _text(self) -> bytes:
-        """Returns members of the event with the whole text."""
+        """Returns the members of the event that has the whole text."""
         return b'"text":' + _encode(self.text)
 
     def _part_events(self, change: bytes) -> list[Event]:
@@ -78,10 +79,10 @@ class ItemWriter(ABC):
 
 
 class PartItemWriter(ItemWriter):
-    """Writes an item whose text is in one part."""
+    """Writes an item that has one part, which contains the text."""
 
     part_event: bytes
-    """The kind of the events about the part."""
+    """The kind of the events about that part."""
 
     @abstractmethod
     def _part(self) -> wire.OutputText | wire.SummaryText | wire.ReasoningText: ...
@@ -113,7 +114,7 @@ class MessageItemWriter(PartItemWriter):
 
 
 class ReasoningItemWriter(PartItemWriter):
-    """Writes reasoning, as a summary if the request asks for one, otherwise as text."""
+    """Writes reasoning: as a summary if the request asks for a summary, otherwise as text."""
 
     kind = "rs"
 
@@ -141,7 +142,7 @@ class ReasoningItemWriter(PartItemWriter):
 
 
 class CallItemWriter(ItemWriter):
-    """Writes a function call, whose text is its arguments."""
+    """Writes a function call. The text of the item is the call's arguments."""
 
     kind, text_event = "fc", b"function_call_arguments"
 

@@ -1,7 +1,7 @@
 """Turns the items of an input into the messages of a conversation. Pure.
 
 Consecutive items of the assistant (reasoning, text, calls) become one message. Items of unknown types are ignored,
-because clients also send items that other servers have made.
+because clients also send items that they received from other servers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .tools import called_as
 
 T = TypeVar("T")
 FindItem = Callable[[str], bytes | None]
-"""Returns the item of a stored response with this id."""
+"""Returns the item with this id from the stored responses, or None."""
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _PICTURES = ("computer_screenshot", "input_image")
 _ENCLOSED = "llmd:"
-"""The beginning of reasoning that `enclosed` made."""
+"""The beginning of every text that `enclosed` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,21 @@ class InputItem:
     kind: str
     raw: msgspec.Raw
     is_stored: bool = False
-    """The request only refers to the item."""
+    """Whether the request has only a reference to the item, which is stored."""
     role: str | None = None
-    """The role of a message."""
+    """The role, if the item is a message."""
     id: str | None = None
-    """The client's own id."""
+    """The id that the client sent."""
 
     def read(self, kind: type[T]) -> T:
-        """Returns the decoded item. Raises an ApiError that names the member."""
+        """Returns the decoded item. Raises an ApiError that names the wrong member."""
         return decoded(bytes(self.raw), kind, self.path)
 
 
 def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
-    """Returns the items, with references replaced by the items that they name. Raises an ApiError that names
-    the item."""
+    """Returns the items. A reference is replaced by the item that it names. Raises an ApiError that names the wrong
+    item.
+    """
     if client_input is None:
         return []
     if isinstance(client_input, str):
@@ -87,7 +88,7 @@ def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
 
 
 def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.Raw]]]:
-    """Returns the tools that items in the middle of a conversation offer."""
+    """Returns the lists of tools that items of the conversation offer, each with the client's name of the list."""
     return [
         (f"{item.path}.tools", item.read(wire.InputTools).tools) for item in items if item.kind == "additional_tools"
     ]
@@ -97,13 +98,14 @@ def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.
 
 
 def messages_of(items: Sequence[InputItem]) -> list[PlainMessage]:
-    """Returns the messages without empty answers, which aborted streams leave. Raises an ApiError that names
-    the item."""
+    """Returns the messages except empty answers, which aborted streams leave. Raises an ApiError that names the wrong
+    item.
+    """
     return [message for message in _turns(_pieces(items)) if not is_empty(message)]
 
 
 def _turns(pieces: Iterator[PlainMessage]) -> Iterator[PlainMessage]:
-    """Joins pieces into messages. Two successive texts of the assistant are two messages."""
+    """Joins successive pieces of the assistant into one message. A second text begins a new message."""
     turn: list[PlainMessage] = []
     for piece in pieces:
         if turn and (piece.role != "assistant" or (piece.content and turn[-1].content)):
@@ -140,7 +142,7 @@ def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
 
 
 def _speaker(item: InputItem) -> str:
-    """Returns the role of the message that the item is or belongs to; "" if there is none."""
+    """Returns the role of the message to which the item belongs, or "" if the item belongs to no message."""
     if item.kind == "message":
         return item.role or ""
     if item.kind.endswith("_call_output"):
@@ -163,7 +165,7 @@ def _message(item: InputItem, is_newest: bool) -> PlainMessage:
 
 
 def _text(path: str, content: str | Sequence[InputContent], *, is_result: bool = False, is_past: bool = False) -> str:
-    """Returns the text of a content. The flags are those of part_text."""
+    """Returns the text of a message's content or a tool's output. The flags have the same meaning as for part_text."""
     if isinstance(content, str):
         return content
     parts = (part_text(f"{path}[{n}]", part, is_result=is_result, is_past=is_past) for n, part in enumerate(content))
@@ -174,7 +176,7 @@ def _text(path: str, content: str | Sequence[InputContent], *, is_result: bool =
 
 
 def _call(item: InputItem) -> PlainToolCall | None:
-    """Returns the call, or None if the item is not a call, or a call that the provider has already answered."""
+    """Returns the call, or None if the item is not a call, or is a call of a tool that the provider ran."""
     if item.kind == "function_call":
         call = item.read(wire.InputFunctionCall)
         return PlainToolCall(called_as(call.name, call.namespace), _json(call.arguments), call.call_id)
@@ -206,8 +208,8 @@ def _output(item: InputItem) -> PlainMessage:
 
 
 def _wrapped(output: dict[str, Any]) -> str:
-    """Returns the text of an output that is an object: some clients wrap the text, and a screenshot is sent without a
-    list.
+    """Returns the text of an output that is an object. Such an output is a text that the client has wrapped, or a
+    screenshot that is not in a list.
     """
     if output.get("type") in _PICTURES:
         return placeholder("image")
@@ -219,8 +221,8 @@ def _wrapped(output: dict[str, Any]) -> str:
 
 
 def enclosed(thought: str) -> str:
-    """Encodes reasoning for clients that send back only opaque text. It is not encrypted, because the client has the
-    text, too.
+    """Encodes reasoning for clients that send reasoning back only as opaque text (encrypted_content). The reasoning is
+    not encrypted, because the client also gets it as plain text.
     """
     return _ENCLOSED + base64.b64encode(thought.encode()).decode()
 
@@ -236,7 +238,7 @@ def _thought(item: wire.InputReasoning) -> str | None:
 
 
 def _decoded_reasoning(text: str) -> str:
-    """Returns reasoning that `enclosed` made. Reasoning of other servers is ignored."""
+    """Returns the reasoning in a text that `enclosed` returned, or "" for a text from another server."""
     if not text.startswith(_ENCLOSED):
         return ""
     try:

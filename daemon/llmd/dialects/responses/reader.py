@@ -34,22 +34,22 @@ _encode = msgspec.json.Encoder().encode
 class ParsedRequest:
     generation_request: GenerationRequest
     response: Response
-    """The response with the members that the request determines."""
+    """A response that has only the members that the request determines."""
     offered: Offered
     is_summary: bool
-    """Reasoning is reported as a summary."""
+    """Whether reasoning is reported as a summary."""
     is_enclosed: bool
-    """Reasoning is also reported in a form that clients send back with the item."""
+    """Whether reasoning is also reported as opaque text (encrypted_content), which clients send back."""
     before: list[PlainMessage]
-    """The conversation without its instructions."""
+    """The conversation before the answer, without the instructions."""
     input: list[bytes]
-    """The items of this request, to be stored. Empty: they are not stored."""
+    """The input items of this request, if they must be stored; otherwise empty."""
     n_stored_bytes: int
-    """Bytes of the conversation that were stored before."""
+    """Bytes of stored items and of the previous response, to which the request refers."""
 
 
 def response_of(body: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ParsedRequest:
-    """Returns the parsed request. Raises an ApiError that names the field. Any thread."""
+    """Returns the parsed request. Raises an ApiError that names the wrong field. Any thread."""
     previous = _previous(body.previous_response_id, store, owner)
     items = items_of(body.input, lambda id: store.find_item(owner, id))
     offered_tools = offered([("tools", body.tools or []), *tools_among(items)])
@@ -165,8 +165,8 @@ def _raw(value: Any) -> msgspec.Raw:
 
 
 def _stored(items: Sequence[InputItem]) -> list[bytes]:
-    """Returns the items to store, each with its own id, by which clients page through them. The text of a message is
-    stored as parts. Other members are stored without decoding.
+    """Returns the items to store. Each stored item gets an id of its own, because clients page through the items by id.
+    The text of a message is stored as a list of parts. Other members are stored without decoding.
     """
     ids: set[str] = set()
     found: list[bytes] = []

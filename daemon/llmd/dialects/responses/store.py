@@ -1,8 +1,8 @@
-"""Stored responses, with their input and the conversation up to their answer, for clients to get or continue.
+"""Stored responses, which clients can get or continue. Each has its input and the conversation before its answer.
 
-They are in memory, and between two daemons in the database. Count and bytes are limited, in total and per owner. Beyond
-a limit the least recently used response is removed. A stored response never changes. Only the event loop changes the
-store; a text thread can read it.
+The store is in memory; the database keeps the responses until the next daemon starts. The number and the bytes of
+responses are limited, in total and per owner. Beyond a limit, the least recently used response is removed. A stored
+response never changes. Only the event loop changes the store, and text threads can read it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Identified(msgspec.Struct):
 
 
 class _ResponseOutput(msgspec.Struct):
-    """The member of a response that this module reads."""
+    """The only member of a response that this module decodes."""
 
     output: list[msgspec.Raw]
 
@@ -41,7 +41,7 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
     id: str
     owner: int
     session: str
-    """The session in which the response was made; "" for none."""
+    """The session in which the response was generated, or "" if the request had no session."""
     body: bytes
     """The body of the answer."""
     input: list[bytes]
@@ -55,19 +55,19 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
         return [*self.before, *messages_of(items_of(answer, lambda id: None))]
 
     def check(self) -> None:
-        """Raises MsgspecError if the row is not a valid stored response."""
+        """Raises MsgspecError if an item of the answer or of the input has no id. Used for rows of the database."""
         for item in (*self.output.values(), *self.input):
             id_of(item)
 
     @cached_property
     def output(self) -> dict[str, bytes]:
-        """Returns the items of the answer by their ids."""
+        """The items of the answer, by id."""
         items = msgspec.json.decode(self.body, type=_ResponseOutput).output
         return {id_of(bytes(raw)): bytes(raw) for raw in items}
 
     @cached_property
     def n_bytes(self) -> int:
-        """Returns the size in bytes, including texts that it shares with earlier responses."""
+        """The size in bytes. Texts that the response shares with earlier responses count for each response."""
         texts = 2 * len(self.body) + sum(map(len, self.input)) + sum(map(_bytes_of, self.before))
         return texts + limits.RESPONSE_BYTES_OVERHEAD
 
@@ -85,11 +85,11 @@ def _bytes_of(message: PlainMessage) -> int:
 
 @dataclass
 class _Owned:
-    """The responses of one owner, in order of use."""
+    """The responses of one owner, the least recently used first."""
 
     responses: OrderedDict[str, StoredResponse] = field(default_factory=OrderedDict)
     items: dict[str, StoredResponse] = field(default_factory=dict)
-    """Responses by the ids of their items."""
+    """Responses, by the ids of the items in their answers."""
     n_bytes: int = 0
 
 
@@ -111,12 +111,12 @@ class ResponseStore:
         return found.output[id] if found is not None else None
 
     def keep(self, response: StoredResponse, n_owners: int) -> None:
-        """Stores the response, unless it exceeds its owner's share. `n_owners` is the number of owners that share the
-        store.
+        """Stores the response, unless the response alone is larger than one owner's share. `n_owners` is the number of
+        owners that share the store.
         """
         n_max, bytes_max = share_of(self._responses_max, n_owners), share_of(self._bytes_max, n_owners)
         if response.n_bytes > bytes_max:
-            return  # storing it would remove all others first
+            return  # storing it would remove all other responses of the owner
         owned = self._owners.setdefault(response.owner, _Owned())
         owned.responses[response.id] = response
         owned.items.update(dict.fromkeys(response.output, response))
@@ -128,7 +128,9 @@ class ResponseStore:
             self._drop_oldest(max(self._owners, key=lambda owner: self._owners[owner].n_bytes))
 
     def all(self) -> list[StoredResponse]:
-        """Returns all responses; those of each owner are in order of use, the least recently used first."""
+        """Returns the responses of all owners. The responses of each owner are in order of use, the least recently used
+        first.
+        """
         return [response for owned in self._owners.values() for response in owned.responses.values()]
 
     def use(self, response: StoredResponse) -> None:
@@ -136,7 +138,7 @@ class ResponseStore:
             self._owners[response.owner].responses.move_to_end(response.id)
 
     def drop(self, owner: int, id: str) -> bool:
-        """Removes a response. Returns False if it does not exist."""
+        """Removes a response. Returns False if the response does not exist."""
         owned = self._owners.get(owner, _Owned())
         response = owned.responses.pop(id, None)
         if response is None:

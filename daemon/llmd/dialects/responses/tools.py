@@ -1,7 +1,8 @@
-"""Turns the tools of a response into functions that the model can call, and their names back into the client's. Pure.
+"""Turns the tools of a request into functions that the model can call, and the model's names of tools into the client's
+names. Pure.
 
-The model's name of a tool in a namespace is NAMESPACE__NAME. Most types of tools other than functions and custom tools
-run on the provider's servers.
+The model's name of a tool in a namespace is NAMESPACE__NAME. Tools that are neither functions nor custom tools run on
+the provider's servers, with a few exceptions (`_RUN_BY_CLIENTS`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from .wire import ChosenTool, CustomTool, NamespaceTool, ToolKind
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")
 _RUN_BY_CLIENTS = ("local_shell", "shell", "apply_patch", "computer", "computer_use_preview")
-"""Types of tools whose calls would be items of special types, which clients wait for."""
+"""Types of tools that clients run, but only for calls that are items of special types, which llmd does not make. These
+tools are refused.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,12 @@ class ToolName:
 class Offered:
     tools: tuple[Tool, ...] = ()
     names: dict[str, ToolName] = field(default_factory=dict)
-    """The client's names by the model's names."""
+    """Maps the model's name of a tool to the client's name."""
 
     def name_of(self, called: str) -> ToolName:
-        """Returns the client's name. The name of a tool that was not offered stays unchanged."""
+        """Returns the client's name of a tool. `called` is the model's name; it is returned unchanged if no such tool
+        was offered.
+        """
         return self.names.get(called, ToolName(called))
 
 
@@ -53,8 +58,8 @@ def called_as(name: str, namespace: str | None) -> str:
 
 
 def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
-    """Returns the tools of several lists. `lists` has the client's name of each list, and its tools. Raises an ApiError
-    that names the tool and its member.
+    """Returns the tools of several lists. `lists` has, for each list, the client's name of the list and the tools.
+    Raises an ApiError that names the wrong member of a tool.
     """
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
     if not found:
@@ -84,8 +89,9 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _refuse_server_tools(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
-    """Raises ApiError if all tools run on a provider's servers. None of the tools in `lists` is offered to the
-    model."""
+    """Raises ApiError if `lists` has a tool. Called if the model can call none of the tools: then all of them run on a
+    provider's servers.
+    """
     for path, tools in lists:
         for n, raw in enumerate(tools):
             kind = decoded(bytes(raw), ToolKind, f"{path}[{n}]").type
@@ -103,7 +109,7 @@ def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, T
 
 
 def choice_of(choice: str | ChosenTool | None, offered_tools: Offered) -> ToolChoice:
-    """Returns the tool choice. Raises ApiError if the request does not have the chosen tool."""
+    """Returns the tool choice. Raises ApiError if the request has no tool of the chosen name."""
     return check_choice("tool_choice", _choice(choice), offered_tools.tools)
 
 

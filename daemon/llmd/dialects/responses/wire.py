@@ -1,4 +1,6 @@
-"""Requests. Items and tools stay undecoded at first: each kind is decoded by itself, and unknown kinds are ignored."""
+"""The requests and answers of the Responses API. Items and tools of a request are raw JSON here. The readers decode
+each item or tool as the type for its kind, and ignore unknown kinds.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from ..sampling import OF_RESPONSES, samples
 
 
 class InputKind(msgspec.Struct, frozen=True):
-    """The members that determine the kind of an item. Without a type the item is a message, or a reference to
-    an item."""
+    """The members that determine the kind of an item. An item without a type is a message, or a reference to another
+    item.
+    """
 
     type: str | None = None
     role: str | None = None
@@ -66,7 +69,7 @@ class InputCallOutput(msgspec.Struct, frozen=True):
 
 
 class InputOtherCall(msgspec.Struct, frozen=True):
-    """A call of a tool that the client runs and that is not a function: a shell, a patch."""
+    """A call of a tool that the client runs and that is neither a function nor a custom tool, for example a shell."""
 
     call_id: str | None = None
     arguments: Any = None
@@ -90,7 +93,7 @@ class CustomGrammar(Grammar, frozen=True, tag="grammar"):
 
 
 class CustomTool(msgspec.Struct, frozen=True):
-    """A custom tool, which takes free text."""
+    """A custom tool, whose input is free text."""
 
     name: str
     description: str | None = None
@@ -261,7 +264,7 @@ OutputItem = OutputMessage | OutputReasoning | OutputFunctionCall | OutputCustom
 class CachedInput(msgspec.Struct, frozen=True):
     cached_tokens: int
     cache_write_tokens: int = 0
-    """Always 0. Providers charge for these tokens."""
+    """Always 0. Some providers charge for the tokens that a request adds to the cache; llmd does not."""
 
 
 class ReasonedOutput(msgspec.Struct, frozen=True):
@@ -317,7 +320,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     truncation: Literal["auto", "disabled"]
     usage: ResponseUsage | None = None
     session: SessionReport | UnsetType = UNSET
-    """Says how the session was reused. Present when the answer has ended."""
+    """How the session was reused. Present when the answer has ended."""
 
 
 class ResponseDeleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,12 +21,12 @@ from .reader import ParsedRequest
 
 G = TypeVar("G", bound=ItemWriter)
 Keep = Callable[[str, bytes], None]
-"""Stores a response that ended well: gets its id and its body."""
+"""Stores a response that ended without an error. Called with the response's id and body."""
 _encode = msgspec.json.Encoder().encode
 
 
 class ResponseWriter(Writer):
-    """Writes one response. Its items follow one another: each one closes the one before."""
+    """Writes one response. Only one item is open at a time: opening an item closes the previous item."""
 
     def __init__(self, state: State, *, parsed: ParsedRequest, keep: Keep | None) -> None:
         self._parsed = parsed
@@ -38,10 +38,12 @@ class ResponseWriter(Writer):
         self._done: list[wire.OutputItem] = []
         self._open: ItemWriter | None = None
         self._call = -1
-        """Number of the open call; -1: no call is open."""
+        """Number of the call that was opened last, or -1 before the first call."""
         self._body = b""
         self._unassigned: list[LogProbabilities] = []
-        """Log probabilities whose text can arrive with a later token, such as blanks and the beginning of a marker."""
+        """Log probabilities that arrived without text. Their text can arrive with a later token, if the parser holds it
+        back (blanks, or the beginning of a control word).
+        """
 
     def complete(self, parts: Sequence[Part]) -> bytes:
         self.events(parts)
@@ -54,8 +56,8 @@ class ResponseWriter(Writer):
         return self._sent([(b"response.created", begun), (b"response.in_progress", begun)])
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Returns the events of the parts. Without parts it returns an event that says that the response is in
-        progress, because some clients wait for events and a comment is not an event.
+        """Returns the events of these parts. If `parts` is empty, returns the event that the response is in progress,
+        which keeps the stream alive. A comment would not do for clients that have a time limit between events.
         """
         if not parts:
             return self._sent([(b"response.in_progress", self._with(self._response))])
@@ -65,7 +67,9 @@ class ResponseWriter(Writer):
         return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in self._with_logprobs(parts)])
 
     def _with_logprobs(self, parts: Sequence[Part]) -> Iterator[tuple[Part, list[ChosenToken]]]:
-        """Yields texts with their log probabilities. The log probabilities of other parts are dropped."""
+        """Yields each part with its log probabilities. Only texts have log probabilities here; those of other parts are
+        dropped.
+        """
         for n, part in enumerate(parts):
             before, after = parts[n - 1] if n > 0 else None, parts[n + 1] if n + 1 < len(parts) else None
             if isinstance(part, LogProbabilities):
@@ -113,8 +117,8 @@ class ResponseWriter(Writer):
     # --- items -------------------------------------------------------------------------------------------------------
 
     def _at(self, kind: type[G], make: Callable[[int], G], *, is_same: bool = True) -> tuple[list[Event], G]:
-        """Returns the open item if it is of this kind and `is_same`; otherwise opens another one and returns its
-        events, too.
+        """Returns the open item if it is of this kind and `is_same` is true. Otherwise closes the open item, opens a
+        new item, and returns the new item with the events of both.
         """
         if isinstance(self._open, kind) and is_same:
             return [], self._open
@@ -163,8 +167,9 @@ class ResponseWriter(Writer):
         return [*events, (name, b'"response":' + self._body)]
 
     def _failed(self, error: ApiError) -> list[Event]:
-        """Returns both events that report an error, because some clients look for one of them and some for the
-        other."""
+        """Returns two events that report the error (error and response.failed), because some clients handle only the
+        first and some only the second.
+        """
         members = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
         events = self._closed("incomplete")
         response = msgspec.structs.replace(
@@ -174,7 +179,9 @@ class ResponseWriter(Writer):
 
 
 def _spelling(text: str, before: list[LogProbabilities], own: list[LogProbabilities]) -> list[LogProbabilities]:
-    """Returns the log probabilities of a text: its own, and those before it if all together spell the text."""
+    """Returns the log probabilities of a text. `own` arrived with the text, and `before` without text. As many of
+    `before` are included as are needed to spell the text; if the tokens do not spell the text, only `own` is returned.
+    """
     left = text.encode()
     logprobs = [*before, *own]
     for n in reversed(range(len(logprobs))):

@@ -1,4 +1,4 @@
-"""Answers: chat and text completions, and embeddings."""
+"""The answers: chat completions, text completions and embeddings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PromptProgress(msgspec.Struct, frozen=True):
     total: int
     cache: int
     processed: int
-    """Tokens processed so far, including the cached ones."""
+    """Tokens processed so far, including cached tokens."""
     time_ms: float
 
 
@@ -54,7 +54,7 @@ class CalledCustom(msgspec.Struct, frozen=True):
 
 
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call. The member that has the name of its type is present."""
+    """A tool call. Only the member whose name is the call's type is present."""
 
     id: str
     type: Literal["function", "custom"] = "function"
@@ -65,7 +65,7 @@ class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
     content: str | None
-    """null: the answer has only calls."""
+    """null if the answer has only calls."""
     refusal: None = None
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[CalledTool] | UnsetType = UNSET
@@ -83,7 +83,7 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
     tokens: list[str]
     token_logprobs: list[float]
     top_logprobs: list[dict[str, float]] | None
-    """Includes the chosen token, which need not be one of the most likely. null: not requested."""
+    """The most likely tokens and, in addition, the chosen token. null if no most likely tokens were requested."""
     text_offset: list[int]
 
 

@@ -1,4 +1,4 @@
-"""Requests: chat and text completions, and embeddings. Types only, no I/O."""
+"""The requests for chat completions, text completions and embeddings. Types only, no I/O."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class StreamOptions(msgspec.Struct, frozen=True):
 
 
 class ContentPart(members.InputContent, frozen=True):
-    """One part of a message's content: text, under one of its names, or reasoning of the assistant."""
+    """A part of a message's content: a text, whose type can have several names, or reasoning of the assistant."""
 
     thinking: str | None = None
     cache_control: Any = None
-    """If not null, other prompts will differ after this part."""
+    """If this member is not null, the client expects other prompts to differ after this part."""
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message of the history. Other members do not reach the model."""
+    """A message of the history. Members that are not listed here do not reach the model."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -61,9 +61,11 @@ class Message(msgspec.Struct, frozen=True):
     reasoning: Any = None
     reasoning_text: Any = None
     thinking: Any = None
-    """Reasoning, under the names that different servers use. A value that is not a text is ignored."""
+    """The reasoning. This member and the three before it are the names of different servers. A value that is not a text
+    is ignored.
+    """
     cache_control: Any = None
-    """The same as cache_control of a part."""
+    """If this member is not null, the client expects other prompts to differ after this message."""
 
 
 class ChatGrammar(msgspec.Struct, frozen=True, tag="grammar"):
@@ -71,7 +73,7 @@ class ChatGrammar(msgspec.Struct, frozen=True, tag="grammar"):
 
 
 class ChatCustomTool(msgspec.Struct, frozen=True):
-    """A custom tool, which takes free text."""
+    """A custom tool, whose input is free text."""
 
     name: str
     description: str | None = None
@@ -124,11 +126,13 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
     schema: dict[str, Any] | None = None
-    """llama-server's form of a schema: allowed with either type, and enforced as if strict."""
+    """The schema in llama-server's form. It is allowed with the types json_object and json_schema, and enforced as with
+    `strict`.
+    """
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Structured output in vLLM's form. Exactly one of the members is set."""
+    """Structured output in vLLM's form. Exactly one member is set."""
 
     json: Annotated[str | dict[str, Any] | None, note("A JSON schema for the answer.")] = None
     json_object: Annotated[bool | None, note("true: the answer must be a JSON object.")] = None
@@ -138,7 +142,7 @@ class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """Whether to reason. With `adaptive` and `auto` the model decides."""
+    """Whether the model should reason. With the types `adaptive` and `auto`, the template decides."""
 
     type: Literal["enabled", "disabled", "adaptive", "auto"] | None = None
     budget_tokens: int | None = None
@@ -361,4 +365,4 @@ REQUESTS = {
     "structured_outputs": StructuredOutputs,
     "embeddings": EmbeddingsRequest,
 }
-"""Request types by their names in docs/http.md."""
+"""Request types, by their names in docs/http.md."""
