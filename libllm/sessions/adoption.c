@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* this many sessions without an entry get a line of their own in the log, the rest one line together */
+/* this many sessions without an entry get a log line each; all further ones share one line */
 enum { WAITING_NAMED_MAX = 4 };
 
 typedef struct candidate {
     branch_file file;  /* contents of the branch file, updated from the segment; owns the tokens */
-    state_facts state; /* facts of the state file; is_there: it exists and has this memory layout */
-    bool has_file;     /* false: only the segment knows the branch */
+    state_facts state; /* facts of the state file; is_there means that the file exists and has this memory layout */
+    bool has_file;     /* false if only the segment contains the branch */
     bool is_changed;   /* `file` differs from the branch file on disk */
 } candidate;
 
@@ -23,7 +23,7 @@ struct adoption {
     uint32_t n_other_geometry;
 };
 
-/* Takes ownership of c->file.tokens. NULL: memory is short. */
+/* Takes ownership of c->file.tokens. Returns NULL if memory is short. */
 static candidate *add(adoption *a, const candidate *c)
 {
     if (a->n == a->capacity) {
@@ -65,8 +65,8 @@ static candidate *find(const adoption *a, uint64_t id)
     return NULL;
 }
 
-/* Updates a candidate from the segment, which is newer than the branch file. Exception: if the segment's tokens only
- * begin those of the file, the branch was being prefilled again when its daemon was killed, and the file's tokens are
+/* Updates a candidate from the segment, which is newer than the branch file. But if the segment's tokens are a prefix
+ * of the file's tokens, the branch was being prefilled again when its daemon was killed, and the file's tokens are
  * kept. Returns false if memory is short. */
 static bool learn(candidate *c, const llm_branch_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
@@ -105,7 +105,7 @@ static void look_at_entry(adoption *a, const llm_session_table *dead, uint32_t e
         c = add(a, &(candidate){.file = {.id = view.id, .owner = view.owner}});
     }
     if (c != NULL && !learn(c, &view, tokens, (uint32_t)n) && !c->has_file) {
-        a->n--; /* it was added last */
+        a->n--; /* the candidate was added last */
     }
 }
 
@@ -122,8 +122,7 @@ static void look_at_session_table(adoption *a, const llm_session_table *dead)
 
 /* ---- gathering ---- */
 
-/* Candidates get entries in this order: only those that fit the context, pinned ones first, then the most recently
- * used. */
+/* Only candidates that fit the context get entries: pinned sessions first, then the most recently used. */
 static bool fits(const adoption *a, const candidate *c)
 {
     return c->file.n_tokens <= a->info->n_ctx;
@@ -201,7 +200,7 @@ static int by_use(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether the state file belongs to the branch: its tokens are the branch's first k. */
+/* Whether the state file belongs to the branch: whether the state's tokens are the branch's first k tokens. */
 static bool has_state(const candidate *c)
 {
     return c->state.is_there && state_matches(c->state.k, c->state.hash, c->file.tokens, c->file.n_tokens);
@@ -213,7 +212,7 @@ static void open_one(branch_table *table, const candidate *c)
     branch *b = table_open_known(table, f->owner, f->name, f->id);
     session_table_append(table->shared.session_table, b->entry, f->tokens, f->n_tokens);
     b->has_file = c->has_file;
-    b->n_stored_bytes = (size_t)c->state.n_bytes; /* counted even if the state cannot be used */
+    b->n_stored_bytes = (size_t)c->state.n_bytes; /* counted even if the branch cannot use the state */
     branch_set_file_bytes(b, b->n_stored_bytes);
     if (has_state(c)) {
         branch_set_parked(b, &(parked){.where = PARKED_ON_DISK,
@@ -230,13 +229,13 @@ static void open_one(branch_table *table, const candidate *c)
     b->record.used_ms = f->used_ms;
     b->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     branch_publish(b);
-    if (c->is_changed && (c->has_file || c->file.is_pinned)) { /* other changes are written by the next orderly stop */
+    if (c->is_changed && (c->has_file || c->file.is_pinned)) { /* the next orderly stop writes other changes */
         (void)table_write_file(table, b);
     }
 }
 
-/* Writes a branch file for a branch that stays without an entry, if the segment knows more than the file. Takes
- * ownership of the tokens. */
+/* Writes a branch file for a branch that stays without an entry and was changed by the segment. Takes ownership of the
+ * tokens. */
 static void write_waiting(branch_table *table, candidate *c)
 {
     store_job *job = table->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
@@ -266,7 +265,7 @@ static void leave_waiting(adoption *a, branch_table *table, candidate *c, uint32
                     .used_ms = c->file.used_ms,
                     .n_file_bytes = (size_t)c->state.n_bytes};
     memcpy(f.name, c->file.name, sizeof f.name);
-    (void)table_add_loose(table, &f); /* if this fails, the next start finds the file again */
+    (void)table_add_loose(table, &f); /* if memory is short, the next start finds the file again */
     if ((*n)++ < WAITING_NAMED_MAX) {
         store_complain(table->store, "session \"%s\"%s got no entry (%s): it stays on disk for a later start", f.name,
                        f.is_pinned ? ", pinned," : "", why);
@@ -289,7 +288,7 @@ void adoption_open(adoption *a, branch_table *table)
     uint32_t n_waiting = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         candidate c = a->candidates[i];
-        if (n_open < n_max && fits(a, &c)) { /* moves the chosen ones to the front */
+        if (n_open < n_max && fits(a, &c)) { /* moves candidates that get an entry to the front */
             a->candidates[i] = a->candidates[n_open];
             a->candidates[n_open++] = c;
         }

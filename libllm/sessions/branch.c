@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WHOLE_SHARE_MAX = 4 }; /* a whole state can take this fraction of the checkpoint budget at most */
+enum { WHOLE_SHARE_MAX = 4 }; /* a whole checkpoint can take at most 1/4 of the checkpoint budget */
 
 static model *model_of(const branch *b)
 {
@@ -60,7 +60,7 @@ static void set_state(branch *b, llm_state state)
     set_state_unused(b, state);
 }
 
-/* Truncates the tokens to the first n, and everything that refers to later ones. */
+/* Truncates the tokens to the first n, and adjusts the members that refer to later tokens. */
 static void truncate_tokens(branch *b, uint32_t n)
 {
     session_table_truncate(session_table_of(b), b->entry, n);
@@ -261,8 +261,8 @@ static model_result load_parked(branch *b, uint16_t to, const parked *from)
     return result;
 }
 
-/* Copies the donor's sequence. If sequences have cells of their own, the copy is a save and a load, whose bytes are
- * accounted for like all others. */
+/* Copies the donor's sequence. If sequences share no cells, the state is saved and loaded, and its bytes count as in
+ * flight meanwhile. */
 static bool copy_slot(model *m, branch *b, const branch *donor)
 {
     if (m->info.shares_cells) {
@@ -290,7 +290,8 @@ static bool copy_donor(branch *b, const branch *donor)
     return true;
 }
 
-/* Loads a checkpoint. One that is not whole needs a sequence, its own or the donor's copy, that holds the attention. */
+/* Loads a checkpoint. If the checkpoint is not whole, the branch's sequence, or the donor's copy in it, must hold the
+ * attention. */
 static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
 {
     model *m = model_of(b);
@@ -304,7 +305,8 @@ static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
     return true;
 }
 
-/* A failure at any step empties the branch: after half a plan, tokens and state would disagree without an error. */
+/* A failure at any step empties the branch, because after half a plan tokens and state would differ without an
+ * error. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from)
 {
     if (is_torn(b)) {
@@ -348,7 +350,7 @@ void branch_consumed(branch *b, const int32_t *tokens, uint32_t n)
     session_table_append(session_table_of(b), b->entry, tokens, n);
     if (b->record.state == LLM_STATE_PREFILL) {
         b->record.n_prefilled_total += n;
-        branch_publish(b); /* readers watch the progress of a long prompt */
+        branch_publish(b); /* readers of the session table follow the progress of a long prompt */
     }
     assert_invariant(b);
 }
@@ -417,8 +419,8 @@ static checkpoint *save_checkpoint(branch *b, const float *logits, bool whole)
     return c;
 }
 
-/* Replaces `lesser`, a checkpoint of the same tokens with less (no logits, or not whole). Returns the checkpoint that
- * is in the store afterwards: `lesser` if saving fails. */
+/* Replaces `lesser`, a checkpoint of the same tokens that has no logits or is not whole, by a more complete one.
+ * Returns the checkpoint that is in the store afterwards, which is `lesser` if saving fails. */
 static checkpoint *save_more(branch *b, const float *logits, bool whole, checkpoint *lesser)
 {
     checkpoint_store *store = b->shared->checkpoints;
@@ -444,7 +446,8 @@ void branch_checkpoint(branch *b, const float *logits, bool prefix)
     }
     checkpoint_store *store = b->shared->checkpoints;
     checkpoint *c = checkpoint_find(store, b->owner, branch_tokens(b), branch_n_tokens(b));
-    b->checkpoint_at = branch_n_tokens(b); /* set also for a failure, so that the next checkpoint is not due at once */
+    /* set even if saving fails, so that the next checkpoint is not due at once */
+    b->checkpoint_at = branch_n_tokens(b);
     if (c != NULL && c->n_pins == 0 && ((whole && !c->is_whole) || (logits != NULL && c->logits == NULL))) {
         c = save_more(b, logits, whole, c);
     } else if (c == NULL) {
@@ -465,7 +468,7 @@ void branch_checkpoint(branch *b, const float *logits, bool prefix)
 
 /* ---- slots ---- */
 
-/* Saves the state of a branch that has a slot and is not empty. NULL: memory is short. */
+/* Saves the state of a branch that has a slot and is not empty. Returns NULL if memory is short. */
 static blob *save_state(const branch *b, ledger_use use)
 {
     model *m = model_of(b);

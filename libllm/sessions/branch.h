@@ -17,15 +17,15 @@
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
  * A branch has an entry in the session table as long as it is open, and a slot (a sequence of the model) while its
- * state is in the model's memory. PREFILL and DECODE may lose the slot for a while, when the memory is short
- * (decode_step.c).
+ * state is in the model's memory. A branch in PREFILL or DECODE may lose its slot for a while if the model's memory has
+ * too few cells (decode_step.c).
  *
- * Invariant of a branch with a slot that is not torn:   resident tokens == position == what the model's memory holds.
- * Of one without a slot: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a
- * slot it keeps these; what is behind them is consumed again.
- * The resident tokens lie in the session table: branch.c writes those of a branch with a slot, and of its copy; those
- * that another one without a slot begins with come from table_saved.c (read), table_copy.c (copied) and adoption.c (an
- * earlier daemon's). */
+ * Invariant of a branch with a slot that is not torn:   resident tokens == position == tokens in the model's memory.
+ * If a branch without a slot has a parked state, the state covers the first `parked.k` resident tokens. When the branch
+ * gets a slot again, the resident tokens after those are dropped, and a request consumes them again.
+ * The resident tokens are stored in the session table. branch.c writes the tokens of branches with a slot and of their
+ * copies. A branch that begins without a slot gets its tokens from table_saved.c (a saved session), table_copy.c
+ * (another branch) or adoption.c (an earlier daemon). */
 #ifndef LLM_BRANCH_H
 #define LLM_BRANCH_H
 
@@ -55,8 +55,10 @@ typedef struct branch_prompt {
 typedef struct branch_claim {
     branch_prompt prompt;
     struct branch_claim *next; /* next in the same queue */
-    bool is_paused;            /* its client reads too slowly: it needs no slot until that changes */
-    /* it waits until an earlier request has consumed the prompt that both share, and needs no slot until then */
+    /* its client reads too slowly, so the generation needs no slot until the client catches up */
+    bool is_paused;
+    /* the generation needs no slot yet, because it waits until an earlier request with a shared prefix has consumed its
+     * prompt */
     bool is_early;
 } branch_claim;
 
@@ -71,17 +73,20 @@ typedef enum parked_where {
 
 typedef struct parked {
     parked_where where;
-    blob *state;     /* NULL unless in memory: held as parked (IN_MEMORY) or as in flight (WRITING); MODEL_STATE_FULL */
+    blob *state;     /* MODEL_STATE_FULL; NULL unless in memory; held as parked (IN_MEMORY) or in flight (WRITING) */
     uint32_t k;      /* tokens that the state covers */
     size_t n_bytes;  /* size of the state, wherever it is */
-    bool is_on_disk; /* its file holds this state */
-    size_t n_disk_bytes; /* is_on_disk: bytes to read, checkpoints included */
-    state_ends ends;     /* is_on_disk: token counts of the state and the checkpoints in the file */
-    /* READING for other branches: number of tokens that they share; 0: it is read for the branch itself */
+    bool is_on_disk; /* the branch's state file holds this state */
+    size_t n_disk_bytes; /* if is_on_disk: bytes to read, checkpoints included */
+    state_ends ends;     /* if is_on_disk: token counts of the state and the checkpoints in the file */
+    /* if READING: how many tokens a prompt of another branch shares with the state, at most; 0 if the state is read
+     * only for the branch itself */
     uint32_t n_lend_tokens;
-    bool is_lent;           /* IN_MEMORY for other branches; afterwards it is on disk again */
-    uint64_t reading;       /* READING: number of the read, so that a result requested before a reset is recognized */
-    uint64_t wait_until_us; /* ON_DISK, READING: end of the wait of its request; 0: no request waits */
+    /* IN_MEMORY only until requests of other branches have begun with the state; then ON_DISK again */
+    bool is_lent;
+    /* if READING: number of the read, so that the result of a read from before a reset is ignored */
+    uint64_t reading;
+    uint64_t wait_until_us; /* if ON_DISK or READING: when the branch's request stops waiting; 0 if none waits */
 } parked;
 
 /* Totals of all open branches, updated by branch.c: the decode loop reports them often, and there are too many entries
@@ -108,32 +113,32 @@ typedef struct branch {
     uint32_t entry; /* its record in the session table */
     int32_t slot;   /* the model's sequence, or BRANCH_NO_SLOT */
     bool is_open;
-    bool is_held; /* being copied: counts as busy */
+    bool is_held; /* a command copies the branch, which counts as busy */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
-    uint64_t id;                               /* of this branch, never changed: names its files */
+    uint64_t id;                               /* number of this branch; never changes, and names its files */
     bool has_file;                             /* the branch file exists, or its write is queued */
-    size_t n_file_bytes;                       /* bytes counted for its state file, which may be older than the state */
-    size_t n_stored_bytes; /* bytes of the state file that exists, by the results of its writes so far */
+    size_t n_file_bytes;                       /* bytes counted for its state file, which may hold an older state */
+    size_t n_stored_bytes; /* bytes of the state file that exists, according to the results of its writes */
     uint64_t last_write;   /* number of the last write of the state file */
     uint64_t file_since;   /* number of the last removal of the state file: results of earlier writes are ignored */
     bool is_changing;      /* a command waits until its name and pin are written */
     uint64_t used;         /* order of the last use: larger is more recent */
     session_table_record record;
     parked parked;
-    bool was_parked; /* its slot was filled from a parked state and not used since */
-    /* owned (ledger_bytes_new): n_vocab logits after the first logits_at resident tokens. Without a slot they count as parked:
-     * slots are few, parked branches many. */
+    bool was_parked; /* its parked state was loaded into the slot, and no request has used the branch since */
+    /* n_vocab logits after the first logits_at resident tokens; owned (ledger_bytes_new). The logits of a branch
+     * without a slot count as parked memory, because parked branches can be many; slots are few. */
     float *logits;
-    uint32_t logits_at;     /* 0: none kept */
+    uint32_t logits_at;     /* 0 if no logits are kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which it began, or NULL */
-    /* tokens that a truncation of another branch discarded and this copy keeps; 0: it is no such copy, or was continued
-     * since */
+    /* tokens that a truncation discarded from another branch, and that this copy of the branch keeps; 0 if this branch
+     * is no such copy, or a request has continued it since */
     uint32_t n_kept;
 
     branch_claim *running; /* the generation that uses the branch, or NULL */
-    branch_claim *waiting; /* first in the queue behind it */
+    branch_claim *waiting; /* first generation in the queue for this branch */
 } branch;
 
 /* Returns the name; valid until the branch is renamed or closed. */
@@ -146,7 +151,7 @@ void branch_init(branch *b, const branch_shared *shared, uint32_t entry);
 void branch_open(branch *b, session_name name, uint64_t id);
 void branch_rename(branch *b, session_name name);
 void branch_close(branch *b);
-void branch_reset(branch *b); /* keeps its slot, if it has one */
+void branch_reset(branch *b); /* the branch keeps its slot, if it has one */
 
 /* Whether all tokens are in the model's vocabulary. */
 bool branch_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n);
@@ -154,73 +159,77 @@ bool branch_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n
 uint32_t branch_n_tokens(const branch *b);
 const int32_t *branch_tokens(const branch *b);
 resume_source branch_source(const branch *b); /* the branch must have a slot and be valid */
-bool branch_is_named(const branch *b);        /* false: scratch */
+bool branch_is_named(const branch *b);        /* false for a scratch branch */
 bool branch_has_slot(const branch *b);
-bool branch_is_idle(const branch *b); /* no generation uses it or waits for it */
+bool branch_is_idle(const branch *b); /* no generation uses the branch or waits for it */
 
 /* ---- a generation calls begin, consumed..., decoding, consumed..., ended ---- */
 
-/* Brings the branch to the first plan->n_keep tokens of the prompt. `donor` is the branch of plan->donor, `from` the
- * checkpoint of plan->checkpoint; NULL if the plan has none. Returns false if the model refused; then the branch is
- * empty. */
+/* Brings the branch to the first plan->n_keep tokens of the prompt. `donor` is the branch of plan->donor and `from` the
+ * checkpoint of plan->checkpoint; each is NULL if the plan has none. If the model refuses a step, returns false and
+ * leaves the branch empty. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from);
 
-/* Enters PREFILL. `plan` is what branch_apply has done. */
+/* Enters PREFILL. `plan` is the plan that was carried out. */
 void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n); /* after a model step succeeded */
 void branch_decoding(branch *b);                                    /* the whole prompt is consumed */
-void branch_ended(branch *b, uint32_t n_visible);                   /* the generation is over; state is valid */
-void branch_invalidate(branch *b);                                  /* a step failed */
+/* the generation is over; an invalid branch stays invalid */
+void branch_ended(branch *b, uint32_t n_visible);
+void branch_invalidate(branch *b); /* a step failed */
 
-/* Truncates the branch if the memory can do it exactly. Returns false otherwise; the branch is unchanged then, or
- * invalid if the model failed. */
+/* Truncates the branch to n_tokens if the model's memory can be truncated exactly there. Otherwise returns false and
+ * leaves the branch unchanged, or invalid if the model failed. */
 bool branch_truncate(branch *b, uint32_t n_tokens);
 
-/* Saves a checkpoint (if a truncation could not restore the state) with the logits after the last resident token, if
- * given. With `prefix`, the checkpoint is whole and this branch pins it, because many branches begin with it. */
+/* Saves a checkpoint, unless the model can be truncated to every earlier position. `logits` are the logits after the
+ * last resident token, or NULL. With `prefix`, saves a whole checkpoint for any model and pins it for this branch,
+ * because many branches begin with these tokens. */
 void branch_checkpoint(branch *b, const float *logits, bool prefix);
-bool branch_takes_checkpoints(const branch *b); /* true: the model cannot be truncated to every earlier position */
+bool branch_takes_checkpoints(const branch *b); /* false if the model can be truncated to every earlier position */
 void branch_keep_logits(branch *b, const float *logits);
 void branch_forget_logits(branch *b);
 
 /* ---- slots ---- */
 
-/* Drops the parked state, wherever it is; the file stays. */
+/* Drops the parked state, in memory or on disk. The state file stays. */
 void branch_forget_parked(branch *b);
 
-/* Sets `parked`; the caller has taken care of the former state. */
+/* Sets `parked`. The caller must have dropped the blob of the former state, if there was one. */
 void branch_set_parked(branch *b, const parked *to);
 void branch_hold_parked(branch *b, blob *state, uint32_t k); /* parks the state of the first k tokens in memory */
 void branch_set_file_bytes(branch *b, size_t n_bytes);
 
-/* Returns the state of the branch's first *k tokens, held for this use: the parked one, or for a branch with a slot a
- * saved one. NULL: it is only on disk, there is none, or memory is short. */
+/* Returns the state of the branch's first *k tokens, held for `use`. If the branch has a slot, its state is saved
+ * first; otherwise the parked state is returned. NULL if the state is only on disk, if the branch has no valid state,
+ * or if memory is short. */
 blob *branch_hold_state(const branch *b, ledger_use use, uint32_t *k);
 
-/* A copy of the state of a branch with a slot: */
+/* A copy of the state of a branch with a slot, in a sequence of its own or in host memory. */
 typedef struct branch_copy {
-    int32_t slot; /* the sequence that holds the copy, or BRANCH_NO_SLOT: */
-    blob *state;  /* held as parked */
+    int32_t slot; /* the sequence that holds the copy; BRANCH_NO_SLOT if `state` is the copy */
+    blob *state;  /* held as parked; NULL if a sequence holds the copy */
 } branch_copy;
 
-/* Makes the copy before anything is given up for it: in a free slot if the model's memory shares cells, else
- * (BRANCH_NO_SLOT) as a saved state. Returns false if memory is short. */
+/* Copies the state into free_slot, which is allowed only if the model's sequences share cells, or into host memory if
+ * free_slot is BRANCH_NO_SLOT. Returns false if memory is short, so the copy is made before another branch is given up
+ * for it. */
 bool branch_copy_of(const branch *from, int32_t free_slot, branch_copy *out);
 
-/* Makes `to`, which is open and empty, a copy of `from`. Takes ownership of the copy. */
+/* Makes `to` a copy of `from`, and takes ownership of `copy`. `to` must be open and empty, and have no slot. */
 void branch_become_copy(branch *to, const branch *from, const branch_copy *copy);
 
 /* Returns the approximate bytes of the state of n tokens. */
 size_t branch_state_bytes(const branch *b, uint32_t n_tokens);
 
-/* Saves the state and gives the slot up. Returns false if memory is short; nothing changed then. An invalid or empty
- * branch saves nothing and always succeeds. */
+/* Saves the state and gives up the slot. If memory is short, returns false and changes nothing. An invalid or empty
+ * branch has no state to save, so parking it always succeeds. */
 bool branch_park(branch *b);
 
-/* Takes a free slot and loads the parked state, if there is one in memory; tokens beyond that state are dropped.
- * MODEL_OK; MODEL_NO_CELLS: nothing changed; MODEL_INVALID: there was no state for its tokens, or the model refused it;
- * the branch has a slot and is invalid. */
+/* Gives the branch a free slot and loads its parked state, if that is in memory. Drops the tokens that the state does
+ * not cover. Returns MODEL_OK; MODEL_NO_CELLS if cells are short (nothing changed); MODEL_INVALID if the branch had no
+ * state for its tokens or the model refused the state (the branch then has the slot and is invalid). */
 model_result branch_take_slot(branch *b, uint16_t slot);
 
 void branch_publish(branch *b); /* publishes changes of `record` */

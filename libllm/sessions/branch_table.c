@@ -101,12 +101,12 @@ static branch *closed_entry(branch_table *table)
     return NULL;
 }
 
-/* A resource that has run out, and which branches can be given up for it. */
+/* A resource that has run out, and the conditions for a branch that can be given up to free some of it. */
 typedef struct shortage {
-    const branch *asker; /* the branch that needs it; NULL: one that is not open yet */
+    const branch *asker; /* the branch that needs the resource; NULL if that branch is not open yet */
     uint32_t owner;      /* owner of that branch */
-    uint32_t limit;      /* the amount that exists in all */
-    bool named;          /* only branches of this kind count */
+    uint32_t limit;      /* the total amount that exists */
+    bool named;          /* whether named or scratch branches count */
     bool has_slot;       /* the resource is slots or cells, not entries */
     bool in_tokens;      /* the resource is cells */
     bool pinned;         /* pinned branches can be chosen */
@@ -126,9 +126,9 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     if (!b->is_open || branch_is_named(b) != of->named || (of->has_slot && !branch_has_slot(b))) {
         return (share_holding){.amount = 0};
     }
-    /* Kept copies go first, then the least recently used. For an entry, branches go first whose end makes no second
-     * branch leave: under park named ones without a slot, otherwise those with a slot, which the new branch then
-     * takes. */
+    /* Kept copies go first, then the least recently used branches. To free an entry with policy park, named branches
+     * without a slot go first, because the new branch can get a slot by parking; otherwise branches with a slot go
+     * first, because the new branch then takes that slot and no second branch is closed. */
     const bool is_last_resort =
         b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
@@ -140,7 +140,7 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     };
 }
 
-/* Returns the idle branch that makes way, or NULL. */
+/* Returns the idle branch that is given up, or NULL if there is none. */
 static branch *victim(branch_table *table, const shortage *of)
 {
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -199,7 +199,7 @@ static branch *open_entry(branch_table *table, session_name name, uint64_t id)
     return b;
 }
 
-/* Returns how many branches of that kind are open, of one owner or (NULL) of all. */
+/* Returns how many named or scratch branches are open, of one owner or, if `owner` is NULL, of all owners. */
 static uint32_t count_open(const branch_table *table, bool named, const uint32_t *owner, bool busy_only)
 {
     uint32_t n = 0;
@@ -211,8 +211,8 @@ static uint32_t count_open(const branch_table *table, bool named, const uint32_t
     return n;
 }
 
-/* Whether the owner may open another branch. Policy refuse never takes an entry back, so an owner that takes more than
- * its share would lock the others out. n_less: branches of this owner that close before. */
+/* Whether the owner may open another branch after n_less of its branches were closed. Policy refuse never takes an
+ * entry back, so an owner with more than its share would lock out the other owners. */
 static bool is_within_share(const branch_table *table, uint32_t owner, uint32_t n_less)
 {
     return table->options.policy != LLM_POLICY_REFUSE ||
@@ -271,8 +271,8 @@ branch *table_replace(branch_table *table, branch *old, const branch *like)
     return open_new(table, session_name_from(owner, name));
 }
 
-/* Whether a session that has branches may open another one. With park always: the least recently used branch makes way,
- * as for any new branch. With the other policies only if an entry is free. */
+/* Whether a session that has branches may open another one. With policy park always, because the least recently used
+ * branch is given up for any new branch. With the other policies only if an entry is free. */
 static bool has_room_for_another(const branch_table *table, uint32_t owner)
 {
     return table->options.policy == LLM_POLICY_PARK ||
@@ -289,7 +289,8 @@ uint32_t table_n_history(const branch *b)
 static uint32_t n_common_of(const branch *b, const branch_prompt *prompt)
 {
     const branch_claim *c = b->running != NULL ? b->running : b->waiting;
-    const bool grows = c != NULL && c->prompt.n_tokens > branch_n_tokens(b); /* it will hold at least the prompt */
+    /* the branch will hold at least that claim's prompt */
+    const bool grows = c != NULL && c->prompt.n_tokens > branch_n_tokens(b);
     return grows ? resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens)
                  : resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt->tokens, prompt->n_tokens);
 }
@@ -327,7 +328,7 @@ int table_admit(branch_table *table, session_name name, const branch_prompt *pro
     }
     const bool frees_entry = choice.verb == BRANCH_REPLACE;
     if (!table_may_be_busy(table, name.owner) || !is_within_share(table, name.owner, frees_entry)) {
-        return LLM_CAPACITY; /* checked before anything is given up */
+        return LLM_CAPACITY; /* checked before a branch is given up */
     }
     if (frees_entry) {
         *out = table_replace(table, branches[choice.index], branches[choice.index]);
@@ -356,15 +357,16 @@ static branch *continued_scratch(branch_table *table, uint32_t owner, const bran
     return best;
 }
 
-/* Whether the branch and the prompt share more than a head: then the branch is truncated and reused instead of closed.
- * If the head is unknown, a short common prefix proves nothing. */
+/* Whether the branch and the prompt share more than a head, so that the branch is truncated and reused instead of
+ * closed. If the length of the head is unknown, a short common prefix could still be only a head. */
 static bool shares_more_than_head(const branch *b, uint32_t owner, const branch_prompt *prompt)
 {
     const uint32_t n_head = prompt->n_head > CHECKPOINT_HEAD_TOKENS_MIN ? prompt->n_head : CHECKPOINT_HEAD_TOKENS_MIN;
     return b->owner == owner && b->record.state != LLM_STATE_TORN && table_candidate_of(b, prompt).n_common > n_head;
 }
 
-/* Returns an idle, empty scratch branch of the owner, for example one opened for a prompt that still waits; or NULL. */
+/* Returns an idle, empty scratch branch of the owner, or NULL. Such a branch was opened, for example, for a prompt that
+ * still waits. */
 static branch *empty_scratch(branch_table *table, uint32_t owner)
 {
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -388,7 +390,7 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
             return NULL;
         }
         if (!shares_more_than_head(b, owner, prompt)) {
-            /* closed and not reused, as the time that a cache hit saves would reveal another owner's tokens */
+            /* closed and not reused, because a cache hit saves time and would reveal another owner's tokens */
             table_close_branch(table, b);
             b = NULL;
         }
@@ -482,8 +484,8 @@ bool table_park(branch_table *table, branch *b)
     return true;
 }
 
-/* Makes an idle branch give its slot up, if the policy allows it. With can_wait, it keeps the slot while another state
- * waits for the store, as parking it would drop a state. */
+/* Makes an idle branch give up its slot, if the policy allows that. With can_wait, the branch keeps its slot while
+ * another state waits for the store, because parking the branch would drop a state. */
 static bool vacate(branch_table *table, branch *b, bool can_wait)
 {
     if (!branch_is_named(b)) {
@@ -505,7 +507,7 @@ static bool free_cells(branch_table *table, const branch *b, bool can_wait)
     const bool parks = table->options.policy == LLM_POLICY_PARK;
     shortage of = {
         .asker = b, .owner = b->owner, .limit = table->shared.model->info.n_cells, .has_slot = true, .in_tokens = true};
-    branch *idle = victim(table, &of); /* scratch branches go first: clients do not rely on them */
+    branch *idle = victim(table, &of); /* scratch branches go first, because clients do not rely on these */
     if (idle == NULL) {
         of.named = true;
         of.pinned = parks;
@@ -548,8 +550,9 @@ static bool find_slot(branch_table *table, const branch *b, uint16_t *out)
     return false;
 }
 
-/* Asks the disk first, then for a slot, then for cells: a state that is being read must not hold a slot, and an idle
- * branch must not be forgotten (table_may_fit) for a state that the cells cannot hold anyway. */
+/* First reads the state from the disk, then finds a slot, then cells: a branch must not hold a slot while its state is
+ * being read, and an idle branch must not be forgotten for a state that the cells cannot hold anyway
+ * (table_may_fit). */
 slot_result table_take_slot(branch_table *table, branch *b)
 {
     if (branch_has_slot(b)) {

@@ -1,9 +1,9 @@
-/* branch_table.h: all branches of an engine, open or not, in three parts. Each part has its interface, and its members,
- * which only its own files touch (tests/test_structure.py):
+/* branch_table.h: all branches of an engine, open or not, in three parts. Each part has an interface of its own, and
+ * members that only its own files access (tests/test_structure.py):
  *
- *   slots.h    who has an entry and who a slot         branch_table.c, table_keep, _expected, _copy, _publish
+ *   slots.h    which branch has an entry or a slot     branch_table.c, table_keep, _expected, _copy, _publish
  *   shelf.h    states in memory and on the disk        table_parked, _disk, _files, _saved, _stored, _stop
- *   naming.h   names, pins, and files that go          table_pin, _change, _removal
+ *   naming.h   names, pins, and removed files          table_pin, _change, _removal
  *
  * Owned by the decode thread. */
 #ifndef LLM_BRANCH_TABLE_H
@@ -29,10 +29,11 @@ typedef struct branch_table_options {
     uint32_t n_parked_entries; /* n_parked_max, or more if an earlier daemon left more sessions (adoption.h) */
     uint32_t branches_max;     /* branches of one session */
     uint32_t n_owners;         /* initial value */
-    /* states in memory: parked, or on their way to or from the store; for the latter at least 256 MiB or one state are
-     * allowed (engine.c, ledger.h) */
+    /* bytes of states in memory: parked states, and states on their way to or from the store. The latter may take at
+     * least 256 MiB, or one state, even if the limit is smaller (engine.c, ledger.h) */
     size_t parked_bytes_max;
-    size_t parked_disk_bytes_max; /* state files; 0: 1/TABLE_DISK_SHARE of the free disk space and of their own */
+    /* bytes of state files; 0 for 1/TABLE_DISK_SHARE of the disk space that is free or taken by state files */
+    size_t parked_disk_bytes_max;
 } branch_table_options;
 
 enum {
@@ -44,19 +45,19 @@ enum { REFUSED_REMOVALS_MAX = 1024, BRANCHES_COMPARED_MAX = 64 };
 struct branch_table {
     branch_shared shared;
     branch_table_options options;
-    store *store; /* NULL: no disk */
+    store *store; /* NULL if there is no state directory */
     copy_cost_pace pace;
     branch_totals totals;
     _Atomic uint32_t n_owners; /* owners that share the table; writer: any thread */
-    share_holding *holdings;   /* n_entries; input of share.h, filled for each decision */
+    share_holding *holdings;   /* n_entries: the input of share.h, filled for each decision */
     uint32_t n_entries;        /* n_named + n_scratch + n_parked_entries */
-    branch *branches;          /* n_entries, open or not */
+    branch *branches;          /* n_entries branches, open or not */
     table_slots slots;
     table_shelf shelf;
     table_naming naming;
 };
 
-/* Returns the claim that limits each owner to a fair share of n_bytes_max, on behalf of no owner. */
+/* Returns the claim with which share_victim divides n_bytes_max among the owners. No owner asks for the bytes. */
 share_claim table_bytes_claim(const branch_table *table, size_t n_bytes_max);
 
 int table_open(branch_table *table, const branch_shared *shared, const branch_table_options *options, store *disk);

@@ -1,20 +1,20 @@
-/* naming.h: names and pins, how a change of them is written to the disk, and how files are removed. Owned by the decode
- * thread.
+/* naming.h: names and pins, how a change of a name or pin is written to the disk, and how files are removed. Owned by
+ * the decode thread.
  *
  *   command         in memory, at once           on the disk before the reply         if the disk fails
  *   PIN, RENAME     changed                      branch files of branches that        the change is undone; LLM_IO
  *                                                have one or are pinned are written
- *   RESET           empty                        the files are removed; a pinned      LLM_IO; the next reset, close or stop
- *                                                session keeps an empty one           tries again
- *   CLOSE           closed                       the files are removed                LLM_IO; the file is loose, and the
- *                                                                                     next close or stop tries again
+ *   RESET           empty                        the files are removed; a pinned      LLM_IO; the next reset, close or
+ *                                                session keeps an empty one           stop tries again
+ *   CLOSE           closed                       the files are removed                LLM_IO; the file is loose, next
+ *                                                                                     close or stop tries again
  *
- * Example: PIN `a` marks its branches as anchored and changing, and pushes one job that writes their files. A second
- * PIN or RENAME of `a` waits for the result. If the write fails, the branches get their former pins, and their files
- * are written once more, as some of them may have been written with the new ones.
+ * Example: PIN `a` marks the branches of session `a` as anchored and changing, and pushes one job that writes their
+ * branch files. A second PIN or RENAME of `a` waits for the result. If the write fails, the branches get their former
+ * pins back, and their files are written once more, because some files may already contain the new pins.
  *
- * A loose file belongs to a session that is not open: the session was closed and the disk failed to remove its file, or
- * the session waits for a start that has an entry for it (adoption.h). */
+ * A loose file belongs to a session that is not open. Either the session was closed and the disk failed to remove its
+ * file, or the session got no entry at the start and waits for a later start (adoption.h). */
 #ifndef LLM_NAMING_H
 #define LLM_NAMING_H
 
@@ -28,8 +28,8 @@ typedef struct loose_file {
     uint64_t id;
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-    /* the disk failed to remove it, so that the next start would open the session again. false: it waits for an entry,
-     * and: */
+    /* true if the session was closed but the disk failed to remove the file, so that the next start would open the
+     * session again; false if the session waits for an entry, and only then the members below are set */
     bool is_closed;
     bool is_pinned;
     uint64_t used_ms;
@@ -38,77 +38,83 @@ typedef struct loose_file {
 
 enum {
     LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX
-}; /* removed at a time: each may be reported, and there is limited room for reports */
+}; /* files that one call removes at most, because each may be reported and reports have limited room */
 
 typedef struct table_naming {
-    store_job *removing; /* collects the removals of one command; NULL: each removal is a job of its own */
+    store_job *removing; /* collects the removals of one command; NULL if each removal is a job of its own */
     uint32_t n_loose;
     loose_file *loose_files; /* n_loose */
-    uint32_t n_waiting;      /* loose files that are not is_closed */
-    size_t loose_bytes;      /* bytes of their state files */
+    uint32_t n_waiting;      /* loose files of sessions that wait for an entry */
+    size_t loose_bytes;      /* bytes of the state files of loose files */
 } table_naming;
 
 /* ---- pins ---- */
 
-/* Pins or unpins all branches of a name. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
+/* Pins or unpins all branches of a name. Returns LLM_OK, LLM_NOT_FOUND if no branch of the name is open, or LLM_PINS if
+ * the limit on pins is reached (nothing is changed). */
 int table_pin(branch_table *table, session_name name, bool pinned);
 
-/* Some branch of that name, open or waiting, existed when it was pinned. */
+/* Whether the session is pinned: some branch of the name, open or waiting, existed when the session was pinned. */
 bool table_is_pinned(branch_table *table, session_name name);
 
 /* Pins a new branch of a pinned session, if the limit on pins allows it. */
 void table_pin_with_others(branch_table *table, branch *b);
 
-/* Pins or unpins the later branches of a session whose pin was undone. */
+/* After a change of pin was undone: pins or unpins the branches that the session opened after its pin, to match. */
 void table_pin_follow(branch_table *table, uint32_t owner, const char *name);
 
-/* Pins the later branches of pinned sessions after an adoption, which restores anchored pins only. */
+/* Pins the branches that pinned sessions opened after their pin. Needed after an adoption, which restores anchored pins
+ * only. */
 void table_pin_later_branches(branch_table *table);
 
 /* Limit on pinned branches of all owners together. */
 uint32_t table_pins_max(const branch_table *table);
-uint32_t table_pins_max_of(uint32_t n_names); /* if n_names branches may be open */
+uint32_t table_pins_max_of(uint32_t n_names); /* the same, if n_names branches may be open */
 
 /* ---- changes that a command waits for: table_change.c ---- */
 
-/* A change of name or pin. Between begin and end the caller changes the name's branches; `end` makes the store write
- * their files. True: the result comes through table_take_stored; after a failure table_change_undo restores the former
- * names and pins. Until then the branches are changing, and a second change waits: its undo could not know which names
- * and pins are on the disk. False: *status is the reply, and a failure has been undone. */
-store_job *table_change_begin(branch_table *table, session_name name); /* NULL: no memory */
+/* A change of name or pin. Between table_change_begin and table_change_end the caller changes the branches of the name;
+ * table_change_end makes the store write their files. If it returns true, the result comes through table_take_stored,
+ * and after a failure table_change_undo restores the former names and pins. Until the result has come, the branches are
+ * changing and a second change waits, because an undo of the second change could not know which names and pins are on
+ * the disk. If it returns false, *status is the reply, and a failed change has been undone. */
+store_job *table_change_begin(branch_table *table, session_name name); /* NULL if memory is short */
 bool table_change_end(branch_table *table, store_job *job, uint64_t request, llm_status *status);
 void table_change_undo(branch_table *table, const store_job *job);
-void table_change_settled(branch_table *table, const store_job *job); /* the store has finished it */
+void table_change_settled(branch_table *table, const store_job *job); /* the store has finished the job */
 bool table_is_changing(branch_table *table, session_name name);
 void table_rename(branch_table *table, session_name name, session_name to);
 
 /* ---- removals that a command waits for: table_removal.c ---- */
 
-/* All files removed between begin and end are removed by one job, which syncs their directory once. True: there are
- * some, and a result will come. */
+/* One job removes all files whose removal is requested between begin and end, and syncs the directory once.
+ * table_removing_end returns true if there are such files, so that a result will come. */
 void table_removing_begin(branch_table *table);
 bool table_removing_end(branch_table *table, session_name name, uint64_t request);
-void table_removing_end_unasked(branch_table *table); /* no command waits for the result */
+void table_removing_end_unasked(branch_table *table); /* the same, but no command waits for the result */
 void table_remove_id(branch_table *table, uint64_t id, uint32_t owner, const char *name);
 void table_attach(branch_table *table,
-                  store_job *job); /* adds its one change to the job between begin and end, or pushes it */
+                  store_job *job); /* adds its one change to the job between begin and end, or pushes `job` */
 
-/* Remembers the files that this job failed to remove: closing the session again, or an orderly stop, tries again. */
+/* Remembers the files that this job failed to remove, so that the next close of the session or an orderly stop tries
+ * again. */
 void table_removal_refused(branch_table *table, const store_job *job);
 
 /* ---- files of sessions that are not open: table_removal.c ---- */
 
-bool table_add_loose(branch_table *table, const loose_file *f); /* false: memory is short */
-/* The next loose file of a name after `after` (NULL: the first). NULL: no more. */
+bool table_add_loose(branch_table *table, const loose_file *f); /* returns false if memory is short */
+/* Returns the next loose file of a name after `after`, or the first if `after` is NULL. NULL if there are no more. */
 const loose_file *table_next_loose(const branch_table *table, session_name name, const loose_file *after);
-bool table_is_waiting(const branch_table *table, session_name name); /* a loose file of that name waits for an entry */
+/* whether a session of that name waits for an entry */
+bool table_is_waiting(const branch_table *table, session_name name);
 uint32_t table_n_waiting(const branch_table *table);
 void table_remove_loose(branch_table *table, session_name name);
-void table_remove_closed(branch_table *table); /* all that are left of closed sessions */
-/* Removes files that wait for an entry and were not used since before_ms, at most LOOSE_EXPIRED_MAX of them and none
- * that is pinned. Returns the oldest stamp of those left that may expire, or 0. */
+void table_remove_closed(branch_table *table); /* removes the files that closed sessions left */
+/* Removes the files of unpinned sessions that wait for an entry and were last used before before_ms, at most
+ * LOOSE_EXPIRED_MAX files. Returns the oldest use among the remaining sessions that may expire, or 0 if there are
+ * none. */
 uint64_t table_expire_loose(branch_table *table, uint64_t before_ms);
-size_t table_loose_bytes(const branch_table *table); /* of the state files beside loose files */
+size_t table_loose_bytes(const branch_table *table); /* bytes of the state files of loose files */
 void table_free_loose(branch_table *table);
 
 #endif

@@ -15,8 +15,8 @@ typedef struct resuming_sources {
     resume_checkpoint checkpoints[CHECKPOINTS_LOOKED_AT];
 } resuming_sources;
 
-/* Whether the donor can be copied now. A copy that shares no cells goes through host memory, of which states in flight
- * may leave too little. */
+/* Whether the donor can be copied now. If sequences share no cells, a copy goes through host memory, of which other
+ * states in flight may leave too little. */
 static bool may_copy(const branch *donor)
 {
     const branch_shared *g = donor->shared;
@@ -30,7 +30,7 @@ static bool can_give(const branch *donor, const branch *b)
            donor->record.state != LLM_STATE_TORN && branch_n_tokens(donor) > 0;
 }
 
-/* A parked state is loaded whole; only dense memory can be truncated from there. */
+/* Describes a parked donor, whose state is loaded as a whole. Only dense memory can be truncated after that. */
 static resume_source parked_source(const model *m, const branch *donor)
 {
     const uint32_t n = donor->parked.k;
@@ -43,15 +43,16 @@ static resume_source parked_source(const model *m, const branch *donor)
     };
 }
 
-/* Describes a donor. If sequences share no cells, its copy goes through a saved state. The saved state of a sliding
- * window has only the window, so that the copy can be taken as a whole or with a checkpoint, but not truncated. */
+/* Describes a donor. If sequences share no cells, the donor is copied through a saved state. The saved state of a
+ * sliding window contains only the window, so that the copy can be used as a whole or with a checkpoint, but not
+ * truncated. */
 static resume_source donor_source(const model *m, const branch *donor)
 {
     if (donor->slot == BRANCH_NO_SLOT) {
         return parked_source(m, donor);
     }
     resume_source source = branch_source(donor);
-    if (!m->info.shares_cells) { /* saved, then loaded */
+    if (!m->info.shares_cells) { /* the state is saved, then loaded */
         source.n_cost = copy_cost_tokens(donor->shared->pace, 2 * branch_state_bytes(donor, source.n_tokens));
     }
     const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
@@ -72,8 +73,8 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
     }
 }
 
-/* Returns the number of the prompt's first tokens whose attention the branch or a donor holds. Checkpoints beyond that
- * are unusable, and would crowd out usable ones. */
+/* Returns for how many of the prompt's first tokens the branch or a donor holds the attention. Checkpoints of more
+ * tokens are unusable, and would take the places of usable checkpoints in the list. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
     const bool is_trusted = b->record.state != LLM_STATE_TORN;
@@ -85,7 +86,8 @@ static void gather(branch_table *table, const branch *b, const int32_t *prompt, 
                    resuming_sources *out)
 {
     out->n_donors = 0;
-    gather_donors(table, b, true, out); /* cheaper to copy: first, so that they win if both hold as much */
+    /* donors with a slot are cheaper to copy: as the first of equals they are chosen */
+    gather_donors(table, b, true, out);
     gather_donors(table, b, false, out);
     out->n_checkpoints =
         checkpoint_match(table->shared.checkpoints, b->owner, prompt, n_prompt, attention_of(b, prompt, n_prompt, out),
@@ -132,15 +134,15 @@ static bool is_on_disk_of_owner(const branch *other, const branch *b)
            (where == PARKED_ON_DISK || where == PARKED_READING);
 }
 
-/* Returns the number of tokens that its state covers. */
+/* Returns how many of the branch's tokens its state covers. */
 static uint32_t n_known_of(const branch *other)
 {
     const uint32_t k = other->parked.k, n_tokens = branch_n_tokens(other);
     return k < n_tokens ? k : n_tokens;
 }
 
-/* Returns how many of the prompt's first tokens the state on disk can provide. One token is always left to prefill, as
- * its logits are needed. */
+/* Returns how many of the prompt's first tokens the state on disk can provide. The prompt's last token is always left
+ * to prefill, because the logits after it are needed. */
 static uint32_t n_shared_on_disk(const branch *other, const branch_prompt *prompt)
 {
     const parked *at = &other->parked;
@@ -151,13 +153,13 @@ static uint32_t n_shared_on_disk(const branch *other, const branch_prompt *promp
 }
 
 typedef struct state_on_disk {
-    branch *from; /* NULL: reading no state saves time */
-    uint32_t n;   /* tokens of the prompt that it provides */
+    branch *from; /* NULL if reading a state saves no time */
+    uint32_t n;   /* tokens of the prompt that the state provides */
     double us;    /* microseconds saved */
 } state_on_disk;
 
-/* Returns the microseconds saved by reading the state for n tokens. If its read has not begun, there must be memory for
- * it, and it comes after everything in flight. */
+/* Returns the microseconds saved by reading the state of `other` for n tokens of the prompt. A read that has not begun
+ * needs memory, and starts after everything in flight. */
 static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_in_memory)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
@@ -169,7 +171,8 @@ static double gain_us(const branch_table *table, const branch *other, uint32_t n
     return copy_cost_fetch_saves_us(&table->pace, n_bytes, n_bytes_before, n - n_in_memory);
 }
 
-/* Returns the smallest number of tokens, up to n_most, with which `other` saves more than `us`; 0: no number does. */
+/* Returns the smallest number of tokens, up to n_most, with which the state of `other` saves more than `us`; 0 if no
+ * such number does. */
 static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32_t n_most, uint32_t n_in_memory,
                           double us)
 {
@@ -188,9 +191,9 @@ static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32
     return enough;
 }
 
-/* Returns the state on disk that saves most. Hundreds of branches may begin with the same head, and comparing all their
- * tokens with the prompt would delay every step. So a branch is compared in full only if its token at position n_least,
- * which decides whether it can beat the best one so far, equals the prompt's. */
+/* Returns the state on disk that saves most time. Hundreds of branches may begin with the same head, and comparing all
+ * their tokens with the prompt would delay every step. So a branch is compared in full only if its n_least-th token
+ * equals the prompt's: with fewer equal tokens the branch could not save more than the best branch so far. */
 static state_on_disk best_on_disk(branch_table *table, const branch *b, const branch_prompt *prompt,
                                   uint32_t n_in_memory)
 {
@@ -214,8 +217,8 @@ static state_on_disk best_on_disk(branch_table *table, const branch *b, const br
     return best;
 }
 
-/* Returns how many tokens the branch provides without a copy. Most prompts continue their branch, and then the tokens
- * of other branches need not be compared. */
+/* Returns how many of the prompt's tokens the branch provides without a copy. Most prompts continue their branch, and
+ * then the tokens of other branches need not be compared. */
 static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 {
     if (b->record.state == LLM_STATE_TORN) {
@@ -226,7 +229,7 @@ static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
     return n == own.n_tokens || n >= own.truncate_floor ? n : 0;
 }
 
-/* Begins the read, unless it has begun before. Returns false if too many bytes are in flight. */
+/* Begins to read the state, unless its read has begun before. Returns false if too many bytes are in flight. */
 static bool begin_reading(branch_table *table, const state_on_disk *best)
 {
     parked *at = &best->from->parked;
@@ -259,14 +262,14 @@ fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *
 
 /* ---- resuming ---- */
 
-/* Returns the plan after the model refused one: the branch starts empty. In doubt, everything is prefilled. */
+/* Returns the plan for a branch that is empty because the model refused an earlier plan: everything is prefilled. */
 static resume_plan refill(int32_t diverged_at)
 {
     return (resume_plan){.reason = LLM_REASON_TORN, .diverged_at = diverged_at, .donor = -1, .checkpoint = -1};
 }
 
-/* Decides and acts. The model mostly refuses for want of cells: then an idle branch is parked and everything is decided
- * anew, because its parked state is still a source. */
+/* Decides on a plan and carries it out. If the model refuses, mostly because cells are short, an idle branch is parked
+ * and a new plan is made, because the parked state is still a source. */
 static resume_plan settle(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
                           resuming_sources *sources)
 {
@@ -318,7 +321,7 @@ bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t
         .n_checkpoints = sources.n_checkpoints,
         .may_keep_all = true,
     });
-    /* the copy may cost more than prefilling; the caller copies a saved state instead */
+    /* a plan keeps nothing if copying costs more than prefilling; then the caller copies a saved state */
     const bool is_nothing = plan.n_keep == 0 && n_fork > 0 && from != to;
     return !is_nothing && apply(to, &plan, tokens, &sources);
 }

@@ -1,4 +1,5 @@
-/* table_change.c: changes of names and pins: a command that makes them waits until they are on disk. */
+/* table_change.c: changes of names and pins. A command that changes names or pins waits until the changes are on
+ * disk. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,7 @@ void table_rename(branch_table *table, session_name name, session_name to)
 
 /* ---- end ---- */
 
-/* Adds what must be written: branches that already have a file, and pinned ones. */
+/* Adds the branches that must be written: branches that already have a file, and pinned branches. */
 static bool describe_changed(branch_table *table, store_job *job, bool *any)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -119,7 +120,7 @@ void table_change_settled(branch_table *table, const store_job *job)
 
 /* ---- undo ---- */
 
-/* Whether the branch has a state file, or is getting one, which is useless without its branch file. */
+/* Whether the branch has a state file, or will have one. A state file is useless without a branch file. */
 static bool has_state_file(const branch *b)
 {
     return b->parked.where == PARKED_WRITING || b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING;
@@ -136,7 +137,7 @@ static void undo(branch_table *table, const store_change *c)
     }
     b->record.is_pinned = c->was.is_pinned;
     branch_publish(b);
-    if (c->was.has_file || c->verb != CHANGE_NONE) { /* the failed job may have written it */
+    if (c->was.has_file || c->verb != CHANGE_NONE) { /* the failed job may have written the file */
         store_job *undo_job =
             table_change_of(table, b, c->was.has_file || has_state_file(b) ? CHANGE_WRITE : CHANGE_REMOVE);
         if (undo_job != NULL) {
@@ -150,7 +151,7 @@ void table_change_undo(branch_table *table, const store_job *job)
     for (uint32_t i = 0; i < job->n_changes; i++) {
         undo(table, &job->changes[i]);
     }
-    if (job->is_label) { /* pins of branches that were opened meanwhile */
+    if (job->is_label) { /* branches that were opened meanwhile are pinned or unpinned to match */
         table_pin_follow(table, job->owner, job->changes[0].was.name);
         table_pin_follow(table, job->owner, job->name);
     }

@@ -1,8 +1,8 @@
-/* table_copy.c: makes a branch a copy of another one through its saved state, without the model. */
+/* table_copy.c: copies the tokens and the saved state of a branch to another branch, without the model. */
 #include "sessions/branch_table.h"
 
-/* Gives the state file a second name for `to`. The store works in order, so that the name exists before `to` can be
- * read. */
+/* Gives the state file of `from` a second name for `to`. The store does its jobs in order, so the name exists before
+ * the state of `to` can be read. */
 static void share_file(branch_table *table, const branch *from, branch *to)
 {
     store_job *job = table_may_write(table, 0) ? store_job_new(STORE_WRITE, 0) : NULL;

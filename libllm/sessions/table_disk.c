@@ -33,7 +33,7 @@ void table_learn_file(branch *b, const store_job *job)
     if (job->status == LLM_OK || job->status == LLM_NOT_FOUND) {
         b->n_stored_bytes = job->status == LLM_OK ? job->n_bytes : 0;
     }
-    if (job->request == b->last_write) { /* else the next result says */
+    if (job->request == b->last_write) { /* else the result of a later write decides */
         branch_set_file_bytes(b, b->n_stored_bytes);
     }
 }
@@ -48,7 +48,7 @@ bool table_remove_state(branch_table *table, branch *b)
     job->changes[0].file.id = b->id;
     store_push(table->store, job);
     table_file_is_gone(table, b);
-    if (b->parked.where == PARKED_ON_DISK) { /* the tokens stay known */
+    if (b->parked.where == PARKED_ON_DISK) { /* the branch keeps its tokens */
         branch_forget_parked(b);
         session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
     }
@@ -56,7 +56,8 @@ bool table_remove_state(branch_table *table, branch *b)
     return true;
 }
 
-/* Whether the state file can be removed: it is not being written or read, and no request waits for it. */
+/* Whether the state file can be removed: no job writes or reads the file, its state is not lent, and no request waits
+ * for the state. */
 static bool may_lose_state(const branch *b)
 {
     const parked *at = &b->parked;
@@ -64,8 +65,8 @@ static bool may_lose_state(const branch *b)
     return !is_needed && !at->is_lent && at->where != PARKED_WRITING && at->where != PARKED_READING;
 }
 
-/* Values the files for share.h, with one of n_bytes for `b`. Files that their branches do not need go first, then those
- * of the least recently used branches. */
+/* Describes the state files for share.h, including the future file of n_bytes for `b`. Files that their branches do not
+ * need are removed first, then the files of the least recently used branches. */
 static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
 {
     const uint64_t needed = (uint64_t)1 << 63; /* above every table_order */
@@ -82,8 +83,8 @@ static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
     share_add_up(table->holdings, table->n_entries);
 }
 
-/* Marks files in table->holdings that have n_over bytes together. Returns false if all are not enough, or `b` would be
- * one of them. */
+/* Marks in table->holdings files of n_over bytes in total. Returns false if all files together are smaller, or if the
+ * file of `b` would be marked. */
 static bool choose_victims(branch_table *table, const branch *b, size_t n_bytes, size_t n_over)
 {
     const share_claim claim = table_bytes_claim(table, table->options.parked_disk_bytes_max);
@@ -115,9 +116,9 @@ static size_t bytes_over(const branch_table *table, const branch *b, size_t n_by
     return n > table->options.parked_disk_bytes_max ? n - table->options.parked_disk_bytes_max : 0;
 }
 
-/* Removes files before the state is written, so that the limit holds at every moment: if the limit is the whole disk,
- * nothing could be written otherwise. If that write then fails, the files are lost in vain, but only once, because the
- * next try finds the space free. */
+/* Removes files before the state is written, because the limit must hold at every moment: if the limit is the whole
+ * disk, no state could be written first. If the write then fails, the files were removed in vain, but only once,
+ * because the next write finds the space free. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes)
 {
     if (n_bytes > table->options.parked_disk_bytes_max) {
@@ -138,5 +139,5 @@ void table_limit_disk(branch_table *table)
         *n_max = (size_t)((store_free_bytes(table->store) + table_disk_bytes(table)) / TABLE_DISK_SHARE);
     }
     (void)choose_victims(table, NULL, 0, bytes_over(table, NULL, 0));
-    (void)remove_victims(table); /* files of branches without an entry stay, even beyond the limit */
+    (void)remove_victims(table); /* files of branches without an entry are never removed, even over the limit */
 }

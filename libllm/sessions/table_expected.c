@@ -21,15 +21,15 @@ bool table_is_in_progress(const branch_table *table, const branch *b, bool any_k
     return false;
 }
 
-/* Whether the branch would give its slot up for another (find_slot). */
+/* Whether the branch would give up its slot for another branch (find_slot). */
 static bool would_vacate(const branch_table *table, const branch *b)
 {
     return branch_is_idle(b) && (!branch_is_named(b) || table->options.policy == LLM_POLICY_PARK ||
                                  (table->options.policy == LLM_POLICY_EVICT && !b->record.is_pinned));
 }
 
-/* Returns the least memory that other branches in slots keep: they may share cells, so that only the largest counts,
- * and an invalid one may have none. */
+/* Returns the least memory that the branches in other slots keep. If branches may share cells, only the largest branch
+ * counts. Invalid branches do not count, because they may have no cells. */
 static uint64_t least_bytes_of_others(const branch_table *table, const branch *b)
 {
     const model *m = table->shared.model;
@@ -72,7 +72,7 @@ bool table_has_free_slot(const branch_table *table, const branch *b)
     return n_free_slots(table, b) > 0;
 }
 
-/* The slots of one kind that an owner may still take within its share. */
+/* How many slots of one kind an owner may still take within its share. */
 typedef struct slots_left {
     uint32_t owner;
     uint32_t n;
@@ -95,7 +95,7 @@ static bool needs_slot(const branch *b)
     return b->running != NULL ? !b->running->is_paused : b->waiting != NULL && !b->waiting->is_early;
 }
 
-/* Whether the other branch asks for a slot of the same kind, and its state is in memory or being read. */
+/* Whether `other` waits for a slot of the same kind as `b` with a state that is in memory or being read. */
 static bool is_coming(const branch *other, const branch *b)
 {
     return other != b && other->is_open && !branch_has_slot(other) && needs_slot(other) &&
@@ -103,10 +103,10 @@ static bool is_coming(const branch *other, const branch *b)
            (other->parked.where == PARKED_READING || other->parked.state != NULL);
 }
 
-/* Counts branches that are about to take a slot, of each owner at most as many as it may have. */
+/* Counts the branches that are about to take a slot, for each owner at most as many as its share allows. */
 static uint32_t count_coming(const branch_table *table, const branch *b)
 {
-    slots_left owners[LLM_REQUESTS_MAX]; /* enough: each such branch has a request */
+    slots_left owners[LLM_REQUESTS_MAX]; /* enough, because each branch that is counted has a request */
     uint32_t n_owners = 0, n_coming = 0;
     for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *other = &table->branches[i];

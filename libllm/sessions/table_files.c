@@ -26,7 +26,7 @@ bool table_describe(const branch *b, branch_file *out)
     return true;
 }
 
-enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of them may be close to others and are skipped */
+enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of the checkpoints may be close to others and are skipped */
 
 static void add_part(branch_table *table, state_file *out, const state_part *part)
 {
@@ -51,10 +51,11 @@ static void add_checkpoint(branch_table *table, state_file *out, const checkpoin
     }
 }
 
-/* Chooses the checkpoints to be written, from the longest. The latest one with logits, at the end of the last prompt,
- * is always written, because the same prompt may be sent again (regenerate); it is in memory as a checkpoint anyway. A
- * checkpoint close to the one before saves few tokens for as many bytes, so the others are written only if they are
- * CHECKPOINT_NEAR_TOKENS apart, or whole. */
+/* Chooses the checkpoints to be written, beginning with the longest. The longest checkpoint with logits, at the end of
+ * the last prompt, is always written, because the same prompt may be sent again (regenerate); writing it takes no more
+ * memory, as the checkpoint store holds it. A checkpoint that is close to the next shorter one saves few tokens for as
+ * many bytes, so the others are written only if they are whole or more than CHECKPOINT_NEAR_TOKENS after the next
+ * shorter chosen one. */
 static void add_checkpoints(branch_table *table, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;

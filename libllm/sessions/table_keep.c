@@ -1,5 +1,5 @@
-/* table_keep.c: keeps tokens that a truncation would discard as another branch, if prefilling them takes longer than
- * the copy. */
+/* table_keep.c: copies a branch before a truncation if prefilling the discarded tokens again would take longer than the
+ * copy. */
 #include <string.h>
 
 #include "policy/branch_choice.h"
@@ -15,7 +15,7 @@ static int32_t free_slot(const branch_table *table)
     return BRANCH_NO_SLOT;
 }
 
-/* Returns the number of tokens to keep; 0: the truncation may discard them. */
+/* Returns how many tokens the truncation would discard and a copy should keep; 0 if no copy should be made. */
 static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, const branch_prompt *prompt)
 {
     const uint32_t n = branch_n_tokens(b);
@@ -32,8 +32,8 @@ static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, con
     return n_bytes <= table->options.parked_bytes_max && copy_cost_pays_off(&divergence) ? n - divergence.n_common : 0;
 }
 
-/* Looks for an entry for n_lost tokens of `b`. Returns false if there is none. *replaced: the branch that makes way;
- * NULL: none needs to. */
+/* Looks for the entry of a branch that keeps n_lost tokens of `b`. Returns false if there is none. Sets *replaced to
+ * the branch that must be forgotten for the entry, or to NULL if the entry is free. */
 static bool find_entry(branch_table *table, branch *b, uint32_t n_lost, branch **replaced)
 {
     branch_candidate candidates[BRANCHES_COMPARED_MAX];

@@ -29,8 +29,8 @@ typedef enum spilling {
     SPILL_NEVER,
 } spilling;
 
-/* Starts to write the state and its checkpoints. Until the write is over, the branch can still be loaded from
- * memory. */
+/* Starts to write the state and its checkpoints. Until the write is over, the branch can still be loaded from memory.
+ * If the file already holds the state, only removes the state from memory. */
 static spilling spill(branch_table *table, branch *b)
 {
     if (!branch_is_named(b)) { /* scratch branches do not outlive the process */
@@ -56,12 +56,12 @@ static spilling spill(branch_table *table, branch *b)
     }
     ledger_hold(table->shared.ledger, LEDGER_IN_FLIGHT, state);
     ledger_drop(table->shared.ledger, LEDGER_PARKED, state);
-    branch_forget_logits(b); /* no job holds them, and the budget is for what stays in memory */
+    branch_forget_logits(b); /* no job writes logits, and the budget is for states that stay in memory */
     b->parked.where = PARKED_WRITING;
     return SPILLED;
 }
 
-/* Drops the state. The tokens stay known, and the next request prefills them. */
+/* Drops the state. The branch keeps its tokens, and the next request prefills them. */
 static void drop_state(branch_table *table, branch *b)
 {
     branch_forget_parked(b);
@@ -69,11 +69,11 @@ static void drop_state(branch_table *table, branch *b)
     session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
-/* Least wait for the store: a disk may be busy for a moment because other programs use it, and a dropped state has to
- * be prefilled, which delays everybody. */
+/* WAIT_LEAST_US is the shortest wait for the store: other programs may keep the disk busy for a moment, and prefilling
+ * the tokens of a dropped state would delay everybody. */
 enum { SLOW_LOGGED_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
-/* A request or state has waited for the store in vain. */
+/* Called when a request or state has waited for the store in vain. */
 static void report_slow_store(branch_table *table, uint64_t now_us)
 {
     table->shelf.is_store_slow = true;
@@ -93,7 +93,8 @@ static uint64_t wait_until_us(const branch_table *table, const branch *b, uint64
     return now_us + (wait_us > WAIT_LEAST_US || table->shelf.is_store_slow ? wait_us : WAIT_LEAST_US);
 }
 
-/* Whether a state may wait for the busy store. Only one does at a time: the budget is exceeded by one state at most. */
+/* Whether the state may wait for the busy store. Only one state waits at a time, so that the budget is exceeded by at
+ * most one state. */
 static bool may_wait(branch_table *table, const branch *b)
 {
     const uint64_t now_us = clock_us();
@@ -119,17 +120,16 @@ bool table_is_lending(const branch_table *table)
     return table->shelf.is_lending;
 }
 
-/* Returns the limit on states that stay in memory. The rest of parked_bytes_max is for states on their way to the
- * disk. */
+/* Returns the limit on bytes of states that stay in memory. The rest of parked_bytes_max is for states in flight. */
 static size_t resting_bytes_max(const branch_table *table)
 {
     const size_t n_max = table->options.parked_bytes_max;
     return table->store != NULL ? n_max - n_max / TABLE_MOVING_SHARE : n_max;
 }
 
-/* Spills one state after the other. A lent state must stay in memory until its requests have begun, but its branch is
- * idle and could be chosen: so nothing is spilled meanwhile. If the store is busy, one state waits, and the budget is
- * exceeded by that one; further states over the budget are dropped. */
+/* Spills one state after the other. Nothing is spilled while a state is lent: that state must stay in memory until the
+ * requests for it have begun, but its branch is idle and could be chosen. If the store is busy, one state waits over
+ * the budget, and further states over the budget are dropped. */
 void table_spill(branch_table *table)
 {
     while (!table->shelf.is_lending && table->shared.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(table)) {
@@ -142,7 +142,7 @@ void table_spill(branch_table *table)
             table->shelf.spill_waits = true;
             return;
         }
-        table->shelf.spill_until_us = 0; /* every state has a wait of its own */
+        table->shelf.spill_until_us = 0; /* the wait of the next state begins anew */
         if (result != SPILLED) {
             drop_state(table, b);
         }
@@ -185,7 +185,7 @@ uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us)
     return spill_us > now_us && (slot_us <= now_us || spill_us < slot_us) ? spill_us : slot_us > now_us ? slot_us : 0;
 }
 
-/* Returns lent states to disk, as the requests for which they were read have begun. */
+/* Returns lent states to the disk. The requests for which the states were read have begun. */
 static void end_lending(branch_table *table)
 {
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -243,8 +243,8 @@ static void stay_in_memory(branch_table *table, branch *b)
     table_spill(table);
 }
 
-/* Writes no state for a while after the disk refused one. An orderly stop still tries each state, as it is the last
- * chance: a smaller one may fit. */
+/* Pauses the writing of states after the disk refused one. An orderly stop still tries to write each state, because
+ * there is no later chance, and a smaller state may fit. */
 static void pause_writing(branch_table *table)
 {
     if (!table->shelf.is_saving) {
@@ -271,15 +271,17 @@ void table_written(branch_table *table, const store_job *job)
         return;
     }
     if (job->linked_id != 0 && !is_writing) {
-        (void)table_remove_state(table, b); /* there is no file to remove, only the name that was to be linked */
+        /* the link failed: there is no state file, so the branch forgets its state */
+        (void)table_remove_state(table, b);
     }
     if (is_held) {
-        pause_writing(table); /* a branch file that could not be written would be tried again at once otherwise */
+        /* without a pause, a write that failed because of its branch file would be tried again at once */
+        pause_writing(table);
         stay_in_memory(table, b);
     }
 }
 
-/* Holds the state or checkpoint that was read, which nothing holds yet. */
+/* Takes the blob of a state or checkpoint out of the job that has read the file, and holds the blob. */
 static blob *take_part(branch_table *table, state_part *part, ledger_use use)
 {
     blob *b = part->held;
@@ -301,7 +303,8 @@ static void adopt_part(branch_table *table, const branch *b, state_part *part)
                                     .is_whole = part->is_whole};
     blob *held = take_part(table, part, LEDGER_IN_FLIGHT);
     (void)checkpoint_adopt(checkpoints, b->owner, tokens, part->k, &parts, held);
-    ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, held); /* now the checkpoint store holds it, or it is freed */
+    /* frees the checkpoint unless the checkpoint store holds it */
+    ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, held);
 }
 
 bool table_take_state(branch_table *table, branch *b, state_file *from)
@@ -346,7 +349,7 @@ void table_read_back(branch_table *table, store_job *job)
     const bool is_for_lending = before.n_lend_tokens > 0 && branch_is_idle(b);
     const state_ends ends = job->state.n_parts > 0 ? state_file_ends(&job->state) : before.ends;
     if (is_for_lending && (job->status == LLM_NO_MEMORY || job->status == LLM_IO)) {
-        b->parked.where = PARKED_ON_DISK; /* a failed loan must not cost the branch its state */
+        b->parked.where = PARKED_ON_DISK; /* a read for another branch must not cost this branch its state */
         return;
     }
     branch_set_parked(b, &(parked){.where = PARKED_NOWHERE, .n_lend_tokens = before.n_lend_tokens});
@@ -358,7 +361,7 @@ void table_read_back(branch_table *table, store_job *job)
         table->shelf.is_lending = table->shelf.is_lending || is_for_lending;
         table_spill(table);
     } else {
-        if (job->status == LLM_VERSION) { /* the file was set aside */
+        if (job->status == LLM_VERSION) { /* the store has renamed the unusable file */
             table_file_is_gone(table, b);
         }
         session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);

@@ -1,4 +1,4 @@
-/* table_pin.c: which branches are pinned, that is never forgotten. */
+/* table_pin.c: pins and unpins branches. A pinned branch is never forgotten. */
 #include <string.h>
 
 #include "sessions/branch_table.h"
@@ -15,7 +15,7 @@ static uint32_t count_pinned(const branch_table *table, const uint32_t *owner)
 
 uint32_t table_pins_max_of(uint32_t n_names)
 {
-    enum { UNPINNED_SHARE = 4 }; /* a quarter of all entries stays free for unpinned branches */
+    enum { UNPINNED_SHARE = 4 }; /* a quarter of all entries is left to unpinned branches */
     return n_names - (n_names >= UNPINNED_SHARE ? n_names / UNPINNED_SHARE : 1);
 }
 

@@ -1,4 +1,4 @@
-/* table_publish.c: the totals in the session table. */
+/* table_publish.c: writes totals to the session table. */
 #include "sessions/branch_table.h"
 
 void table_publish(branch_table *table)

@@ -1,4 +1,4 @@
-/* table_removal.c: removals of files that a command waits for, and files of sessions that are not open. */
+/* table_removal.c: removals of files for which a command waits, and files of sessions that are not open. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ void table_removing_begin(branch_table *table)
     table->naming.removing = table->store != NULL ? store_job_new(STORE_CHANGE, 0) : NULL;
 }
 
-/* NULL: nothing is to be removed. */
+/* Returns the job that collects removals, or NULL if there are no files to remove. */
 static store_job *take_removing(branch_table *table)
 {
     store_job *job = table->naming.removing;
@@ -97,7 +97,7 @@ void table_removal_refused(branch_table *table, const store_job *job)
         const store_change *c = &job->changes[i];
         branch *b = table_find_id(table, c->file.id);
         if (c->verb == CHANGE_REMOVE && b != NULL) {
-            b->has_file = true; /* the session was reset: its next reset or close, or an orderly stop, tries again */
+            b->has_file = true; /* the session was reset; its next reset or close, or an orderly stop, tries again */
         } else if (c->verb == CHANGE_REMOVE && table->naming.n_loose - table_n_waiting(table) < REFUSED_REMOVALS_MAX) {
             loose_file f = {.id = c->file.id, .owner = c->file.owner, .is_closed = true};
             memcpy(f.name, c->file.name, sizeof f.name);

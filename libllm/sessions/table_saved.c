@@ -1,11 +1,12 @@
-/* table_saved.c: sessions saved under labels. */
+/* table_saved.c: saves sessions under labels, and loads and removes saved sessions. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sessions/branch_table.h"
 
-/* Holds the state to be saved as in flight; NULL: it is on disk, or there is none. Returns false if memory is short. */
+/* Sets *state to the state to be saved, held as in flight, or to NULL if the state is on disk or there is none. Returns
+ * false if memory is short. */
 static bool hold_state(branch_table *table, branch *b, blob **state, uint32_t *k)
 {
     const bool has_slot = branch_has_slot(b);
@@ -104,7 +105,7 @@ void table_become(branch_table *table, branch *b, const store_job *from)
 {
     assert(branch_is_idle(b) && branch_n_tokens(b) == 0);
     if (b->slot != BRANCH_NO_SLOT) {
-        (void)table_park(table, b); /* empty: cannot fail */
+        (void)table_park(table, b); /* cannot fail, because the branch is empty */
     }
     session_table_append(table->shared.session_table, b->entry, from->file.tokens, from->file.n_tokens);
     b->record.state = LLM_STATE_PARKED;
@@ -115,6 +116,6 @@ void table_become(branch_table *table, branch *b, const store_job *from)
 
 void table_become_warm(branch_table *table, branch *b, store_job *from)
 {
-    (void)table_take_state(table, b, &from->state); /* without a state the tokens are prefilled */
+    (void)table_take_state(table, b, &from->state); /* if no state was loaded, the next request prefills the tokens */
     table_spill(table);
 }

@@ -1,4 +1,4 @@
-/* table_stop.c: an orderly stop: saves every named branch as it is. */
+/* table_stop.c: saves every named branch at an orderly stop. */
 #include <string.h>
 
 #include "sessions/branch_table.h"
@@ -30,7 +30,8 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
         return;
     }
     table_remove_closed(table);
-    store_wait(table->store); /* states being read must be saved, too; those being written need not be saved twice */
+    /* states that are being read must be saved, too; states that are being written need not be saved twice */
+    store_wait(table->store);
     take_stored(context);
     table->shelf.is_saving = true;
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -39,9 +40,10 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
             save_one(table, b);
             session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_SAVED, 1);
         } else if (b->is_open && branch_is_named(b)) {
-            table_remove_file(table, b); /* it was reset, and the disk had refused to remove its file */
+            table_remove_file(table, b); /* the branch was reset, and the disk had failed to remove its file */
         }
-        store_wait(table->store); /* one at a time, as a copy of each is in memory until its result is taken */
+        /* branches are saved one at a time, because a copy of each state is in memory until its result is taken */
+        store_wait(table->store);
         take_stored(context);
     }
 }
