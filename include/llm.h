@@ -6,8 +6,8 @@
  * prompt that begins with the same tokens.
  *
  * llm_engine_open loads the model. llm_engine_start makes the decode thread, which owns the model and all sessions
- * until llm_engine_stop. Callers send commands with llm_command_push and receive events with llm_events_drain. Both are
- * MessagePack, specified in llm_wire.h.
+ * until llm_engine_stop. Callers send commands with llm_command_push and receive events with llm_events_drain. Commands
+ * and events are MessagePack, which llm_wire.h specifies.
  *
  * An open branch has an entry in the session table (llm_session_table.h): a record and an array of its tokens. While
  * the branch's state is in the model's memory, the branch also has a slot, which is one of the model's sequences. A
@@ -36,8 +36,9 @@ extern "C" {
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
 enum {
-    LLM_SESSION_NAME_BYTES_MAX = 128, /* 1..128 printable ASCII characters without spaces; "" means scratch */
-    LLM_STOPS_MAX = 24,               /* stop strings of one request, those of the chat template included */
+    LLM_SESSION_NAME_BYTES_MAX = 128, /* a name has 1..128 printable ASCII characters without spaces; "" means
+                                       * scratch */
+    LLM_STOPS_MAX = 24,               /* stop strings of one request, including the stop strings of the chat template */
     LLM_TEMPLATE_STOPS_MAX = 8,       /* stop strings of a chat template; a request can add the rest of LLM_STOPS_MAX */
     LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
@@ -87,7 +88,7 @@ typedef struct llm_engine_options {
      * and only then removes the old tables, so that a daemon that is killed while it starts leaves the old tables
      * unchanged. */
     const char *dead_table_names;
-    const char *chat_template; /* Jinja source that replaces the model's own, or NULL */
+    const char *chat_template; /* Jinja source that replaces the model's own template, or NULL */
     uint32_t n_ctx;            /* tokens one branch can hold; 0: the model's training context, at most 131072
                                        (GPU: 8192), or fewer if kv_bytes_max is too small */
     uint32_t n_sessions;       /* slots for branches of named sessions, >= 1 */
@@ -104,15 +105,16 @@ typedef struct llm_engine_options {
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
     uint32_t idle_s_max;           /* seconds after which an idle session is forgotten; 0: never */
     const char *state_dir;  /* existing directory for parked and saved sessions, or NULL to write nothing to disk */
-    int32_t n_threads;      /* threads of a step; 0: the count that measures fastest, at most one per physical core
-                                       that this process can use, and fewer while other processes use the cores */
+    int32_t n_threads;      /* threads of a step; 0: the number that is fastest in a measurement at the start, at most
+                             * one per physical core that this process can use, and fewer while other processes use the
+                             * cores */
     int32_t n_gpu_layers;   /* layers on the GPU; -1: as many as fit; ignored without a GPU */
     uint32_t n_batch;       /* most tokens of one model step; 0: 512 */
     uint32_t gap_ms_target; /* prefill in a step is limited so that two tokens of a decoding session are at most this
                              * far apart, unless 16 prompt tokens alone take longer; 0: 100 */
     uint32_t n_owners;      /* number of owners that share the engine; 0: 1. See llm_engine_set_owners */
-    uint32_t exact;         /* nonzero: bit-exact configuration: separate KV streams, no flash attention, and each
-                                       position of a sliding window in a cell of its own */
+    uint32_t exact;         /* nonzero: bit-exact configuration, with separate KV streams, without flash attention, and
+                             * with a cell for each position of a sliding window */
     uint32_t command_ring_bytes; /* bytes of the command ring; 0: two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;   /* bytes of the event ring; 0: 1 MiB */
     uint32_t allow_oversize;     /* nonzero: load a model that is larger than the available memory */
@@ -162,8 +164,8 @@ typedef struct llm_sampling {
     LLM_SAMPLING_TABLE(LLM_SAMPLING_MEMBER)
 } llm_sampling;
 
-/* Facts of the opened model: X(type, member, text), and facts that are texts: X(member, bytes, text). model.h uses
- * the same tables. tests/test_travels.py lists every place that has to report a new fact. */
+/* Facts of the opened model. X(type, member, text) is a fact, X(member, bytes, text) a fact that is a text. model.h
+ * uses the same tables. tests/test_travels.py lists every place that has to report a new fact. */
 #define LLM_MODEL_FACT_TABLE(X)                                                                                        \
     X(uint32_t, n_ctx, "tokens one branch can hold")                                                                   \
     X(uint32_t, n_ctx_train, "context length of the model's training, in tokens")                                      \
@@ -201,20 +203,20 @@ typedef struct llm_info {
     uint64_t parked_bytes_max;
     uint64_t parked_disk_bytes_max; /* 0: no state directory */
     uint64_t checkpoint_bytes_max;
-    char fingerprint[33]; /* hex of 128 bits computed from the model's file; equal for every set of options */
+    char fingerprint[33]; /* hash of the model's file, 128 bits in hexadecimal; does not depend on the options */
 } llm_info;
 
 /* Loads the model and opens everything. The calling thread becomes the engine's owner. Opening a large file takes
  * seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause.
  * A model that only makes embeddings (memory LLM_MEMORY_NONE) has no sessions; the n_ctx of such a model limits the
  * tokens of one text. Errors: LLM_INVALID if an option is out of range. LLM_MODEL_LOAD if the file is missing, damaged,
- * or not a text model: libllm checks the file before llama.cpp reads it, and also turns failed assertions of llama.cpp
- * into this error. LLM_IO if the shared memory cannot be made; `error` has its name and errno. LLM_NO_MEMORY if the
+ * or not a text model. libllm checks the file before llama.cpp reads it, and also returns this error if an assertion of
+ * llama.cpp fails. LLM_IO if the shared memory cannot be made; `error` has its name and errno. LLM_NO_MEMORY if the
  * weights or the state are larger than the available memory. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
-/* Part of the model that has been loaded, in thousandths: 0 before loading begins, 1000 when the whole model is
- * loaded. A process opens one model at a time. Any thread. */
+/* Returns the loaded part of the model in thousandths: 0 before loading begins, 1000 when the whole model is loaded. A
+ * process opens one model at a time. Any thread. */
 LLM_API uint32_t llm_loading_progress(void);
 
 /* Starts the decode thread, which then serves commands. Owner thread. LLM_MISUSE if the engine was started before,
@@ -229,12 +231,12 @@ LLM_API int llm_engine_stop(llm_engine *engine);
 /* Stops the engine if needed, frees everything and removes the session table's name. NULL is allowed. Owner thread. */
 LLM_API void llm_engine_close(llm_engine *engine);
 
-/* Sets how many owners share the engine. If there are several, none of them can take all entries, queues or pins,
- * and the engine evicts from the owner that holds most (share.h). 0 counts as 1. Any thread. The next decision uses
- * the new number. */
+/* Sets how many owners share the engine. If there are several owners, none of them can take all entries, queues or
+ * pins, and the engine evicts from the owner that holds most (share.h). 0 counts as 1. Any thread. The engine's next
+ * decision uses the new number. */
 LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 
-/* Copies facts about the open engine, which never change. Any thread. */
+/* Copies facts about the open engine. The facts never change. Any thread. */
 LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
 
 /* Counts completed loops of the decode thread. The count does not change during a step, nor while the thread sleeps
@@ -257,7 +259,8 @@ LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t 
 LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special, char *out,
                                size_t n_out);
 
-/* The Jinja source of the chat template in use, or NULL if the model has none. Valid until the engine is closed. */
+/* Returns the Jinja source of the chat template in use, or NULL if the model has no template. Valid until the engine is
+ * closed. */
 LLM_API const char *llm_chat_template(const llm_engine *engine);
 
 /* Control tokens of a fill-in-the-middle prompt. */
@@ -284,7 +287,7 @@ typedef struct llm_prompt {
     size_t n_history; /* tokens before the generation prompt, equal to the last boundary; 0: unknown */
     size_t
         n_head; /* tokens of the leading system messages and of the tools, which many conversations share; 0: the prompt
-                     * has none, or the template does not show where they end */
+                     * has no head, or its end is not known */
     uint32_t
         is_after; /* nonzero: the prompt contains only what follows the answer that `after` names, and all counts begin
                    * after that answer */
@@ -295,7 +298,8 @@ typedef struct llm_prompt {
     size_t n_constraint_bytes;
     int32_t *preserved; /* control tokens whose text belongs to the answer's text; owned */
     size_t n_preserved;
-    char *stops; /* JSON list of texts that end this template's answers besides its end tokens; 0 bytes: none; owned */
+    char *stops; /* JSON list of texts that end this template's answers, in addition to the end tokens; 0 bytes: no
+                  * texts; owned */
     size_t n_stops_bytes;
 } llm_prompt;
 
@@ -318,7 +322,7 @@ typedef struct llm_prompt {
  *   follows_thinking       bool: the prompt's constraint says where reasoning ends even if thinking_tokens_max is
  *                          missing, because n_answer_stops (llm_wire.h) needs it
  *
- * Only the template's own text can become control tokens. Text from messages and tools never does.
+ * Only the template's own text can become control tokens. Text from messages and tools never becomes control tokens.
  *
  * If a template does not describe tools, libllm describes them in a system message. If a template has no form for
  * calls, libllm uses a form of its own. Parts of a tool's schema that a grammar of llama.cpp cannot express are not
@@ -367,9 +371,9 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
                                    int is_cut, const char **diffs, size_t *n_diffs_bytes);
 
-/* Bytes of the answer that the next feed may parse again. The number is small everywhere except inside a call whose
- * form does not allow the parser to forget parsed text. The next feeds can then take long. Any thread, one at a
- * time. */
+/* Returns how many bytes of the answer the next feed may parse again. The number is small everywhere except inside a
+ * call whose form does not allow the parser to forget parsed text. The next feeds can then take long. Any thread, one
+ * at a time. */
 LLM_API size_t llm_answer_parser_rescan_bytes(const llm_answer_parser *parser);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
@@ -438,11 +442,11 @@ typedef struct llm_json {
     uint64_t n_text_bytes;
 } llm_json;
 
-/* Checks JSON (RFC 8259, strict, UTF-8) in one pass, and copies it into a form that is cheap to decode: no blanks
- * between values, \uXXXX replaced by the character where JSON allows it, and half of a surrogate pair replaced by
- * U+FFFD. Everything else is copied unchanged. The scan stops at the first error or exceeded limit. Time and memory
- * are linear in n_bytes, and nesting uses no stack. Any thread. LLM_INVALID (out->verdict is the error, out->offset its
- * position; out->text is NULL), LLM_NO_MEMORY. Free with llm_json_free, which allows NULL. */
+/* Checks JSON (RFC 8259, strict, UTF-8) in one pass, and copies it into a form that is cheap to decode. The copy has no
+ * blanks between values, the character instead of \uXXXX where JSON allows it, and U+FFFD instead of half of a
+ * surrogate pair. Everything else is copied unchanged. The scan stops at the first error or exceeded limit. Time and
+ * memory are linear in n_bytes, and nesting uses no stack. Any thread. LLM_INVALID (out->verdict is the error,
+ * out->offset its position; out->text is NULL), LLM_NO_MEMORY. Free with llm_json_free, which allows NULL. */
 LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
 LLM_API void llm_json_free(llm_json *document);
 

@@ -89,10 +89,10 @@ enum { LLM_SESSION_TABLE_VERSION = 4 };
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
 typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } llm_counter;
 
-LLM_API const char *llm_counter_name(int counter); /* "steps_total"; NULL outside the table */
+LLM_API const char *llm_counter_name(int counter); /* for example "steps_total"; NULL for a number outside the table */
 LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
-LLM_API int llm_counter_is_time(int counter); /* the segment holds microseconds, the name says seconds */
+LLM_API int llm_counter_is_time(int counter); /* the table has microseconds, although the name says seconds */
 
 /* How a branch is pinned. */
 typedef enum llm_pin {
@@ -103,9 +103,9 @@ typedef enum llm_pin {
                            * session can replace it */
 } llm_pin;
 
-/* What the decode thread reports about an open branch: X(type, member, text). The branch's record, the session table
- * and llm_branch_view are made from this list. tests/test_travels.py lists every place that has to report a new
- * member. */
+/* The members that the decode thread reports about an open branch: X(type, member, text). The branch's record, the
+ * session table and llm_branch_view are made from this list. tests/test_travels.py lists every place that has to report
+ * a new member. */
 #define LLM_BRANCH_RECORD_TABLE(X)                                                                                     \
     X(uint32_t, state, "llm_state")                                                                                    \
     X(uint32_t, reason, "llm_reason of the last start")                                                                \
@@ -128,7 +128,7 @@ typedef enum llm_pin {
 typedef struct llm_branch_view {
     uint32_t entry;
     uint32_t owner;
-    uint32_t generation; /* counts changes of the token array other than appending (truncated, replaced) */
+    uint32_t generation; /* number of changes of the token array other than appending */
     uint32_t n_tokens;   /* resident */
     uint64_t id; /* number of this branch, which never changes and names the branch's files, so that the next daemon
                   * recognizes these files */
@@ -142,7 +142,7 @@ typedef struct llm_session_table_view {
     uint32_t n_ctx;
     uint32_t n_counters;
     int64_t pid;
-    uint64_t started_ms; /* CLOCK_REALTIME at which the segment was made */
+    uint64_t started_ms; /* CLOCK_REALTIME at which the table was made */
     uint64_t bytes;
     char model[128];
     char fingerprint[40];
@@ -150,11 +150,11 @@ typedef struct llm_session_table_view {
 
 typedef struct llm_session_table llm_session_table;
 
-/* Opens another engine's session table for reading. The shared memory must belong to user `owner` (-1: the user of
- * this process) and be writable for nobody else, because any user can create a file with any such name. Readers use
- * read calls instead of a mapping, so that a table that is truncated meanwhile causes an error and not a signal. Any
- * process. LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO (also if another user owns the
- * file or can write it). Close with llm_session_table_close. */
+/* Opens another engine's session table for reading. The shared memory must belong to user `owner` (-1 stands for the
+ * user of this process), and no other user may be able to write it, because any user can create a file with such a
+ * name. Readers use read calls instead of a mapping, so that a table that is truncated meanwhile causes an error and
+ * not a signal. Any process. LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO (also if
+ * another user owns the file or can write it). Close with llm_session_table_close. */
 LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
 LLM_API void llm_session_table_close(llm_session_table *table);
 
@@ -165,7 +165,7 @@ LLM_API const llm_session_table *llm_engine_session_table(const llm_engine *engi
 /* The next functions read a table. Any thread, any process. */
 LLM_API void llm_session_table_read(const llm_session_table *table, llm_session_table_view *out);
 LLM_API uint64_t llm_session_table_counter(const llm_session_table *table, int counter);
-/* LLM_NOT_FOUND if the entry has no branch. */
+/* Copies the record of the entry's branch. LLM_NOT_FOUND if the entry has no branch. */
 LLM_API int llm_session_table_entry(const llm_session_table *table, uint32_t entry, llm_branch_view *out);
 /* Copies the tokens of the entry's branch and returns their count. Returns -1 if the entry has no branch, and -count-1
  * if `n_out` is too small. *generation (may be NULL) receives the generation of the copied tokens. */

@@ -111,12 +111,12 @@ enum { LLM_COMMAND_END = 1 LLM_COMMAND_TABLE(LLM_COMMAND_COUNT) };
 typedef enum llm_generate_flag {
     LLM_GENERATE_IGNORE_END = 1,      /* the model's end-of-turn tokens are never sampled */
     LLM_GENERATE_COLD = 2,            /* reuse no state; tests compare such answers with answers that reuse a state */
-    LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens; implied by n_logprobs */
+    LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens; n_logprobs implies this flag */
     LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED events report the progress of prefill */
     LLM_GENERATE_FLAGS = 15,          /* all of them */
 } llm_generate_flag;
 
-/* How the value of an entry is encoded. */
+/* Encoding of an entry's value. */
 typedef enum llm_field_type {
     LLM_FIELD_UINT,  /* an unsigned integer from least to most */
     LLM_FIELD_INT,   /* a signed integer from least to most */
@@ -173,7 +173,7 @@ typedef struct llm_field {
     const char *name;
     uint32_t type; /* llm_field_type */
     uint32_t is_needed;
-    double least, most, otherwise; /* otherwise: the default of an entry that is not required */
+    double least, most, otherwise; /* `otherwise` is the default of an entry that is not required */
 } llm_field;
 
 /* Copies the i-th entry of a command, or the i-th parameter of `sampling`. LLM_OK, or LLM_NOT_FOUND if there is no
@@ -190,9 +190,9 @@ LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_b
 LLM_API const char *llm_command_refused(const llm_engine *engine);
 
 /* ---- serving: events --------------------------------------------------------------------------------------- *
- * An event is a MessagePack array: its llm_event_op, then its members in the order of LLM_EVENT_TABLE. New versions add
- * members only at the end of an event. Empty members at the end of an event can be missing. The bracketed members of
- * TEXT are missing unless the command requested them.
+ * An event is a MessagePack array of an llm_event_op and the event's members in the order of LLM_EVENT_TABLE. New
+ * versions add members only at the end of an event. Empty members at the end of an event can be missing. The bracketed
+ * members of TEXT are missing unless the command requested them.
  *
  *   ADMITTED  request, entry
  *   STARTED   request, reason, n_prompt, n_reused, diverged_at

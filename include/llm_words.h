@@ -70,7 +70,7 @@
     X(PARKED, 4, "parked", "Its state is in host memory or on disk.")                                                  \
     X(TORN, 5, "torn", "Its state is invalid; the next request prefills its tokens again, a reset clears it.")
 
-/* The model's kind of memory, which decides what a truncation costs. */
+/* The model's kind of memory, which decides the cost of a truncation. */
 #define LLM_MEMORY_TABLE(X)                                                                                            \
     X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
     X(WINDOW, 1, "window", "Some layers keep a sliding window: only a short truncation.")                              \
@@ -78,7 +78,7 @@
     X(HYBRID, 3, "hybrid", "Attention and running state: no truncation without a checkpoint.")                         \
     X(NONE, 4, "none", "No state: it makes embeddings of whole texts and cannot generate text.")
 
-/* The capacity policy: what the engine does if a named session needs a slot and all slots are taken. */
+/* The capacity policy decides what the engine does if a named session needs a slot and all slots are taken. */
 #define LLM_POLICY_TABLE(X)                                                                                            \
     X(REFUSE, 0, "refuse", "Refuse the request, and name the sessions that have the slots.")                           \
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \

@@ -2,7 +2,8 @@
  * deterministic simulation with the same memory rules). No other part of libllm depends on which implementation runs.
  *
  * A model holds up to info.n_seq sequences. The model stores only the state of a sequence. The caller (branch.c) stores
- * the tokens that the sequence has consumed. Positions are counts: position(seq) == number of tokens consumed.
+ * the tokens that the sequence has consumed. A position is a count: position(seq) is the number of tokens that the
+ * sequence has consumed.
  *
  * Threads: only one thread (the decode thread) calls functions that use sequences. The text operations (tokenize,
  * piece, is_end) use immutable tables, so any thread can call them.

@@ -58,7 +58,7 @@ class model_llama_threads {
     model_llama_threads(const model_llama_threads &) = delete;
     model_llama_threads &operator=(const model_llama_threads &) = delete;
 
-    void open(int32_t n); /* once; the threads inherit the caller's nice value */
+    void open(int32_t n); /* called once; the threads inherit the caller's nice value */
     /* Returns the argument of llama_attach_threadpool, or NULL if the caller is the only thread. */
     ggml_threadpool_t of_ggml() const
     {
@@ -94,7 +94,7 @@ class model_llama_threads {
 
 /* The second context, which computes embeddings (embed.cpp). */
 struct model_llama_embedder {
-    std::mutex turn;                  /* held by the thread that uses the context */
+    std::mutex turn;                  /* the thread that uses the context holds this lock */
     llama_context *context = nullptr; /* NULL until the first use, unless the model only embeds */
     model_llama_threads threads;
     const int32_t *cancel_flag = nullptr; /* flag of the call that holds `turn` (llm_embed) */
@@ -205,7 +205,7 @@ struct model_llama final : model {
     std::vector<uint8_t> is_touched;
     const model_batch *running = nullptr; /* the batch of the current call, if the call can be stopped */
 
-    bool is_stateful() const /* some layers keep a running state instead of one cell for each token */
+    bool is_stateful() const /* returns whether some layers have a running state instead of one cell per token */
     {
         return info.memory == LLM_MEMORY_RECURRENT || info.memory == LLM_MEMORY_HYBRID;
     }

@@ -248,7 +248,7 @@ bool has_addresses(uint64_t n_bytes)
     return true;
 }
 
-/* Sets budget and n_ctx of `out`. If wish.is_exact, wish.n_ctx is used or refused, and the message names the option
+/* Sets out->budget and out->n_ctx. If wish.is_exact, wish.n_ctx is used or refused, and the message names the option
  * that is too small. Otherwise n_ctx is the largest that the budget allows, up to wish.n_ctx. */
 void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n_seq, model_llama_reserve *out)
 {

@@ -26,7 +26,7 @@ constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
 constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* assumed bytes of a token if tokenizers drop text (blanks) */
 
-/* Why a model cannot be opened: a status of llm.h and a sentence. */
+/* The reason why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {
     refusal(int status_, const std::string &text) : std::runtime_error(text), status(status_) {}
     int status;
@@ -220,7 +220,7 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
                           : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
-/* Returns the most bytes of text that one token can stand for. Prompts are refused by their bytes before they are
+/* Returns the most bytes of text that one token can represent. Prompts are refused by their bytes before they are
  * tokenized, so for a tokenizer that turns runs of blanks into one token, this is more than its longest piece. */
 uint32_t token_bytes_max(const model_llama *m)
 {
@@ -340,7 +340,7 @@ llama_context_params wished_params(const model_llama *m, const model_options &o)
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
 }
 
-/* Decides which weights devices get, before the model is loaded. Returns the most layers, or -1 for all. */
+/* Decides which weights are put on devices, before the model is loaded. Returns the most layers, or -1 for all. */
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);

@@ -84,7 +84,7 @@ uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens)
     return n_tokens + (n_tokens < o->window ? n_tokens : o->window) * o->window_cells;
 }
 
-/* Returns the cells that the tokens of this batch will take. */
+/* Returns how many cells the tokens of this batch will take. */
 static uint64_t cells_needed(const sim_model *m, const model_batch *b)
 {
     uint64_t n = 0;
@@ -100,7 +100,7 @@ static uint64_t cells_used(const sim_model *m)
     uint32_t n_seq = m->base.info.n_seq;
     uint64_t used = 0;
     for (uint32_t seq = 0; seq < n_seq; seq++) {
-        uint32_t n_lower = 0; /* leading tokens whose cells belong to a sequence with a lower number */
+        uint32_t n_lower = 0; /* number of leading tokens whose cells are counted for a sequence with a lower number */
         for (uint32_t i = 0; i < seq; i++) {
             uint32_t shared = m->shared[seq * n_seq + i];
             n_lower = shared > n_lower ? shared : n_lower;

@@ -10,7 +10,7 @@
 #include "llm.h"
 
 typedef struct reply {
-    const char *text; /* within the script's own copy of the file */
+    const char *text; /* points into the script's own copy of the file */
     size_t n;
 } reply;
 

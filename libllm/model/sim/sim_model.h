@@ -120,12 +120,12 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
 /* One sequence. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. Hybrid and window have
  * an attention part in addition to the part that a checkpoint saves: `kept` for hybrid, `attention` for window. */
 typedef struct sim_sequence {
-    uint32_t position; /* tokens in the attention part, or in the only part */
+    uint32_t position; /* number of tokens in the attention part, or in the only part */
     uint32_t oldest;   /* smallest k whose state is still kept */
     uint32_t sound;    /* smallest k such that a checkpoint of at least k tokens can be loaded, because nothing after k
                         * was spoiled */
     sim_state *kept;
-    uint64_t *attention;    /* window only: the hash after each count of tokens */
+    uint64_t *attention;    /* for window only, the hash after each number of tokens */
     sim_state recurrent;    /* hybrid only */
     uint64_t seen_call;     /* number of the last decode call with tokens of this sequence */
     uint32_t next_position; /* position that the sequence's next token in this call must have */
@@ -137,8 +137,8 @@ typedef struct sim_model {
     uint32_t n_kept;  /* states per sequence */
     uint32_t n_cells; /* UINT32_MAX for no limit */
     sim_sequence *sequences;
-    sim_state *states;    /* the memory behind all `kept` */
-    uint64_t *attentions; /* the memory behind all `attention` */
+    sim_state *states;    /* the memory of `kept` of all sequences */
+    uint64_t *attentions; /* the memory of `attention` of all sequences */
     uint32_t *shared;     /* at [a * n_seq + b]: number of leading tokens whose cells sequences a and b share;
                            * symmetric */
     uint64_t n_calls;     /* number of decode calls */
@@ -204,7 +204,7 @@ enum {
     SIM_TOKEN_TURN_END,
     SIM_TOKEN_WRONG_STATE,
     SIM_TOKEN_WORDS,     /* the first piece that the model writes */
-    SIM_VOCABULARY = 512 /* a constant, so that filling the logits is vectorized */
+    SIM_VOCABULARY = 512 /* constant, so that the loop over the logits is vectorized */
 };
 
 extern const char sim_chat_template[];

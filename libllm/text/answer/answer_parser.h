@@ -5,9 +5,9 @@
  * llama.cpp has a parser for the answers of each family of templates, but this parser starts at the beginning of the
  * text each time. Parsing after every token would take quadratic time, because one run over 150,000 characters of a
  * call took 20 ms. So the parser gets as little text as possible:
- *   - Text and reasoning. Once the parser has classified the end of the text as content, further text is passed through
- *     without parsing, up to a byte with which a marker of this template can begin ("<"). If the following bytes are
- *     not a marker, they are forgotten after they have been parsed.
+ *   - Text and reasoning. Once the parser has classified the end of the text as content, further text is reported
+ *   without parsing, up to a byte with which a marker of this template can begin ("<"). If the following bytes are not
+ *   a marker, they are forgotten after they have been parsed.
  *   - A call that is still being generated. The call is parsed again only after it has grown by 1/32, without parts on
  *   which the parsing of its rest does not depend (answer_shortening.h). At most 8 KiB are parsed for each piece of the
  *   answer, wherever in the answer the piece is.

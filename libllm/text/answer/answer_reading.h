@@ -1,4 +1,4 @@
-/* answer_reading.h: one run of llama.cpp's parser over a text, and its result. Private to the answer parser. */
+/* answer_reading.h: one run of llama.cpp's parser over a text, and its result. Used only by the answer parser. */
 #ifndef LLM_ANSWER_READING_H
 #define LLM_ANSWER_READING_H
 
@@ -33,8 +33,8 @@ struct answer_reading {
     part last = NONE;      /* the part that continues to the last byte */
     size_t n_reported = 0; /* number of bytes up to the end of the last part that is in `said` */
 
-    /* If `last` is CALL: the begin of the first and of the last call, and of the value in the last call's arguments
-     * that reaches to the last byte. */
+    /* Positions if `last` is CALL: the beginning of the first call, of the last call, and of the value in the last
+     * call's arguments that contains the last byte. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
     bool is_value_verbatim = false; /* whether the value is plain text up to its closing mark */
     struct list {

@@ -34,8 +34,8 @@ class containers {
         }
     }
 
-    /* Returns the parts that can be left out, in order and not adjacent. These parts are the elements before the
-     * current element of each open container, and the middle of the open string. If the current element has no byte
+    /* Returns the parts that can be left out, in ascending order and not adjacent. These parts are the elements before
+     * the current element of each open container, and the middle of the open string. If the current element has no byte
      * yet, its container is kept whole. */
     std::vector<span> superfluous() const
     {
@@ -53,7 +53,7 @@ class containers {
 
   private:
     struct level {
-        size_t first, current; /* begin of the first and of the current element */
+        size_t first, current; /* positions at which the first and the current element begin */
         bool has_begun;        /* the current element has at least one byte */
     };
 

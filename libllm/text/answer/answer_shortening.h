@@ -1,5 +1,5 @@
 /* answer_shortening.h: leaves out the parts of an incomplete call that llama.cpp's parser does not need to parse again:
- * calls before the last call, complete elements of open containers, and the middle of a long text. Private to the
+ * calls before the last call, complete elements of open containers, and the middle of a long text. Used only by the
  * answer parser. Example:
  *
  *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "32 bytes, 4,000 bytes, 96 bytes

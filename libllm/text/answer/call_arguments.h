@@ -1,5 +1,5 @@
 /* call_arguments.h: finds the part of a call's arguments that can be reported while they are generated. This part is
- * always the beginning of valid JSON, since clients append the parts that they receive. Pure. Private to the answer
+ * always the beginning of valid JSON, since clients append the parts that they receive. Pure. Used only by the answer
  * parser. */
 #ifndef LLM_CALL_ARGUMENTS_H
 #define LLM_CALL_ARGUMENTS_H

@@ -37,7 +37,7 @@ bool parser_graph::is_tagged(size_t id, const char *tag) const
 }
 
 /* A `ref` has only the name of a rule and no child, so it leads to the rule's node. Rules refer to each other in
- * cycles, so each walk below marks the nodes that it has visited. */
+ * cycles, so the functions below record visited nodes. */
 std::vector<size_t> parser_graph::children(size_t id) const
 {
     const common_json &node = at(id);

@@ -17,9 +17,9 @@
 
 enum class tool_schema_detail {
     WHOLE,   /* one place for all arguments */
-    NOTHING, /* one place for all arguments, which accepts any object */
+    NOTHING, /* one place for all arguments, where any object is allowed */
     EACH,    /* one place for each argument */
-    NAMES,   /* one place for each argument, which accepts any value */
+    NAMES,   /* one place for each argument, where any value is allowed */
 };
 
 /* Returns whether all arguments of a tool have one place. */
@@ -67,8 +67,8 @@ class tool_schemas {
         return detail == tool_schema_detail::NAMES;
     }
 
-    /* Elements of the grammar that `put` completes. The other three functions correspond to bare_names, bare_texts and
-     * quoted_texts of schema_arguments. */
+    /* element_of returns an element of the grammar that `put` completes. The other three functions correspond to
+     * bare_names, bare_texts and quoted_texts of schema_arguments. */
     static std::string element_of(const std::string &rule);
     std::optional<std::string> names(const automaton &texts);
     std::optional<std::string> bare(const automaton &texts, const std::string &close);

@@ -14,8 +14,8 @@
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
                                                   const chat_program &program, const chat_wish &wish);
 
-/* Appends the message to be continued. The message's text came from the client and must not become control tokens. The
- * text around the message's text is the template's. */
+/* Appends the beginning of the answer: the message to be continued. The message's text came from the client and must
+ * not become control tokens. The text around the message's text is the template's. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
 /* Returns the beginning of the form if the prompt ends with `opening`. */

@@ -48,7 +48,7 @@ void reasoning_by_another_name(common_json &messages, const common_json & /*vari
     }
 }
 
-/* gpt-oss's template writes one text before a call: the reasoning, if the message has any. */
+/* gpt-oss's template writes one text before a call, which is the reasoning if the message has any. */
 void reasoning_as_text_of_calls(common_json &messages, const common_json &variables)
 {
     reasoning_as_thinking(messages, variables);

@@ -26,7 +26,7 @@ namespace {
 /* Placeholder for the grammar of the text in llama.cpp's grammar of the answer. */
 const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
 
-/* MiniMax M3 writes the items of lists between marks that begin like this. */
+/* Beginning of the marks around the items of lists in MiniMax M3's calls. */
 const char *const ITEM_MARK = "]<]minimax[>[";
 
 /* The form of calls for templates that have none; chat_request.cpp describes this form to the model. */

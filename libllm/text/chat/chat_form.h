@@ -76,7 +76,8 @@ struct chat_form {
     common_json marks;           /* see chat_constraint.h */
 };
 
-/* Facts about the template's form, determined once. If the template has no form for calls, libllm's form is used. */
+/* Facts about the template's form, which are determined once. If the template has no form for calls, libllm's form is
+ * used. */
 struct chat_analysis {
     bool is_special = false;       /* llama.cpp has a special parser for this family */
     bool knows_calls = false;      /* the template writes calls and their results */

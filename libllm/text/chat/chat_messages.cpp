@@ -40,9 +40,9 @@ bool read_arguments(const std::string &text, common_json *out)
     return chat_read_json(text, out) && out->is_object();
 }
 
-/* Turns arguments into objects, for templates that need objects. Returns the first arguments that are not an object, or
- * "". With `encloses`, such arguments become a member of an object. Without this change, every later turn would fail,
- * because a call with malformed arguments stays in the history. */
+/* Parses arguments into objects, for templates that need objects. Returns the first arguments that are not an object,
+ * or "". With `encloses`, such arguments become a member of an object. Without this change, every later turn would
+ * fail, because a call with malformed arguments stays in the history. */
 std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;

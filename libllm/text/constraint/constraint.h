@@ -7,7 +7,7 @@
  *    ^                                              |
  *    `----(the grammar rejects it: not a trigger)---'
  *
- * A grammar that is not lazy is active from the first token on. Triggers are not searched in reasoning, because a
+ * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because a
  * call that the model only thinks about must not begin a call. `begun` is a separate state because passing the
  * trigger's tokens to the grammar is slow. In this state is_slow() returns true, so that the next pick does not run on
  * the decode thread. */
@@ -69,7 +69,7 @@ class constraint {
     std::optional<grammar_walk> walk; /* exists while the grammar is active */
     bool is_waiting = false;          /* the grammar is lazy, and no trigger has been found yet */
     trigger triggers;
-    std::vector<trigger::piece> begun; /* tokens from the trigger on that the grammar has not received yet */
+    std::vector<trigger::piece> begun; /* tokens from the trigger on, which the grammar has not received yet */
     std::unordered_set<int32_t> preserved;
     thinking thought;
     uint8_t n_missing = 0; /* bytes missing from the answer's last character */

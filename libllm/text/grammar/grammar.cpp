@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t ELEMENTS_MAX = 1 << 18; /* most elements of all rules, including their ranges; an element has 12
                                           * bytes */
-constexpr size_t RULES_MAX = 1 << 16;    /* rules, including those made for groups and repetitions */
+constexpr size_t RULES_MAX = 1 << 16;    /* most rules, including rules made for groups and repetitions */
 constexpr size_t GROUPS_MAX = 128;       /* most levels of nested groups */
 constexpr uint64_t REPETITIONS_MAX = 2000;
 constexpr uint64_t NO_MOST = UINT64_MAX;
@@ -289,7 +289,8 @@ class reader {
         add(to, token);
     }
 
-    /* Repeats the item that begins at `item`. `weight` is the number of rules in the item, its repetitions included. */
+    /* Repeats the item that begins at `item`. `weight` is the number of rules in the item, including its
+     * repetitions. */
     void repeat(sequence &to, size_t item, uint64_t least, uint64_t most, uint64_t &weight)
     {
         if (item == to.size()) {

@@ -1,6 +1,6 @@
 /* grammar_mask.cpp: finds the tokens that can come next, by walking through the tree of the vocabulary. A token is
- * allowed if its whole text can be walked. The tree makes each shared beginning one step: if "st" is not allowed, the
- * thousands of tokens below it are skipped.
+ * allowed if the grammar allows its whole text. The tree makes each shared beginning one step: if "st" is not allowed,
+ * the thousands of tokens below it are skipped.
  *
  * Shared beginnings do not help if most tokens are allowed: in a JSON string nearly all 150,000 tokens are allowed, and
  * each of their characters would be a step. Therefore a branch of the tree is allowed as a whole if all its characters
@@ -10,7 +10,7 @@
 
 #include "text/grammar/grammar_walk.h"
 
-/* Adds the tokens that the grammar names; for a negated name, all other tokens. */
+/* Adds the tokens that the grammar names, or for a negated name all other tokens. */
 void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
 {
     for (const uint32_t id : places[now.at].stacks) {
@@ -29,7 +29,7 @@ void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
     }
 }
 
-/* Returns the ASCII characters that lead from one place to the other. */
+/* Returns the ASCII characters that lead from `from` to `to`. */
 grammar_walk::run grammar_walk::run_to(place from, place to)
 {
     run r = {to, {0, 0}};

@@ -237,8 +237,8 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Returns whether an incomplete character can become an allowed character. If not, the answer would be stuck, because
- * no token could complete the character. */
+/* Returns whether an incomplete character can become an allowed character. If the character cannot, the answer could
+ * not continue, because no token could complete the character. */
 bool grammar_walk::may_go_on(const point &p)
 {
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));

@@ -14,8 +14,8 @@
  * The same steps recur, because 150,000 tokens of a vocabulary share a few hundred beginnings, and because a JSON
  * string returns to the same place after each letter. So stacks and places are numbered and never change. Stacks share
  * their lower parts, equal places have one number, and a step that was taken before is a table look-up. An automaton of
- * all places cannot be built in advance, since nested grammars have infinitely many. Characters that no set of a place
- * distinguishes form one *way*: with [a-z] and [0-9a-f] the ways are 0-9, a-f, g-z and the rest.
+ * all places cannot be built in advance, since nested grammars have infinitely many places. Characters that no set of a
+ * place distinguishes form one *way*: with [a-z] and [0-9a-f] the ways are 0-9, a-f, g-z and the rest.
  *
  * In a JSON string, nearly all characters lead to the same place. A *run* is the set of ASCII characters that lead to
  * one place, and shows at once that a whole branch of the vocabulary's tree is allowed (grammar_mask.cpp). When each

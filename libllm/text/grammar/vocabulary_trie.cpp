@@ -78,7 +78,7 @@ class builder {
         vocabulary_trie::branch all;
     };
     vocabulary_trie &trie;
-    std::vector<level> path; /* nodes down to the end of the last text */
+    std::vector<level> path; /* nodes from the root to the end of the last text */
 
     uint32_t n_tokens() const
     {

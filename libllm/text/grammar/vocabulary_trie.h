@@ -37,7 +37,7 @@ struct vocabulary_trie {
     std::vector<int32_t> tokens;
     std::vector<uint16_t> n_characters; /* number of characters that begin in each of `tokens` */
     token_set all;                      /* the set of all `tokens` */
-    std::vector<int32_t> ends;          /* tokens that end an answer, which the tree leaves out */
+    std::vector<int32_t> ends;          /* tokens that end an answer, which are not in the tree */
     uint16_t depth_max = 0;
 
     /* Returns the tree of a model. The tree of the last model is kept, since building a tree takes a few hundred

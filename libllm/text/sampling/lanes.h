@@ -22,9 +22,9 @@ typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
-/* Returns e to the power of x for x <= 0, with an error of 2e-7: a power of two, written into the exponent's bits,
- * times a polynomial for the rest. Returns 0 for NaN and for results too small for a normal number. Unlike expf of the
- * C library, exp_of computes several numbers at once. */
+/* Returns e to the power of x for x <= 0, with an error of 2e-7. The result is a power of two, written into the
+ * exponent's bits, times a polynomial. Returns 0 for NaN and for results too small for a normal number. Unlike expf of
+ * the C library, exp_of computes several numbers at once. */
 inline floats exp_of(floats x)
 {
     constexpr float SMALLEST = -87.0f;

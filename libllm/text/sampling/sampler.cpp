@@ -60,7 +60,7 @@ std::vector<int32_t> end_tokens(const model *m)
 uint64_t drawn_seed()
 {
     std::random_device source;
-    return source() & 0x7fffffff; /* exact in JSON and in every client's integers */
+    return source() & 0x7fffffff; /* limited to 31 bits, which are exact in JSON and in every client's integers */
 }
 
 bool has_penalties(const llm_sampling &s)
@@ -162,7 +162,7 @@ void rule_out_ends(sampler *s, float *logits)
 
 /* Applies biases first, because minus infinity stays minus infinity, whatever penalties do. The logits are changed in
  * place, since a copy takes 600 KB for a vocabulary of 150,000 tokens; `replaced` has the logits that biases changed.
- * The penalty formula is llama.cpp's: a repeated token is penalized by a factor, which must make a negative logit more
+ * The penalty formula is llama.cpp's. A repeated token is penalized by a factor, which must make a negative logit more
  * negative. */
 void adjust(sampler *s, float *logits)
 {

@@ -22,7 +22,7 @@ typedef struct logit_bias {
     float bias;
 } logit_bias;
 
-/* The sampler copies everything. Pointers are NULL where the count is 0. */
+/* The sampler copies everything. A pointer is NULL if its count is 0. */
 typedef struct sampler_options {
     llm_sampling sampling; /* a seed of UINT64_MAX is replaced by a random seed, see sampler_seed */
     const logit_bias *biases;
@@ -56,8 +56,8 @@ int sampler_pick(sampler *s, float *logits, int32_t *token);
  * constraint is malformed, too large, or allows no token) and LLM_NO_MEMORY mean that the answer cannot continue. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
-/* Returns whether the next sampler_next can take long (a hundred milliseconds, or a second) and should run in a
- * thread that no other stream waits for. */
+/* Returns whether the next sampler_next can take long (a hundred milliseconds, or a second) and should run in a thread
+ * for which no other stream waits. */
 bool sampler_is_slow(const sampler *s);
 
 /* Returns whether the token ends the answer. Such a token is not part of the text. */

@@ -9,11 +9,11 @@ namespace {
 
 /* levels of the schema to compile; each retry uses fewer levels, until the grammar is small enough */
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1};
-/* names of one tool; the grammar of calls uses a level of the stack for each required name */
+/* most names of one tool; the grammar of calls uses a level of the stack for each required name */
 constexpr size_t NAMES_MAX = 256;
 
-/* Names in all tools of one request. A grammar of calls takes about 0.7 ms and 40 KB for each name, and with more names
- * would not fit a constraint document. Agents have up to 150 tools of 20 names. */
+/* Most names in all tools of one request. A grammar of calls takes about 0.7 ms and 40 KB for each name, and with more
+ * names would not fit a constraint document. Agents have up to 150 tools of 20 names. */
 constexpr size_t NAMES_IN_ALL_MAX = 4096;
 
 const schema_json &any_object()
@@ -91,7 +91,7 @@ class argument_compiler {
     /* Returns the argument of this name. The argument's value meets the member's conditions in one of the shapes, and
      * the argument is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}}, {"properties": {"b":
      * B}}]} the second alternative allows any value of `a`, since objects are open. A model that writes `a` means A. So
-     * if some shapes declare the name, the shapes that do not are left out. */
+     * if some shapes declare the name, shapes that do not declare it are left out. */
     schema_argument declared(const std::vector<shape> &shapes, const std::string &name)
     {
         schema_argument one;
@@ -155,7 +155,7 @@ class argument_compiler {
         }
     }
 
-    /* Finds which texts the argument can be, and the rule of its other values, for templates that write texts
+    /* Finds the possible texts of the argument, and the rule of its other values, for templates that write texts
      * without quotes. If the texts take too much work, the argument can be any text. */
     void find_texts(const std::vector<node> &ways, schema_argument *one)
     {
@@ -183,7 +183,7 @@ class argument_compiler {
 
 } // namespace
 
-/* Calls `compile` with fewer levels each time, as long as the grammar is too large. Each attempt can use half of the
+/* Calls `compile` with fewer and fewer levels until the grammar is small enough. Each attempt can use half of the
  * remaining budget, so that the next attempt and the next tool can also be compiled. Otherwise one tool with a hard
  * schema would leave all later tools unconstrained. The rules of a failed attempt are removed, since they refer to
  * undefined rules. */

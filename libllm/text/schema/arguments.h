@@ -54,7 +54,7 @@ class schema_arguments {
      * be too large or no text can precede `close`. */
     std::optional<std::string> bare_texts(const automaton &texts, const std::string &close);
 
-    /* Returns all rules, including those of any JSON value: `object`, `value`, ... */
+    /* Returns all rules, including the rules of any JSON value: `object`, `value`, ... */
     std::string grammar() const
     {
         return out.grammar("object");

@@ -1,7 +1,7 @@
 /* automaton.h: sets of texts as deterministic automata over Unicode characters. A JSON schema can put several
  * conditions on one text (pattern, length, format, excluded names). Automata can be intersected and complemented, which
  * GBNF cannot express. {"pattern": "^a", "maxLength": 3, "not": {"const": "ab"}} is one product of three automata, and
- * rules.h writes each of its states as a rule. The functions are pure: any thread can call them.
+ * rules.h writes each state of the product as a rule. The functions are pure: any thread can call them.
  *
  * A product of two automata can have as many states as both counts multiplied, and an expression of n characters can
  * need two to the power of n states. Clients choose the schema. So the operations that combine or merge states throw

@@ -8,9 +8,9 @@
  * llama.cpp's converter, used before, accepted 79.7 % of 5,038 real schemas strictly, and 92.3 % of the resulting
  * grammars were right: the converter silently forbade undeclared members and, of several keywords, enforced only one.
  * schema_grammar first merges the conditions that hold at once (allOf, $ref, siblings, not, if, dependencies) and
- * writes GBNF from the result. It accepts 95.8 % of 400 schemas of MaskBench strictly, and 99.7 % of those grammars are
- * right (tests/schemas/corpus_driver). As in JSON schema, an object can have undeclared members unless its schema
- * forbids them ("open" and "closed" objects).
+ * writes GBNF from the result. It accepts 95.8 % of 400 schemas of MaskBench strictly, and 99.7 % of the resulting
+ * grammars are right (tests/schemas/corpus_driver). As in JSON schema, an object can have undeclared members unless its
+ * schema forbids them ("open" and "closed" objects).
  *
  * Every quantity has a limit: the levels of the document, the conditions of a value, its shapes, the states of
  * automata, the bytes of the grammar, and the total work (work_budget). Beyond a limit the schema is refused
@@ -25,7 +25,7 @@
 
 /* Returns GBNF that grammar::read accepts, of at most `most_bytes` bytes as written in JSON. Throws grammar_fault,
  * which names the keyword that cannot be enforced and where the schema has it, or std::bad_alloc. The document must
- * nest at most 128 levels; the caller checks that before parsing (json_depth.h). */
+ * nest at most 128 levels; the caller checks the depth before parsing (json_depth.h). */
 std::string schema_grammar(const schema_json &document, schema_policy policy, size_t most_bytes, work_budget &budget);
 
 #endif

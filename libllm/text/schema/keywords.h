@@ -24,7 +24,7 @@ inline constexpr const char *WITH_LIST[] = {"enum", "anyOf", ALL_OF, REQUIRED};
 inline constexpr const char *WITH_OBJECT[] = {PROPERTIES};
 inline constexpr const char *WITH_TEXT[] = {"pattern"};
 
-/* Keywords that no grammar enforces: STRICT refuses them. */
+/* Keywords that no grammar enforces, and that STRICT refuses. */
 inline constexpr const char *NOT_ENFORCED[] = {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
                                                "$recursiveRef"};
 

@@ -98,8 +98,8 @@ std::string either(const std::vector<std::string> &alternatives)
  *
  * `low` (`high`) is true while the digits so far equal the digits of the lower (upper) bound, so that this bound limits
  * the next digit. After a digit above the lower bound's digit, or below the upper bound's digit, any digits can follow.
- * From 137 to 254: 1, then 3, then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4, then any digit; and after 25
- * only 0 to 4. So a rule has a few alternatives per digit, instead of one per number. */
+ * For example, the numbers from 137 to 254 are: 1, then 3, then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4,
+ * then any digit; and after 25 only 0 to 4. So a rule has a few alternatives per digit, instead of one per number. */
 class of_length {
   public:
     /* `most` is NULL if the length alone limits the numbers. */
@@ -142,7 +142,7 @@ class of_length {
         return is_beyond_least || !are_zeros(least_digits, at);
     }
 
-    /* Returns any digits from `at` to the end of the length, and any fraction. */
+    /* Returns the rule of any digits from `at` to the end of the length, and any fraction. */
     std::string anything(size_t at) const
     {
         if (at > n_whole) {
@@ -217,7 +217,7 @@ class of_length {
     }
 };
 
-/* Returns the numbers of n_least to n_most digits (both included) with any digits. */
+/* Returns the rule of all numbers with n_least to n_most digits (both included). */
 std::string of_any(size_t n_least, size_t n_most, bool is_integer)
 {
     return "[1-9] [0-9]{" + std::to_string(n_least - 1) + "," + std::to_string(n_most - 1) + "} " +

@@ -76,7 +76,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
     return true;
 }
 
-/* Narrows the names to those that propertyNames allows. */
+/* Narrows the names to names that propertyNames allows. */
 void writer::narrow_names(const shape &s, automaton *names)
 {
     for (const condition &c : s.names) {

@@ -1,4 +1,4 @@
-/* references.h: resolves the `$ref`s of one JSON schema: JSON pointers, `$id` and `$anchor`. Nothing is downloaded:
+/* references.h: resolves the `$ref`s of one JSON schema: JSON pointers, `$id` and `$anchor`. Nothing is downloaded, so
  * a `$ref` to another document resolves to nothing. The object refers to the document, which must outlive it, and
  * identifies schemas by their addresses in it. */
 #ifndef LLM_SCHEMA_REFERENCES_H

@@ -54,7 +54,7 @@ class net {
         uint32_t next, other;
     };
     work_budget &budget;
-    static constexpr uint32_t ANYTHING = 2; /* the node after a match; its loop is built first */
+    static constexpr uint32_t ANYTHING = 2; /* the node after a match, whose loop is built first */
     std::vector<node> nodes;                /* node 0 is the end */
     uint32_t first = 0;
     using node_set = std::vector<uint32_t>; /* ascending node numbers */

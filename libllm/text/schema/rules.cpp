@@ -34,8 +34,8 @@ beyond ::= control | "\\u" ("00" [89a-fA-F] hex | "0" [1-9a-fA-F] hex hex | [1-9
 )";
 
 /* Rules of any value in Gemma's syntax. `tail` is the rest of a text up to the mark that ends it; `mark`, `quote`,
- * `bar` and `end` follow the first 1, 2, 3 and 4 characters of that mark. A name contains no punctuation of JSON:
- * otherwise a model that falls back into JSON would name a member "\"city\"". */
+ * `bar` and `end` follow the first 1, 2, 3 and 4 characters of that mark. A name contains no punctuation of JSON,
+ * because otherwise a model that falls back into JSON would name a member "\"city\"". */
 const char *const ANY_GEMMA = R"(ws ::= ""
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" (pair ("," pair)*)? "}"

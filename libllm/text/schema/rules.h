@@ -1,6 +1,6 @@
-/* rules.h: the rules of the GBNF that a schema is compiled to. A rule is looked up by its body, so that equal rules are
- * written once, however often a schema repeats itself. The bytes of all rules together are limited. Owned by the thread
- * that compiles. */
+/* rules.h: the rules of the GBNF to which a schema is compiled. A rule is looked up by its body, so that equal rules
+ * are written once, however often a schema repeats itself. The bytes of all rules together are limited. Owned by the
+ * thread that compiles. */
 #ifndef LLM_SCHEMA_RULES_H
 #define LLM_SCHEMA_RULES_H
 

@@ -182,9 +182,9 @@ std::string writer::bounded_number(const shape &s, const node &n)
     if (s.is_integer) {
         return out.add(*found);
     }
-    /* Programs write numbers close to zero, or far from it, with an exponent (1e-05, 1e+16). number_rule writes
-     * none, since the value of digits and exponent together is not a regular condition. Tiny numbers (below 1e-4) and
-     * huge numbers (1e16 and more) are added if all tiny or all huge numbers are within the bounds. */
+    /* Programs write numbers close to zero, or far from it, with an exponent (1e-05, 1e+16). number_rule writes no
+     * exponents, since bounds on digits and exponent together are not a regular condition. Tiny numbers (below 1e-4)
+     * and huge numbers (1e16 and more) are added if all tiny or all huge numbers are within the bounds. */
     const double low = value_of(least, -HUGE_VAL), high = value_of(most, HUGE_VAL);
     std::string all = *found;
     all += low <= 0 && high >= 1e-4 ? " | tiny" : "";

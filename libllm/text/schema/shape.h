@@ -27,8 +27,8 @@
 #include "text/schema/automaton.h"
 #include "text/schema/references.h"
 
-/* STRICT: a schema with a keyword that cannot be enforced is refused. LOOSE: the keyword is ignored, and no valid
- * value is forbidden. */
+/* STRICT refuses a schema with a keyword that cannot be enforced. LOOSE ignores the keyword, so that no valid value is
+ * forbidden. */
 enum class schema_policy { STRICT, LOOSE };
 
 /* Conditions are ordered and compared by address (`keyword` is one of keywords.h). */
@@ -183,7 +183,8 @@ class expansion {
     /* Replaces each schema by the first schema that equals it, so that equal nodes are recognized. */
     node without_repetitions(node n);
 
-    /* Reports a keyword that cannot be enforced: STRICT throws and names it, LOOSE ignores it. */
+    /* Reports a keyword that cannot be enforced. STRICT throws an exception that names the keyword, LOOSE ignores the
+     * keyword. */
     void give_up(const schema_json &schema, const std::string &what) const;
 
   private:

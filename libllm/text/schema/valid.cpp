@@ -224,7 +224,7 @@ verdict expansion::array_verdict(const schema_json &value, const schema_json &sc
             break;
         }
     }
-    const bool is_counted = /* minContains 1 says the same as contains alone */
+    const bool is_counted = /* minContains 1 means the same as contains alone */
         schema.contains("maxContains") || (schema.contains("minContains") && schema["minContains"] != 1);
     (void)add(&all, is_counted ? unknown(schema, "contains") : any);
     return all;
@@ -244,7 +244,7 @@ verdict expansion::unique_verdict(const schema_json &value, const schema_json &s
     return budget.is_spent() ? unknown(schema, "uniqueItems") : verdict_of(true);
 }
 
-/* Adds the verdict of the dependencies of members that the value has. */
+/* Adds the verdicts of the dependencies of the value's members. */
 void expansion::add_dependencies(const schema_json &value, const schema_json &schema, size_t depth, verdict *all)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {

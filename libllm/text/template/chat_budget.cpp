@@ -15,9 +15,9 @@ constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2u
 constexpr uint64_t COMPARISONS_MAX = 4 * JSON_COMPARISONS_MAX; /* most comparisons in all texts and all attempts
                                                                 * together, which take about a second */
 constexpr uint32_t LINKS_MAX = 20'000;
-constexpr uint32_t DEPTH_MAX = 256; /* nesting of values; requests nest at most half as deep */
+constexpr uint32_t DEPTH_MAX = 256; /* most levels of nested values; requests nest at most half as deep */
 constexpr uint64_t CPU_SECONDS_MAX = 60;
-constexpr uint64_t CLOCK_EVERY = 256; /* steps between two readings of the clock */
+constexpr uint64_t CLOCK_EVERY = 256; /* number of steps between two looks at the clock */
 
 /* Half of the stack is for the template's own recursion, which is stopped when it exceeds this half. The rest is for
  * destructors of chains of values and nodes, which cannot be stopped. LINKS_MAX and the limits of chat_compile.cpp keep

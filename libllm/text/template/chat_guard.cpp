@@ -19,7 +19,7 @@ using jinja::value;
 constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* the cost of an iteration, which makes a scope and a
                                                                 * variable */
 
-/* How the result of a node is used, which decides its cost. */
+/* The use of a node's result, which decides the result's cost. */
 enum class use {
     PART,     /* part of an expression; the operation that uses the part pays for it */
     WRITTEN,  /* written as text or hashed, with everything inside */
