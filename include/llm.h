@@ -433,7 +433,7 @@ typedef struct llm_json {
     char *text; /* the copy; owned; not NUL-terminated */
     size_t n_bytes;
     uint32_t verdict; /* llm_json_verdict */
-    uint32_t depth;   /* number of open levels where the scan ended; 0 for a whole document */
+    uint32_t depth;   /* number of open objects and lists where the scan ended */
     size_t offset;    /* number of bytes scanned; after an error or an exceeded limit, the position of the error */
     uint64_t n_values;
     uint64_t n_containers;

@@ -288,6 +288,7 @@ struct model_llama_cells {
     uint64_t state_bytes; /* bytes of the cells and the recurrent states */
 };
 
+/* The size of the context that the options request. */
 struct model_llama_wish {
     uint32_t n_ctx; /* tokens of one sequence */
     bool is_exact;  /* true if n_ctx tokens must fit, otherwise fewer tokens are allowed */

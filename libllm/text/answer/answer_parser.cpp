@@ -20,7 +20,7 @@ using part = answer_reading::part;
 constexpr size_t SHARE = 32;        /* a call is parsed again after it has grown by 1 / SHARE */
 constexpr size_t SHORT = 512;       /* bytes; for a shorter call, shortening saves too little */
 constexpr size_t CLOSING_MAX = 96;  /* most bytes that can close a call */
-constexpr size_t ID_CHARACTERS = 9; /* letters and digits, because some templates accept no other ids */
+constexpr size_t ID_CHARACTERS = 9; /* length of our ids, as some templates require */
 constexpr size_t ID_BYTES_MAX = 64; /* limit on an id that a model has written */
 
 struct diff {

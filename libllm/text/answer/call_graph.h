@@ -12,9 +12,9 @@
 
 std::string without_blanks(const std::string &text); /* removes blanks at both ends */
 
-/* Returns the sequences that are one call each, from the text that opens the call to the text that closes it. The
- * sequences are found by these two texts, because some of llama.cpp's forms have no tag around their calls. `opens` and
- * `closes` are graph.reaching() of TOOL_OPEN and TOOL_CLOSE. */
+/* Returns the sequences that are one call each, from the text that opens the call to the text that closes it. A call is
+ * found by these two texts, because some of llama.cpp's forms have no tag around a call. `opens` and `closes` are
+ * graph.reaching() of TOOL_OPEN and TOOL_CLOSE. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes);
 

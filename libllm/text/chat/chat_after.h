@@ -6,10 +6,10 @@
  * session holds 157 tokens that end with a tool call. Only the result is rendered, which adds 22 tokens.
  *
  * A sentinel in the answer's text, or in the arguments of its last call, shows where the answer ends in the rendering.
- * After the sentinel, the template's text up to the word that ends a turn is skipped, because the model stopped at this
- * word. The alternative would be to put the known tokens into a complete rendering, but this works only if the template
- * leaves the text around these tokens unchanged. If the end of the answer is in any doubt, everything is rendered,
- * because a longer prefill is better than a wrong history. */
+ * In a call, the template's text between the sentinel and the word that ends a turn is skipped, because the model
+ * generated this text before it stopped at that word. The alternative would be to put the known tokens into a complete
+ * rendering, but this works only if the template leaves the text around these tokens unchanged. If the end of the
+ * answer is in any doubt, everything is rendered, because a longer prefill is better than a wrong history. */
 #ifndef LLM_CHAT_AFTER_H
 #define LLM_CHAT_AFTER_H
 

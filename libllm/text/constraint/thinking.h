@@ -56,7 +56,8 @@ struct thinking {
     std::unordered_set<int32_t> last_tokens;     /* the last token of each mark */
     bool is_last_byte[256] = {};                 /* true if some mark's text ends with this byte */
 
-    std::deque<trigger::piece> recent; /* tokens since reasoning began or ended, at most as many as a mark can have */
+    std::deque<trigger::piece> recent; /* last tokens since reasoning began or ended, at most as many as a mark can
+                                        * have */
     size_t n_recent_bytes = 0;
     std::vector<trigger::piece> last_ending;
     bool has_ended = false;  /* reasoning has ended, and only blanks have followed */

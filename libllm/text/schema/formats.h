@@ -8,8 +8,8 @@
 
 #include "text/schema/automaton.h"
 
-/* Returns NULL for a format that is not enforced, which JSON schema allows. Building an automaton takes
- * milliseconds, so the process keeps each automaton. */
+/* Returns NULL for a format that is not enforced, because JSON schema does not require enforcing formats. Building an
+ * automaton takes milliseconds, so the process keeps each automaton. */
 std::shared_ptr<const automaton> format_automaton(const std::string &name);
 
 /* Returns whether JSON schema defines the format. Other formats are the author's own and are ignored. */

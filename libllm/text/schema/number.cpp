@@ -136,7 +136,7 @@ class of_length {
     }
 
     /* Returns whether the lower bound limits the digits from `at` on. An inclusive bound with only zeros from `at` on
-     * does not, because every continuation is then large enough. */
+     * does not limit them, because every continuation is then large enough. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);

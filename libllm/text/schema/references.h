@@ -37,7 +37,7 @@ class references {
   private:
     const schema_json &root;
     bool is_old = false, has_ids = false;
-    std::map<std::string, const schema_json *> named; /* schemas by absolute address, including #anchor */
+    std::map<std::string, const schema_json *> named; /* schemas by their absolute address, including #anchor */
     std::map<const schema_json *, std::string> bases; /* base address of each schema, if the document has ids */
     std::unordered_map<const schema_json *, const schema_json *> firsts; /* the first equal object of each repeated
                                                                           * object */

@@ -192,7 +192,8 @@ class automaton_writer {
     const std::string end;
     std::vector<std::string> names;
     std::vector<bool> is_open;
-    std::vector<automaton::way> ways; /* ways of all states that are being written, consecutive, sorted by target */
+    std::vector<automaton::way> ways; /* ways of all states that are being written; the ways of a state are consecutive
+                                       * and sorted by target */
     character_set set;                /* the set that is being written */
 
     /* Returns whether any text can follow the state. If so, the state is written as the preamble's rule `tail`. */

@@ -150,7 +150,7 @@ class pattern_set {
  * the depth is used up. */
 struct verdict {
     enum { INVALID, VALID, UNKNOWN } is;
-    const schema_json *schema = nullptr; /* the schema with the untestable keyword */
+    const schema_json *schema = nullptr; /* the schema with the keyword that cannot be tested */
     const char *keyword = nullptr;       /* the keyword that STRICT refuses; NULL if STRICT keeps the value */
 };
 

@@ -1,6 +1,6 @@
 /* valid.cpp: tests whether a value that the schema itself contains, in enum or const, meets conditions. Such a value is
  * tested instead of merged: {"enum": ["a", 1], "type": "string"} becomes a shape with the list ["a", 1], and 1 is left
- * out when the list is written. Declared names that propertyNames forbids are found in the same manner.
+ * out when the list is written. The same test finds declared names that propertyNames forbids.
  *
  * A keyword that cannot be tested makes the verdict unknown instead of "valid", because `not` would turn "valid" into
  * "invalid" and forbid a value that may be valid. A value with an unknown verdict is kept, and STRICT refuses the

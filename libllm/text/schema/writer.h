@@ -50,7 +50,7 @@ class writer {
         bool is_unordered = false;
         size_t needed = 0;
         bool has_others_between = false; /* undeclared members can come anywhere, not only after the declared members */
-        std::vector<std::string> others; /* alternatives: undeclared names with their values */
+        std::vector<std::string> others; /* alternatives for an undeclared name with its value */
         size_t n_needed = 0;             /* number of members up to the last required member */
         size_t least = 0, most = SIZE_MAX;
         bool is_counted = false;

@@ -36,7 +36,7 @@ bool is_one_of(const std::string &word, std::initializer_list<const char *> word
     return std::any_of(words.begin(), words.end(), [&](const char *one) { return word == one; });
 }
 
-/* Returns whether a statement opens a block. `set` without a value does: {% set a %}...{% endset %}. */
+/* Returns whether a statement opens a block. `set` opens a block only without a value: {% set a %}...{% endset %}. */
 bool opens_block(const std::vector<token> &tokens, size_t at)
 {
     const std::string &word = tokens[at].value;

@@ -22,7 +22,7 @@ constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* the cost of an
 /* The use of a node's result, which decides the result's cost. */
 enum class use {
     PART,     /* part of an expression; the operation that uses the part pays for it */
-    WRITTEN,  /* written as text or hashed, with everything inside */
+    WRITTEN,  /* written as text or hashed, with everything that it contains */
     ITERATED, /* a loop iterates over it */
 };
 
