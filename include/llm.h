@@ -402,13 +402,13 @@ LLM_API void llm_document_free(llm_document *document);
 
 /* ---- embeddings ------------------------------------------------------------------------------------------- */
 
-/* Embeds the first of the n_texts texts, and as many of the next texts as the model can process in the same step.
- * *n_done receives the number of embedded texts. `tokens` has the tokens of all texts in order: n_tokens[i] of text i,
- * between 1 and llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has
- * length 1. The call runs concurrently with the decode thread, in memory that only embeddings use. The first call
- * allocates this memory; for an embedding-only model llm_engine_open allocates it. Any thread; concurrent calls run one
- * after the other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the
- * flag to nonzero, the call ends soon (on a GPU, after the current step).
+/* Embeds the first of the n_texts texts, and as many of the next texts as fit into the same batch. *n_done receives the
+ * number of embedded texts. `tokens` has the tokens of all texts in order: n_tokens[i] of text i, between 1 and
+ * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1. The
+ * call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
+ * memory; for an embedding-only model llm_engine_open allocates it. Any thread; concurrent calls run one after the
+ * other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag to
+ * nonzero, the call ends soon (on a GPU, after the current step).
  * On error the contents of `out` are undefined. LLM_CANCELLED if the flag was set, LLM_INVALID (no texts, or a model
  * that makes no embeddings), LLM_CONTEXT_LENGTH (a text has too many tokens), LLM_TOKEN, LLM_NO_MEMORY,
  * LLM_STEP_FAILED. */

@@ -46,8 +46,8 @@ std::string thinking::recent_text() const
     return out;
 }
 
-/* Adds a token to `recent`, and removes tokens in which no mark can begin anymore, because they are longest_text bytes
- * or more before the last token. */
+/* Adds a token to `recent`, and removes the oldest tokens, which are too far before the last token to be part of a
+ * mark. */
 void thinking::remember(int32_t token, const std::string &text)
 {
     const size_t n_tokens = std::max(start.size(), longest_tokens);
