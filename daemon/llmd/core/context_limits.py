@@ -1,4 +1,4 @@
-"""Refuses text that has too many bytes to fit the context, before anything is rendered or tokenized. Pure."""
+"""Refuses text with too many bytes to fit the context, before the text is rendered or tokenized. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class ContextLimits:
     n_ctx: int
     token_bytes_max: int
     n_ctx_train: int = 0
-    """Context that the model was trained for."""
+    """Size in tokens of the context that the model was trained for."""
     kv_bytes: int = 0
-    """Size of the KV cache, if it makes the context shorter than the model's training context; otherwise 0."""
+    """Size of the KV cache if that size makes the context shorter than the model's training context, otherwise 0."""
 
     @property
     def n_bytes(self) -> int:
@@ -35,17 +35,21 @@ class ContextLimits:
             raise self.error(n_tokens, param)
 
     def error(self, n_prompt: int, param: str) -> ApiError:
-        """Returns the error for a prompt of this many tokens. `param`: the member that has the prompt."""
+        """Returns the error for a prompt of `n_prompt` tokens. `param` is the client's name of the member with the
+        prompt.
+        """
         n = n_prompt + 1
         return self._error(n, f"{n} tokens ({n_prompt} in the prompt, at least 1 for the answer)", param)
 
     def _error(self, n_requested: int, requested: str, param: str) -> ApiError:
-        """Returns the error. Agents recognize its text and then compact their history."""
+        """Returns the error. Agents recognize the text of this error, and then compact their history."""
         message = f"This model's maximum context length is {self.n_ctx} tokens. However, you requested {requested}."
         return ContextLengthError(self.n_ctx, n_requested, f"{message} {self._advice()}", param)
 
     def _advice(self) -> str:
-        """Returns advice: to shorten the prompt, and which option would allow a longer one."""
+        """Returns the advice to shorten the prompt and, if an option would allow a longer prompt, to change that
+        option.
+        """
         trained = self.n_ctx_train
         if trained <= self.n_ctx:
             wanted = limits.AGENT_CONTEXT_TOKENS
@@ -67,8 +71,7 @@ def utf8_bytes(text: str) -> int:
 
 
 def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
-    """Returns the ids in the engine's form. Raises an ApiError that names the first id that is not in the
-    vocabulary."""
+    """Returns the token ids as int32. Raises an ApiError that names the first id outside the vocabulary."""
     try:
         ids = array("i", tokens)
     except OverflowError:

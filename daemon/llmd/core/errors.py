@@ -1,4 +1,4 @@
-"""All errors of requests: one table with the HTTP status, the type and the sentence of each code.
+"""All errors of requests. One table has the HTTP status, the type and the sentence of each error code.
 
 The words of `llm_status` are also codes, so that a status of the engine needs no translation.
 """
@@ -128,12 +128,14 @@ CODES: dict[str, Kind] = {
     "internal_error": Kind(500, SERVER, "Internal error. The server's log has the details."),
 }
 
-# Words of llm_status that no client should get as a code.
+# Words of llm_status that clients must not get as codes, with the codes that replace them.
 _STATUS_CODES = {"full": "overloaded", "not_found": "session_not_found", "version_mismatch": "snapshot_refused"}
 
 
 class ApiError(Exception):
-    """A refusal or failure with a code of the table. http/envelope.py writes it in the form of each API."""
+    """A refusal or failure, with a code of the table. An Envelope (http/envelope.py) writes the error in the form of an
+    API.
+    """
 
     def __init__(
         self,
@@ -161,8 +163,8 @@ class ApiError(Exception):
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would only fail again. Clients retry by themselves: OpenAI's packages would generate
-        the answer again, and Claude Code repeats a request with a wrong key for three minutes.
+        """Whether the same request would only fail again, so that clients are told not to repeat it. Otherwise OpenAI's
+        packages would generate the answer again, and Claude Code repeats a request with a wrong key for three minutes.
         """
         if self.code in ("deadline_exceeded", "constraint_failed"):
             return True
@@ -170,19 +172,21 @@ class ApiError(Exception):
 
 
 class ContextLengthError(ApiError):
-    """The request does not fit the context (context_limits.py). Agents recognize the sentence, which differs between
-    dialects."""
+    """The request does not fit the context (context_limits.py). Agents recognize this error by its sentence, which
+    differs between dialects.
+    """
 
     def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:
-        """`n_tokens`: at least so many tokens are needed, one of them for the answer."""
+        """`n_tokens` is the minimum number of tokens that the request needs, including one token for the answer."""
         self.n_ctx = n_ctx
         self.n_tokens = n_tokens
         super().__init__("context_length_exceeded", message, param)
 
 
 def code_of_status(word: str) -> str:
-    """Returns the code of an `llm_status` word. Words that can only mean a defect of the daemon become internal
-    errors."""
+    """Returns the error code for an `llm_status` word. A word that can only mean a defect of the daemon becomes
+    internal_error.
+    """
     code = _STATUS_CODES.get(word, word)
     return code if code in CODES else "internal_error"
 
@@ -192,8 +196,8 @@ T = TypeVar("T")
 
 
 def check_range(param: str, value: Number, low: float, high: float) -> Number:
-    """Returns the value. Raises an ApiError that names the client's parameter, its value and the range. NaN is never in
-    range.
+    """Returns the value. Raises an ApiError that names the client's parameter, its value and the range. NaN is outside
+    every range.
     """
     if not low <= value <= high:
         bounds = " and ".join(f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (low, high))
@@ -202,7 +206,7 @@ def check_range(param: str, value: Number, low: float, high: float) -> Number:
 
 
 def check_count(param: str, n: int, most: int, unit: str) -> None:
-    """Raises an ApiError that names the client's parameter if it has more than `most` items."""
+    """Raises an ApiError that names the client's parameter if the parameter has more than `most` items."""
     if n > most:
         raise invalid_value(param, f"{n} {unit}; at most {most} are allowed")
 
@@ -219,7 +223,7 @@ def missing(param: str) -> ApiError:
 
 
 def invalid_value(param: str, reason: str) -> ApiError:
-    """Returns an error about the client's parameter. `reason`: the rest of a sentence that begins with its name."""
+    """Returns an error about the client's parameter. The message is the parameter's name followed by `reason`."""
     return ApiError("invalid_value", f"{param}: {reason}.", param)
 
 
@@ -232,7 +236,7 @@ def unsupported(param: str, reason: str) -> ApiError:
 
 
 def quoted(value: object) -> str:
-    """Quotes a client's value for an error message. Reads only the part that is shown."""
+    """Quotes a client's value for an error message. Only the part of a long value that is shown is decoded."""
     limit = limits.USER_FIELD_SHOWN_CHARS_MAX
     if isinstance(value, str | bytes):
         text = repr(value[: limit + 1])

@@ -1,6 +1,7 @@
-"""A request in a form that is independent of its API: a dialect's reader makes it, and the pipeline answers it.
+"""The form of a request that is the same for all APIs. A dialect's reader makes a GenerationRequest, and the pipeline
+answers it.
 
-Types only. `param` is the client's name of a field, for error messages.
+Types only. A member `param` is the client's name of a field, for error messages.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from .session_key import SessionKey
 
 Role = Literal["system", "user", "assistant", "tool"]
 HistoryMode = Literal["resident", "template"]
-"""resident: answers keep the tokens with which they were generated; template: everything is tokenized as the template
-renders it."""
+"""With `resident`, past answers keep the tokens with which they were generated. With `template`, the template renders
+past answers, too, and their text is tokenized again.
+"""
 
 
 class PlainToolCall(msgspec.Struct, frozen=True):
     name: str
     arguments: str
-    """JSON as a text, as the model wrote it."""
+    """The arguments as JSON, as the model wrote them."""
     id: str | None = None
 
 
 class PlainMessage(msgspec.Struct, frozen=True):
-    """One message of a conversation, of the past or just generated."""
+    """A message of a conversation: a message of the request, or a generated answer."""
 
     role: Role
     content: str = ""
@@ -36,13 +38,15 @@ class PlainMessage(msgspec.Struct, frozen=True):
     """The id of the call that a tool's result answers."""
     reasoning: str | None = None
     marks: tuple[int, ...] = ()
-    """Positions in the content, in characters, after which the client expects other prompts to differ. The content's
-    length stands for the end of the message.
+    """Positions in the content (in characters) that the client marked: it expects other prompts to differ after them. A
+    position equal to the content's length means the end of the message, after its calls.
     """
 
 
 class ArgumentForm(msgspec.Struct, frozen=True):
-    """The form of a tool's only argument, which is a text. It is enforced if the model writes arguments as JSON."""
+    """The form of a tool's only argument, which is a text. This form is enforced if the model writes arguments as
+    JSON.
+    """
 
     argument: str
     kind: Literal["lark_string", "regex_string"]
@@ -58,7 +62,9 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A JSON schema."""
     form: ArgumentForm | None = None
     is_deferred: bool = False
-    """Whether a message describes the tool instead of the template's list of tools."""
+    """Whether a message of the history has the tool's definition, instead of the list of tools at the beginning of the
+    prompt.
+    """
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
@@ -66,11 +72,11 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
-    """Names of the tools that can be called; empty: all tools."""
+    """Names of the tools that can be called. Empty if all tools can be called."""
 
 
 class ChatPrompt(msgspec.Struct, frozen=True):
-    """A prompt that the model's template makes."""
+    """A conversation, which the model's template turns into a prompt."""
 
     messages: list[PlainMessage]
     variables: dict[str, Any] = {}
@@ -78,24 +84,26 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     has_parallel_calls: bool | None = None
-    """Whether one answer can call several tools; None: the template decides."""
+    """Whether one answer can call several tools. None if the template decides."""
     is_reasoning_apart: bool = True
-    """Whether reasoning is separate from the text. False: it is part of the text, as the model wrote it."""
+    """Whether reasoning is separate from the text of an answer. If false, reasoning is part of the text, as the model
+    wrote it.
+    """
     continues: bool = False
-    """The answer continues the last message, which is the assistant's."""
+    """Whether the answer continues the last message, which is then the assistant's."""
     has_opening: bool | None = None
-    """Whether the prompt ends with the beginning of an answer; None: as the template does by default, which is yes."""
+    """Whether the prompt ends with the beginning of an answer. None means the template's default, which is yes."""
     history: HistoryMode | None = None
-    """None: the session's current mode."""
+    """The history mode from now on. None if the session keeps its current mode."""
     may_truncate: bool = False
-    """Whether the first messages are left out if the conversation does not fit the context (pipeline/truncation.py).
-    Otherwise that is an error.
+    """Whether the first messages are left out if the conversation does not fit the context (pipeline/truncation.py). If
+    false, a conversation that does not fit is an error.
     """
     param: str = "messages"
 
 
 class NearbyText(msgspec.Struct, frozen=True):
-    """A text from another file, which can help to fill in the middle of a text."""
+    """A text from another file, which helps the model to fill in the middle of a text."""
 
     name: str
     text: str
@@ -111,27 +119,27 @@ class RawPrompt(msgspec.Struct, frozen=True):
     add_special: bool = True
     """Whether to add the tokens with which the model begins and ends a text."""
     suffix: str = ""
-    """Text after the answer: the model fills in the middle."""
+    """Text after the answer. If this is not empty, the model fills in the middle between `content` and this text."""
     is_infill: bool = False
-    """Whether to fill in the middle even if no text comes after it."""
+    """Whether to fill in the middle even if `suffix` is empty."""
     nearby: tuple[NearbyText, ...] = ()
-    """Texts that come before a prompt for filling in, the most important one last."""
+    """Texts before a fill-in-the-middle prompt, the most important text last."""
     begun: str = ""
-    """Text of the middle that is already filled in."""
+    """The beginning of the middle, which the answer continues."""
     param: str = "prompt"
     suffix_param: str = "suffix"
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """A form that the answer must have."""
+    """A constraint on the text of the answer."""
 
     kind: Literal["json", "json_schema", "grammar", "regex", "choice"]
-    """json: any JSON object; choice: one of several texts."""
+    """`json` allows any JSON object, and `choice` one of several texts."""
     text: str
-    """The schema or the list of texts as JSON, the grammar in GBNF, or the regular expression."""
+    """The schema as JSON, the list of texts (`choice`) as JSON, the grammar in GBNF, or the regular expression."""
     param: str = "response_format"
     is_strict: bool = True
-    """Whether to refuse a schema that cannot be enforced completely. Otherwise the parts that cannot be enforced are
+    """Whether to refuse a schema that cannot be enforced completely. If false, keywords that cannot be enforced are
     ignored.
     """
 
@@ -140,50 +148,54 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt: ChatPrompt | RawPrompt
     key: SessionKey
     more_prompts: tuple[RawPrompt, ...] = ()
-    """Further prompts. Each gets the same number of answers, which are numbered after those to `prompt`."""
+    """Prompts in addition to `prompt`. Each prompt gets the same number of answers, and the answers are numbered in the
+    order of the prompts.
+    """
     parent: str = ""
-    """The session from which this one is forked if it does not exist yet."""
+    """The parent session. If the session of this request does not exist yet, it begins as a fork of the parent."""
     n_answers: int = 1
     """Number of answers to each prompt."""
     n_tried: int = 0
-    """Number of answers to generate for each prompt, of which the most likely ones are returned. 0: all are returned.
-    Not used in streams.
+    """Number of answers to generate for each prompt. The most likely answers are returned. 0 if all generated answers
+    are returned. Always 0 in streams.
     """
     is_stream: bool = False
     max_tokens: int = 0
-    """Longest answer; 0: as many tokens as the context holds."""
+    """Maximum tokens of the answer. 0 if only the context limits the answer."""
     sampling: RequestedSampling = RequestedSampling()
     logit_bias: dict[int, float] = {}
     stop: list[str] = []
     stop_tokens: list[int] = []
     """Tokens that end the answer like the model's own end tokens."""
     min_tokens: int = 0
-    """Minimum tokens of the answer before the model or a stop string can end it."""
+    """Minimum tokens of the answer. Before this number, neither the model nor a stop string can end the answer."""
     dry_sequence_breakers: list[str] | None = None
-    """Texts that end a repetition for DRY; None: the default ones."""
+    """Texts that end a repetition for the DRY sampler. None means the default texts."""
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
     """Number of reasoning tokens after which the model is made to end its reasoning."""
     includes_stop: bool = False
-    """Whether the stop string that ended the answer is part of it."""
+    """Whether the answer includes the stop string that ended the answer."""
     ignore_end: bool = False
-    """Whether the answer ends only at its maximum length."""
+    """Whether the model's end tokens are ignored, so that the answer ends only at its maximum length."""
     n_logprobs: int | None = None
-    """Number of most likely tokens to report with each chosen one; None: no log probabilities."""
+    """Number of most likely tokens to report with each chosen token. None if no log probabilities are reported."""
     returns_tokens: bool = False
-    """Whether to report the ids of the prompt's tokens, then those of each part."""
+    """Whether to report the token ids of the prompt, and then the token ids of each part."""
     returns_counts: bool = False
-    """Whether to report the tokens used after each part."""
+    """Whether to report, after each part, the number of tokens used so far."""
     returns_progress: bool = False
     """Whether to report the progress of prefill."""
     echoes: bool = False
     """Whether the answer begins with the prompt's text."""
     is_cold: bool = False
-    """Whether to reuse no resident tokens."""
+    """Whether to prefill the whole prompt, without reuse of resident tokens."""
     prefill_only: bool = False
-    """Whether to prefill the prompt for the next request and generate no answer."""
+    """Whether to prefill the prompt for a later request, without an answer."""
 
     @property
     def has_answer_stops(self) -> bool:
-        """Whether stop strings end an answer whose reasoning is separate."""
+        """Whether the request has stop strings and separate reasoning. Stop strings are then searched for only after
+        the reasoning.
+        """
         return bool(self.stop) and isinstance(self.prompt, ChatPrompt) and self.prompt.is_reasoning_apart

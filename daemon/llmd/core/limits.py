@@ -6,84 +6,97 @@ from dataclasses import dataclass
 
 # Limits of a connection, in size and time (http/connection.py).
 CONNECTIONS_MAX = 1024
-"""Connections over TCP. Above the limit, the connection that has been idle longest is closed. If none is idle, the new
-connection is refused.
+"""Connections over TCP. At the limit, a new connection closes the connection that has been idle longest. If no
+connection is idle, the new connection is refused.
 """
 CONNECTIONS_PER_PEER_MAX = 256
-"""Connections from one address of another machine. There is no such limit for this machine, because a proxy on it can
-serve many clients.
+"""Connections from one address of another machine. Connections from this machine have no such limit, because a proxy on
+this machine can serve many clients.
 """
 CONNECTIONS_LOCAL_MAX = 256
-"""Connections over the unix socket, in addition to TCP connections, so that this user can always connect."""
+"""Connections over the unix socket. They do not count as TCP connections, so that the user of the daemon can always
+connect.
+"""
 CONNECTIONS_REFUSED_MAX = 64
-"""Refused connections that get an answer with the reason at the same time. Further ones are closed without an answer.
+"""Maximum number of refused connections that are open at the same time to receive the reason. Further refused
+connections are closed without an answer.
 """
 CONNECTION_IDLE_SPARED_S = 0.05
-"""Age or idle time below which a connection is not closed to make room for another one. A burst of silent connections
-can keep other clients out for at most this time.
+"""Idle time below which a connection is not closed in favor of a new connection. So a burst of silent connections can
+keep other clients out, but for at most this time.
 """
 DESCRIPTORS_RESERVED = 256
-"""File descriptors reserved for everything except connections, if the process has at least twice as many."""
+"""File descriptors that are not used for connections, if the process can have at least twice this number."""
 BACKLOG = 1024
-"""Connections that can wait to be accepted. Clients beyond the limit try again after a second."""
+"""Connections that can wait to be accepted. If more clients connect, their kernels try again after a second."""
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_LINE_BYTES_MAX = 8 * 1024
-"""Longest request line, and longest header."""
+"""Maximum length of the request line, and of each header."""
 HEADERS_MAX = 100
 HEAD_S_MAX = 20.0
-"""Maximum time for the head of a request, measured from the connection, or from the first byte of a later request."""
+"""Maximum time for the head of a request. The time of the first request begins with the connection; the time of a later
+request begins with its first byte.
+"""
 READ_BUFFER_BYTES = 64 * 1024
-"""Bytes of a body that wait to be read. Up to twice as many are held."""
+"""Bytes of a body after which llmd stops receiving until the handler has taken some. Up to twice this number can be in
+memory.
+"""
 BODY_SILENCE_S_MAX = 20.0
 """Longest pause in a body."""
 BODY_S_MAX = 30.0
-"""Maximum time for a whole body, plus one second for each BODY_BYTES_PER_S_MIN bytes."""
+"""Maximum time for a whole body. Each BODY_BYTES_PER_S_MIN bytes that have arrived add one second."""
 BODY_BYTES_PER_S_MIN = 32 * 1024
 BODIES_BYTES_IN_FLIGHT_MAX = 1024**3
-"""Bytes of all bodies being received."""
+"""Total bytes of all bodies that are being received."""
 BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
-"""Size above which a body is assembled in a thread."""
+"""Size above which the chunks of a body are joined in a thread."""
 LINGER_S = 2.0
-"""Time for which llmd reads and drops the bytes of a refused client, so that the client can read the refusal."""
+"""Time for which llmd receives and drops the bytes of a refused client, so that the client gets the refusal."""
 CLOSE_S_MAX = 10.0
-"""Time for which the client of a closing connection can read nothing before the last bytes are dropped."""
+"""Time after which a closing connection whose client reads nothing is closed, although unsent bytes are lost."""
 UNREAD_S_MAX = 60.0
-"""Time for which a client can read nothing of an answer. Streams have --slow-reader-timeout instead."""
+"""Time after which a connection whose client reads nothing of an answer is closed. For streams, --slow-reader-timeout
+applies instead.
+"""
 HALF_CLOSED_LOOK_S_MAX = 0.5
-"""Interval at which llmd checks whether a half-closed client has left."""
+"""Longest interval between two checks whether a half-closed client has left."""
 PROBE_S = 5.0
 """Interval of the probes to a half-closed client."""
 
-# Limits of a request's JSON. msgspec holds the interpreter lock while it decodes (json_scan.py): a body that reaches
-# all of these limits at once is decoded in less than 50 ms, whatever the context.
+# Limits of a request's JSON. They exist because msgspec holds the interpreter lock while it decodes (json_scan.py). A
+# body that reaches all of these limits at once is decoded in less than 50 ms, whatever the size of the context.
 JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
 """Additional values for each token of the context, because a prompt can be a list of token ids."""
 JSON_VALUES_IN_ALL_MAX = 327_680
-"""The limit for a context of 131,072 tokens. 300,000 integers take 25 ms to decode; a longer list can be sent as text.
+"""Maximum number of values for any context, which is the limit for 131,072 tokens. 300,000 integers take 25 ms to
+decode. A client can send a longer prompt as text instead of token ids.
 """
 JSON_CONTAINERS_MAX = 65_536
 JSON_KEYS_MAX = 65_536
 JSON_MEMBERS_MAX = 4096
-"""Members of one object. libllm refuses more (json_members.h), because its objects compare each name with all earlier
-ones.
+"""Members of one object. libllm has the same limit (json_members.h), because its objects compare each name with all
+earlier names.
 """
 JSON_DEPTH_MAX = 256
 JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
 JSON_FLOATS_MAX = 1088
-"""Numbers other than integers of up to 18 digits; enough for all biases. msgspec takes up to 12 us for each of them
-where a float is declared (logit_bias). Elsewhere Python reads them in 0.2 us (json_scan.py).
+"""Numbers other than integers of up to 18 digits. The limit is enough for the values of logit_bias. msgspec takes up to
+12 us to decode such a number where a float is declared (logit_bias). Elsewhere Python decodes such a number in 0.2 us
+(json_scan.py).
 """
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
 # Limits of a request's members.
 FIELD_BYTES_MAX = 65_536
-"""Bytes of JSON of one field other than the prompt."""
+"""Bytes of JSON in one field, except fields with a limit of their own, such as the prompt."""
 NEUTRAL_BYTES_MAX = 256
-"""Bytes of JSON up to which a refused parameter is decoded. Values without effect are short."""
+"""Bytes of JSON up to which the value of a refused parameter is decoded. A longer value has an effect, because all
+values without effect are short.
+"""
 IGNORED_NAMES_LOGGED_MAX = 256
-"""Names of ignored parameters that llmd remembers as logged."""
+"""Number of ignored parameters whose names llmd remembers, in order to log each name once."""
 TOKENIZE_BYTES_MAX = 4 * 1024**2
 DETOKENIZE_TOKENS_MAX = 65_536
 """Maximum number of token ids, or the context's size if that is larger."""
@@ -101,35 +114,39 @@ TOOLS_BYTES_MAX = 1024**2
 """Bytes of JSON of all tools of a request."""
 TOOL_NAME_CHARS_MAX = 128
 TOOL_SCHEMA_DEPTH_MAX = 64
-"""Levels of objects and lists in the parameters of a tool."""
+"""Nesting depth of objects and lists in the parameters of a tool."""
 THINKING_TOKENS_MAX = 0x7FFF_FFFF
-"""The largest budget of reasoning that a request can set."""
+"""The largest number of reasoning tokens that a request can set as a limit."""
 ANSWERS_MAX = 16
-"""Answers of one request, to all its prompts, including those of best_of that are dropped."""
+"""Generated answers of one request to all its prompts, including answers that best_of drops."""
 LIKELIEST_MAX = 20
-"""Most likely tokens reported with each generated token. libllm reports no more (llm.h)."""
+"""Most likely tokens reported with each generated token. libllm has the same limit (llm.h)."""
 LOG_PROBABILITIES_MAX = 262_144
-"""Log probabilities of a request that is not streamed, of all its answers and most likely tokens. The limit shortens
-the answers.
+"""Total log probabilities in all answers of a request that is not streamed, including those of the most likely tokens.
+llmd limits the length of the answers accordingly.
 """
 MARKS_MAX = 4
-"""Positions marked by the client (cache_control) at which checkpoints are taken. If there are more, the last ones
-count.
+"""Number of positions marked by the client (cache_control) at which checkpoints are taken. If a prompt has more marks,
+the last marks count.
 """
 MARK_NEAR_TOKENS = 8
-"""Distance in tokens below which a mark next to another one is ignored."""
+"""Distance in tokens up to which a mark is ignored because another mark or checkpoint is so close."""
 TEMPLATE_VARIABLES_MAX = 64
-"""Members of chat_template_kwargs. libllm refuses more (chat_request.cpp)."""
+"""Members of chat_template_kwargs. libllm has the same limit (chat_request.cpp)."""
 AGENT_CONTEXT_TOKENS = 32_768
-"""Context that coding agents need. They begin with up to 17,000 tokens, and need as many for the conversation."""
+"""Context that coding agents need. Their system prompts and tools have up to 17,000 tokens, and their conversations
+need about the same number.
+"""
 SESSION_ID_CHARS_MAX = 128
 USER_ID_CHARS_MAX = 4096
-"""Length up to which metadata.user_id is searched for a session's id (core/session_key.py)."""
+"""Length up to which metadata.user_id is searched for a session id (core/session_key.py)."""
 ARGUMENTS_DEPTH_MAX = 128
-"""Levels of a tool call's arguments that are compared as values. libllm renders no more (chat_request.cpp)."""
+"""Nesting depth up to which the arguments of a tool call are compared as values. libllm renders no deeper arguments
+(chat_request.cpp).
+"""
 ARGUMENTS_VALUES_MAX = 16_384
 ARGUMENTS_FLOATS_MAX = 512
-"""Floats in a tool call's arguments. Arguments with more values or floats than these limits are compared as text."""
+"""Floats in the arguments of a tool call. Arguments that exceed one of these limits are compared as text."""
 UINT32_MAX = 0xFFFF_FFFF
 """The largest owner number or token count that the engine accepts."""
 USER_FIELD_SHOWN_CHARS_MAX = 120
@@ -138,104 +155,114 @@ USER_FIELD_SHOWN_CHARS_MAX = 120
 # Limits of access (access.py).
 KEY_FILE_BYTES_MAX = 1024**2
 KEYS_MAX = 1024
-"""Keys in the key file. The key of a request is compared with each of them, even after a match."""
+"""Keys in the key file. The limit exists because each request's key is compared with every key of the file, even after
+a match.
+"""
 OWNER_NAME_CHARS_MAX = 64
 KEY_CHARS_MIN_ADVISED = 16
 """Length below which a key is accepted with a warning."""
 
 # Limits of what the daemon holds for a client.
 PENDING_TEXT_CHARS_MAX = 65_536
-"""Characters of undelivered text of one stream. Above the limit the generation is paused until the client has read."""
+"""Characters of text of one stream that were not delivered. Above this number, the generation is paused until the
+client has read.
+"""
 LIVE_REQUESTS_MAX = 256
 SESSION_QUEUE_MAX = 8
 SCRATCH_QUEUE_MAX = 192
 HOLDERS_SHOWN = 8
-"""Session names in the error that says that all entries are taken."""
+"""Number of session names in the error that all entries are taken."""
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point at which prompt and session diverged."""
 
 # Stored responses (dialects/responses/store.py).
 RESPONSES_MAX = 4096
-"""Stored responses of all owners. Each owner has a share of this number, and of the bytes."""
+"""Stored responses of all owners. Each owner has a share of this number and of RESPONSE_BYTES_MAX."""
 RESPONSE_BYTES_MAX = 128 * 1024**2
 RESPONSE_BYTES_OVERHEAD = 1024
-"""Bytes counted for each response in addition to its texts."""
+"""Bytes that each stored response counts in addition to its texts."""
 RESPONSE_MESSAGE_BYTES = 256
-"""Bytes counted for each message and each call of the response's conversation, in addition to their texts."""
+"""Bytes that each message and each call of a stored response's conversation counts in addition to its texts."""
 RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
-"""Bytes of all items to which one request refers, because a short reference can stand for a long answer, and can be
-repeated.
+"""Total bytes of the stored items to which one request refers. The limit on bodies is not enough, because a short
+reference can stand for a long answer, and can be repeated.
 """
 RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
-"""Input items in one answer, unless the request sets another limit."""
+"""Number of input items in one answer if the request sets no limit."""
 
 # Records of past turns (turns/).
 TURNS_PER_SESSION_MAX = 16
 TURN_SESSIONS_MAX = 1024
 SHARED_TOKENS_SHOWN_MIN = 64
-"""Tokens below which a copy from another session is reported as new by `explain`, if they are less than a tenth of the
-prompt.
+"""Number of reused tokens below which a session that copied tokens from another session is reported as new, if these
+tokens are also less than a tenth of the prompt.
 """
 DIVERGENCE_PREFILLED_MIN = 256
-"""Prefilled tokens from which a turn is reported with the point at which it diverged from its session's branches."""
+"""Minimum number of prefilled tokens for which `explain` reports the point at which a prompt diverged from a branch
+that the decode thread did not choose.
+"""
 CLIENT_CHARS_MAX = 32
-"""Longest program name that is kept from a User-Agent."""
+"""Maximum length of the program name that llmd takes from a User-Agent."""
 LAST_WORDS_CHARS_MAX = 40
-"""Characters of the last user message that session listings show."""
+"""Characters of the last user message that lists of sessions show."""
 DIVERGENCE_TOKENS_KEPT = 16
 """Tokens kept on each side of the point where prompt and session diverged in a turn."""
 USER_BOUNDARIES_MAX = 4
-"""User messages, counted from the last one, whose beginnings libllm finds in a prompt (chat.cpp)."""
+"""Number of user messages, counted from the end of a prompt, whose beginnings libllm reports (chat.cpp)."""
 
 # Answers kept with their tokens (answers/memory.py).
 ANSWER_BYTES_MAX = 64 * 1024**2
 ANSWER_BYTES_OVERHEAD = 256
-"""Bytes counted for each answer in addition to its tokens and text."""
+"""Bytes that each answer counts in addition to its tokens and text."""
 ANSWERS_PER_SESSION_MAX = 4096
 ANSWER_SESSIONS_MAX = 4096
 ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
-"""Tokens at the end of an answer whose text can be missing, because of a stop string or an incomplete character."""
+"""Maximum number of tokens at the end of an answer that the client's text can lack, because of a stop string or an
+incomplete character.
+"""
 
 # Times.
 RETRY_AFTER_S = 1
 """Seconds in Retry-After of answers with status 429 and 503."""
 LOAD_RETRY_AFTER_S_MAX = 30
-"""Largest Retry-After while the model loads, estimated from the part that is loaded. Clients wait up to a minute."""
+"""Largest Retry-After while the model loads. The value is estimated from the part that is loaded. Clients wait for at
+most a minute.
+"""
 COMPLAINT_POLL_S = 1.0
-"""Interval at which the daemon asks the engine for problems with files of sessions."""
+"""Interval at which the daemon asks the engine whether reading or writing files of sessions failed."""
 COMMAND_RETRY_S = 0.005
-"""Delay before a command that found the ring full is pushed again."""
+"""Delay before a command is pushed again that did not fit into the ring."""
 DATABASE_RETRY_S = 10.0
-"""Delay before rows that the disk refused are written again."""
+"""Delay after which rows are written again whose writing failed."""
 STALLED_AFTER_S = 30.0
-"""Time without a finished step after which the daemon is not ready."""
+"""Duration of one step of the model after which the daemon counts as stalled and is not ready."""
 STOP_GRACE_S = 5.0
-"""Time that cancelled requests have to deliver their last event when the daemon stops."""
+"""Time that the stopping daemon waits until cancelled requests have delivered their last event."""
 KEEPALIVE_CONNECTION_S = 75.0
 LOOP_CLOCK_S = 0.01
-"""Period of the timer that measures the event loop. Shorter blocks are not detected."""
+"""Period of the timer that measures the event loop. Shorter blocks of the loop may not be detected."""
 NOTIFY_PATIENCE_S = 0.02
-"""Time for which a notification waits for a service manager whose queue is full."""
+"""Maximum time for which a notification waits if the queue of the service manager is full."""
 LOG_PATIENCE_MS = 5
-"""Time for which a log line waits for the reader of standard error."""
+"""Maximum time for which a log line waits if the reader of standard error does not read."""
 LOAD_PROGRESS_S = 5.0
 LOAD_PATIENCE_S = 120.0
-"""Time by which llmd extends systemd's timeout each time that more of the model has been read."""
+"""Time by which llmd extends systemd's timeout whenever more of the model has been loaded."""
 SAVE_PROGRESS_S = 1.0
 SAVE_PATIENCE_S = 60.0
-"""Time by which llmd extends systemd's timeout each time that a stopping daemon has saved more."""
+"""Time by which a stopping daemon extends systemd's timeout whenever it has saved more."""
 
 # Threads that render and tokenize.
 TEXT_THREADS = 3
-"""Number of text threads. One of them takes short work only."""
+"""Number of text threads. One of these threads runs only short jobs."""
 TEXT_SHORT_BYTES = 16_384
-"""Bytes up to which work is short. Bodies up to this size are decoded on the event loop, which takes a few
-milliseconds, whatever they contain.
+"""Number of bytes up to which a job counts as short. A body of up to this size is decoded on the event loop, which
+takes a few milliseconds, whatever the body contains.
 """
 PARSED_ON_LOOP_CHARS_MAX = 2048
-"""Characters of an answer, including those that are parsed again, up to which the event loop parses. More are parsed in
-a text thread.
+"""Number of characters up to which a piece of an answer is parsed on the event loop, including characters that are
+parsed again. A larger piece is parsed in a text thread.
 """
 TEXT_JOBS_MAX = 256
 TEXT_JOBS_BYTES_MAX = 256 * 1024**2
@@ -247,7 +274,7 @@ class Limit:
 
     name: str
     most: int | str
-    """A number, or the option or fact that sets it."""
+    """The limit as a number, or the option or fact that determines the limit."""
     unit: str
     bounds: str
     code: str

@@ -1,8 +1,8 @@
-"""The parts of answers, independent of dialects: the pipeline makes them, and a dialect's writer turns them into bytes.
-Types only.
+"""The parts of answers, in a form that is the same for all dialects. The pipeline makes the parts, and a dialect's
+writer turns them into bytes. Types only.
 
-Each part belongs to one answer of the request: `index`, from 0. Each answer ends with exactly one End, or all answers
-end with the first Failed.
+`index` is the number of the answer to which a part belongs, from 0. Each answer ends with exactly one End, unless an
+answer fails: the first Failed ends all answers of the request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import msgspec
 from .errors import ApiError
 
 EndReason = Literal["end", "stop", "length"]
-"""Words of llm_outcome: the model ended the answer, a stop string did, or the limit on tokens was reached."""
+"""Words of llm_outcome. `end` means that the model ended the answer, `stop` that a stop string or stop token ended it,
+and `length` that the answer reached its limit on tokens.
+"""
 
 
 class TextPart(msgspec.Struct, frozen=True, gc=False):
@@ -30,7 +32,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a tool call. The first piece has the id and the name."""
+    """A piece of a tool call. Only the first piece of a call has the id and the name."""
 
     index: int
     call: int
@@ -52,9 +54,9 @@ class LogProbabilities(msgspec.Struct, frozen=True, gc=False):
     index: int
     chosen: list[TokenProbability]
     likely: list[list[TokenProbability]]
-    """The most likely tokens at the position of each chosen token."""
+    """For each chosen token, the most likely tokens at its position."""
     offsets: list[int] = []
-    """The beginning of each chosen token, in characters of the answer's text before parsing."""
+    """For each chosen token, the position in characters at which its text begins in the answer's unparsed text."""
 
 
 class TokenIds(msgspec.Struct, frozen=True, gc=False):
@@ -65,32 +67,32 @@ class TokenIds(msgspec.Struct, frozen=True, gc=False):
 
 
 class PromptTokens(msgspec.Struct, frozen=True, gc=False):
-    """The ids of the prompt's tokens, before all other parts."""
+    """The token ids of the prompt. This part comes before all other parts."""
 
     index: int
     tokens: list[int]
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """Progress of prefill in tokens, before the first text."""
+    """Progress of prefill, in tokens. These parts come before the first text."""
 
     index: int
     n_prompt: int
     n_cached: int
     n_processed: int
-    """Processed tokens, including the cached ones."""
+    """Processed tokens, including cached tokens."""
     elapsed_ms: float
 
 
 class UsedTokens(msgspec.Struct, frozen=True, gc=False):
     n_prompt: int
     n_cached: int
-    """Prompt tokens that were resident."""
+    """Prompt tokens whose state was reused."""
     n_generated: int
     n_reasoning: int = 0
     """Generated tokens that are reasoning."""
     n_discarded: int = 0
-    """Tokens of answers that are not returned (best_of)."""
+    """Generated tokens of answers that are not returned (best_of)."""
 
 
 class RunningUsage(msgspec.Struct, frozen=True, gc=False):
@@ -104,13 +106,13 @@ class RunningUsage(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The session of this request and how it was reused. `id` is null for a request without a session."""
+    """The session of the request, and how its state was reused. `id` is null for a request without a session."""
 
     id: str | None
     reused_prompt_tokens: int
     prefilled_prompt_tokens: int
     session_reset_reason: str | None
-    """Reason word of the resume decision; null if the request ended before that."""
+    """Reason word of the resume decision. null if the request ended before that decision."""
     queue_ms: float
     prefill_ms: float
     decode_ms: float
@@ -119,9 +121,13 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     diverged_before: str | None = None
     diverged_after: str | None = None
     history: Literal["resident"] | None = None
-    """resident: past answers keep the tokens with which they were generated, whatever the template would render."""
+    """`resident` if past answers in the prompt have the tokens with which they were generated, whatever the template
+    would render. Otherwise null.
+    """
     session_left_reason: Literal["queue_full"] | None = None
-    """Why the request was answered without the session that prompt_cache_key or a similar hint named."""
+    """Why the request was answered without the session that prompt_cache_key or a similar hint named. null if it was
+    not.
+    """
 
 
 class End(msgspec.Struct, frozen=True):
@@ -132,11 +138,11 @@ class End(msgspec.Struct, frozen=True):
     stop: str | None = None
     """The stop string that ended the answer."""
     has_broken_call: bool = False
-    """A call is incomplete or malformed. Clients must not run it."""
+    """Whether a call of the answer is incomplete or malformed, so that clients must not run it."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether a call can be incomplete."""
+        """Whether the answer can contain an incomplete call."""
         return self.reason == "length" or self.has_broken_call
 
 

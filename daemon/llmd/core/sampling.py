@@ -11,9 +11,9 @@ from .sampling_table import BY_NAME, RequestedSampling
 
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
 USUAL_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
-"""Samplers in the default order. libllm numbers them from 1."""
+"""The default samplers, in their default order. libllm numbers the samplers in this order, from 1."""
 SAMPLERS = (*USUAL_SAMPLERS, "infill", "adaptive_p")
-"""All samplers. Those after the default ones run only if a request names them."""
+"""All samplers. The samplers after the default samplers run only if a request names them."""
 LETTERS = dict(zip("edskypmxtia", SAMPLERS, strict=True))
 _OTHER_NAMES = {
     **{name.replace("_", sign): name for name in SAMPLERS for sign in ("-", "")},
@@ -25,9 +25,9 @@ _NO_SAMPLERS = 15
 
 
 def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> RequestedSampling:
-    """Returns the parameters. `fields` has the client's name of a parameter, llmd's name, and the value; of several
-    fields for one parameter, the first with a value counts. Raises an ApiError that names the client's field, its value
-    and its range.
+    """Returns the parameters. Each of `fields` has the client's name of a parameter, llmd's name, and the value. Of
+    several fields for one parameter, the first that has a value counts. Raises an ApiError that names the client's
+    field, its value and its range.
     """
     found: dict[str, float] = {}
     for param, name, value in fields:
@@ -39,8 +39,8 @@ def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> Reque
 
 
 def sampler_order(param: str, names: list[str] | str) -> int:
-    """Returns the order of samplers as one number, from names or from llama.cpp's letters. An empty list turns all
-    samplers off.
+    """Returns the order of samplers as one number. `names` are names of samplers, or llama.cpp's letters. An empty list
+    turns all samplers off.
     """
     if not names:
         return _NO_SAMPLERS
@@ -58,7 +58,7 @@ def sampler_order(param: str, names: list[str] | str) -> int:
 
 
 def sampler_names(order: int) -> list[str]:
-    """Returns the names in an order of samplers."""
+    """Returns the names of the samplers in an order that `sampler_order` returned."""
     if order == _NO_SAMPLERS:
         return []
     found = []
@@ -80,7 +80,7 @@ def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
 
 
 def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_ids") -> None:
-    """Checks token ids that end an answer. Every dialect uses this name of the parameter."""
+    """Checks the token ids that end an answer. Every dialect with this parameter calls it stop_token_ids."""
     check_count(param, len(tokens), limits.STOP_TOKENS_MAX, "tokens")
     for token in tokens:
         if not 0 <= token < n_vocab:
@@ -88,7 +88,7 @@ def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_
 
 
 def max_tokens_of(name: str, value: int) -> int:
-    """Returns the longest answer in tokens; 0: as long as the context allows."""
+    """Returns the maximum tokens of an answer, or 0 if only the context limits the answer."""
     if value == -1:
         return 0
     if value < 1:
@@ -97,7 +97,7 @@ def max_tokens_of(name: str, value: int) -> int:
 
 
 def min_tokens_of(value: int | None, max_tokens: int, param: str = "min_tokens") -> int:
-    """Returns the minimum length in tokens. `max_tokens` 0 means no limit."""
+    """Returns the minimum tokens of an answer. A `max_tokens` of 0 means no limit."""
     if value is None:
         return 0
     if value < 0 or (max_tokens and value > max_tokens):
@@ -117,7 +117,7 @@ def stops_of(stop: str | list[str] | None, param: str = "stop") -> list[str]:
 
 
 def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
-    """Checks logit_bias. Every dialect uses this name of the parameter."""
+    """Checks logit_bias. Every dialect with this parameter uses this name."""
     check_count("logit_bias", len(biases), limits.LOGIT_BIASES_MAX, "tokens")
     for token, bias in biases.items():
         param = f"logit_bias.{token}"

@@ -1,5 +1,5 @@
-"""Sampling parameters, one row each. From the rows are made the types of requests and of defaults, the ranges, the
-members of requests in all dialects, and their documentation. Types only, no I/O.
+"""The table of sampling parameters. The types of requests and of defaults, the ranges, the members of requests in all
+dialects, and their documentation are made from its rows. Types only, no I/O.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ class SamplingParameter:
     """Name in LLM_SAMPLING_TABLE (llm.h)."""
     kind: type
     default: float | None
-    """The value if neither the request nor the model sets one. None: the engine chooses a random value."""
+    """The value that applies if neither the request nor the model sets the parameter. None if the engine then chooses a
+    random value.
+    """
     low: float
     high: float
     note: str = ""
     """Description in the documentation of requests."""
     spoken: str = ""
-    """Name in requests, if it differs."""
+    """Name in requests, if it differs from `name`."""
 
 
 _Row = SamplingParameter
@@ -64,21 +66,21 @@ SAMPLING = (
     _Row("adaptive_decay", float, 0.9, 0, 0.99,
          "Decay of the average of adaptive_p, which covers about 1 / (1 - decay) tokens."),
     _Row("min_keep", int, 0, 0, 1 << 30, "Minimum number of candidates that each sampler keeps."),
-    _Row("samplers", int, 0, 0, (1 << 64) - 1),  # made by core.sampling.sampler_order; 0: the default ones
+    _Row("samplers", int, 0, 0, (1 << 64) - 1),  # see core.sampling.sampler_order; 0 means the default samplers
 )  # fmt: skip
 BY_NAME = {row.name: row for row in SAMPLING}
 
 if TYPE_CHECKING:
 
     class RequestedSampling(msgspec.Struct, frozen=True, kw_only=True):
-        """The parameters of a request, within their ranges. None: the model's recommendation."""
+        """The parameters of a request, within their ranges. None if the model's recommendation applies."""
 
         def __init__(self, **parameters: float | None) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
 
     @dataclasses.dataclass(frozen=True, slots=True)
     class SamplingDefaults:
-        """Defaults of a request: the model's own recommendations, otherwise those of the table."""
+        """Defaults of requests: the model's own recommendations, and the table's defaults for all other parameters."""
 
         def __init__(self, **parameters: float) -> None: ...
         def __getattr__(self, name: str) -> Any: ...

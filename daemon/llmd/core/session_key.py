@@ -1,4 +1,4 @@
-"""Finds the session of a request: a pure function from headers and body to a session id and its source."""
+"""Finds the session of a request: the session id, and the header or member that named it. Pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ THREAD_HEADER = "thread-id"
 SESSION_HEADER = "session-id"
 PREVIOUS_RESPONSE = "previous_response_id"
 _HINTS = ("prompt_cache_key", "metadata.session_id", "metadata.user_id", PREVIOUS_RESPONSE)
-"""Sources that name a session only as a hint."""
+"""Sources that also have another meaning for the client (SessionKey.is_hint)."""
 _SPELLED = {EXPLICIT_HEADER: "X-LLM-Session-Id"}
 
-# The first match wins. Names are compared with "_" replaced by "-" and without case. The parts of a tuple are joined.
+# The first header that is present counts. Names of headers are compared without case, and "_" counts as "-". The values
+# of the headers in one tuple are joined.
 HEADERS: tuple[tuple[str, ...], ...] = (
     (EXPLICIT_HEADER,),
     ("x-executorch-session-id",),
@@ -43,7 +44,7 @@ HEADERS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """A session id and its source; an empty id means scratch."""
+    """A session id and its source. An empty id means a request without a session (scratch)."""
 
     id: str
     source: str
@@ -54,14 +55,14 @@ class SessionKey:
 
     @property
     def is_hint(self) -> bool:
-        """Whether the source also has another meaning for the client. A request with an invalid id from such a source
-        is answered without a session instead of refused.
+        """Whether the source also has another meaning for the client. Such a source never causes a refusal: a request
+        with an invalid id, or for a session whose queue is full, is answered without a session.
         """
         return self.source in _HINTS
 
 
 Session = tuple[SessionKey, str]
-"""A session, and the id of its parent: if the session does not exist yet, it begins as a fork of the parent."""
+"""A session, and the id of its parent. If the session does not exist yet, it begins as a fork of the parent."""
 SCRATCH = SessionKey("", "scratch")
 
 
@@ -79,10 +80,12 @@ def resolve(
     prompt_cache_key: str | None = None,
     metadata: Mapping[str, object] | None = None,
 ) -> SessionKey:
-    """Returns the first session id found in: body `session_id`, headers in order, `prompt_cache_key`, `metadata`.
+    """Returns the first session id found, in this order: `session_id` of the body, the headers of the table,
+    `prompt_cache_key`, `metadata`.
 
-    `session_id` and the headers of the table name a session, so an invalid id there is an error. The other sources have
-    another meaning for the client, so an invalid id there is ignored. Ids of requests are never used.
+    `session_id` and the headers of the table are meant as session ids, so an invalid value is an error.
+    `prompt_cache_key` and `metadata` have another meaning for the client, so a value that is not a valid session id is
+    ignored. Request ids are never used as session ids.
     """
     if session_id is not None:
         return SessionKey(valid_id("session_id", session_id), "session_id")
@@ -106,8 +109,8 @@ def _of_metadata(metadata: Mapping[str, object]) -> SessionKey:
 
 
 def _of_user(user: object) -> object:
-    """Returns the session id in Claude Code's user_id: JSON as a text with a session_id or, in older versions, a text
-    that ends with the id.
+    """Returns the session id in Claude Code's user_id, which is a text of JSON with a session_id or, in older versions,
+    a text that ends with the id.
     """
     if not isinstance(user, str) or len(user) > limits.USER_ID_CHARS_MAX:
         return None
@@ -129,7 +132,9 @@ def _folded(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
-    """Returns the parent of a subagent's session, which begins as a fork of the parent; "" if there is none."""
+    """Returns the session id of the parent agent if the request comes from a subagent, otherwise "". A subagent's
+    session begins as a fork of its parent's session.
+    """
     folded = _folded(headers)
     parent, source = folded.get(PARENT_HEADER, ""), PARENT_HEADER
     agent = folded.get(PARENT_AGENT_HEADER)

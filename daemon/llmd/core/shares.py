@@ -1,4 +1,4 @@
-"""Fair shares between owners, by libllm's rule (share.h), for the daemon's own limits.
+"""Fair shares of the daemon's limits between owners, by the same rule as in libllm (share.h).
 
 Owned by the event loop.
 """
@@ -13,8 +13,8 @@ from .errors import ApiError
 
 
 def share_of(limit: int, n_owners: int) -> int:
-    """Returns the most that one owner can hold. Half of the equal part of each other owner stays free, and at least one
-    in total.
+    """Returns the maximum that one owner can hold. The rest stays free for the other owners: half of an equal part for
+    each of them, but at least one in total.
     """
     if n_owners <= 1 or limit <= 1:
         return max(limit, 1)
@@ -22,8 +22,9 @@ def share_of(limit: int, n_owners: int) -> int:
 
 
 def pick_eviction_victim(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
-    """Returns the session to drop: the least recently used session of the owner with the most sessions, so that no
-    owner can drive out the others. `held` has owners and names of sessions, the least recently used first.
+    """Returns the session to drop: the least recently used session of the owner with the most sessions. So no owner can
+    cause sessions of an owner with fewer sessions to be dropped. `held` has the owners and names of all sessions, the
+    least recently used first.
     """
     held = list(held)
     [(greediest, _)] = Counter(owner for owner, _ in held).most_common(1)
@@ -31,7 +32,7 @@ def pick_eviction_victim(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
 
 
 class Admission:
-    """Counts the requests in progress, from before their bodies are read."""
+    """Counts live requests. A request counts from before its body is received until it has ended."""
 
     def __init__(self, limit: int, n_owners: int = 1) -> None:
         self.limit = limit
@@ -41,7 +42,9 @@ class Admission:
 
     @contextmanager
     def entered(self, owner: int) -> Iterator[None]:
-        """Counts a live request. Raises ApiError if the limit is reached, in total or for this owner."""
+        """Counts a live request while the block runs. Raises ApiError if the limit is reached, in total or for this
+        owner.
+        """
         self._check(owner)
         self.n_live += 1
         self._of_owner[owner] += 1

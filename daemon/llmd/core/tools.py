@@ -1,4 +1,4 @@
-"""Checks the tools of a request (number, names, schemas), and whether a call is complete. Pure."""
+"""Checks the names, schemas and choice of a request's tools, and whether a call is complete. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def tool_of(param: str, name: str, description: str | None, parameters: dict[str, Any] | None) -> Tool:
-    """Returns a checked tool. `param` is the client's name of the object with these members. Raises an ApiError that
-    names the member.
+    """Returns a checked tool. `param` is the client's name of the object that has these members. Raises an ApiError
+    that names the wrong member.
     """
     check_name(f"{param}.name", name)
     most = limits.TOOL_SCHEMA_DEPTH_MAX
@@ -37,7 +37,7 @@ def check_name(param: str, name: str) -> None:
 
 
 def is_object(arguments: str) -> bool:
-    """Returns whether the arguments of a call are complete, which means a JSON object."""
+    """Returns whether the arguments of a call are complete, that is, a JSON object."""
     try:
         msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
@@ -54,7 +54,9 @@ def _fits(value: Any, levels: int) -> bool:
 
 
 def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Returns the first of several tools with one name, because a call could not distinguish them."""
+    """Returns the tools without duplicates. Of several tools with the same name, only the first is returned, because a
+    call could not distinguish them.
+    """
     found: dict[str, Tool] = {}
     for tool in tools:
         found.setdefault(tool.name, tool)
@@ -62,7 +64,7 @@ def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolChoice:
-    """Returns the choice. Raises ApiError if a chosen tool does not exist."""
+    """Returns the choice. Raises ApiError if the request does not have a chosen tool."""
     names = {tool.name for tool in tools}
     for name in choice.names:
         if name not in names:

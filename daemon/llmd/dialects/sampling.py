@@ -1,5 +1,4 @@
-"""The sampling parameters of requests, which are members of the request types, made from core/sampling_table.py. Pure.
-"""
+"""The sampling parameters of requests: members of the request types, made from core/sampling_table.py. Pure."""
 
 from __future__ import annotations
 

@@ -198,7 +198,8 @@ def _sync(directory: Path) -> None:
 
 
 def keys_of(path: Path | None, state_dir: Path | None) -> KeyRing:
-    """Returns the keys in the file, or an empty ring, which allows everybody, if no file is set. Raises KeyFileError.
+    """Returns the keys in the file. Without a file, returns an empty ring, which allows everybody. Raises
+    KeyFileError.
     """
     return read_keys(path, cache(lambda: salt_of(state_dir))) if path is not None else KeyRing()
 

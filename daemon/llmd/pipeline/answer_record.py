@@ -1,4 +1,4 @@
-"""Keeps an answer with its tokens for the prompts that follow, and records the turn."""
+"""Keeps a finished answer with its tokens, for later prompts of the conversation, and makes the record of the turn."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ from .services import Services
 
 
 def message_of(text: str) -> PlainMessage:
-    """Returns the message of an answer that needs no parsing, in the form in which the client gets it and sends it
-    back.
-    """
+    """Returns the message of an answer that needs no parsing, in the form in which the client will send it back."""
     return PlainMessage("assistant", text)
 
 
 def resident_answer(services: Services, prepared: Prepared, generation: Generation) -> Answer | None:
-    """Returns the answer with its tokens, which follow those of the past. Called when the generation's last event
-    arrives.
+    """Returns the answer with the tokens of the prompt after its past, and the generated tokens. Returns None if the
+    tokens are not known. Called when the generation's last event arrives.
     """
     text = generation.answer_text()
     if not text:
@@ -46,14 +44,18 @@ def resident_answer(services: Services, prepared: Prepared, generation: Generati
 def keep_answer(
     services: Services, record: SessionAnswers, prepared: Prepared, message: PlainMessage, answer: Answer
 ) -> None:
-    """Keeps the answer, before the client can continue it. `record`: the session's record when the request arrived."""
+    """Keeps the answer. Called before the client gets the answer's end, so that the next request finds the answer.
+    `record` is the record that the session had when the request arrived.
+    """
     if message.content.strip() or message.tool_calls or message.reasoning:
         past = prepared.prompt.tokens[: prepared.n_past_bytes]
         services.answers.keep_for(record, digest_of(prepared.digest, message), answer, past)
 
 
 def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
-    """Returns the bytes that these tokens have in the answer's text."""
+    """Returns the bytes of these tokens in the answer's text. Control tokens have no text, except those in
+    `preserved`.
+    """
     if not preserved or preserved.isdisjoint(memoryview(tokens).cast("i")):
         return engine.spell(tokens)
     pieces = (
@@ -64,15 +66,15 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
 
 
 def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
-    """Yields the resident tokens after the prompt that the client can have seen, unless other tokens have replaced
-    them.
+    """Yields the generated tokens that are resident after the prompt, up to the last token that the client can have
+    seen. Yields nothing if other tokens have replaced them.
 
-    Without a session, these can also be tokens of other requests with the same prompt; `answer_of` then finds that they
-    do not spell this answer.
+    For a request without a session, this also yields tokens of other requests with the same prompt. `answer_of` rejects
+    tokens that do not spell this answer.
 
-    The decode thread can already be running the next request in this session. That is safe: `SessionTable.tokens`
-    returns one consistent copy, and `answer_of` keeps only tokens that spell the text that was delivered. TEXT events
-    could carry the tokens, but not those of a stop string that is part of the answer.
+    The decode thread may already run the next request in this session. This is safe, because `SessionTable.tokens`
+    returns a consistent copy, and `answer_of` keeps only tokens that spell the delivered text. TEXT events could be
+    another source of the tokens, but they lack the tokens of a stop string that is part of the answer.
     """
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None
@@ -84,7 +86,9 @@ def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
 
 
 def _entries(table: SessionTable, generation: Generation) -> list[int]:
-    """Returns the entries that can hold the generation's branch. Without a session only the owner is known."""
+    """Returns the entries that can hold the generation's branch. For a request without a session, these are all scratch
+    entries of the owner.
+    """
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
         return [admitted.entry]

@@ -1,7 +1,7 @@
-"""Answers one request: makes one sequence of parts from its generations.
+"""Answers one request: starts its generations, and joins their output into one sequence of parts.
 
-Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `all_parts`; at the end it calls
-`release`.
+Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `all_parts`, and calls `release` at the
+end.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ class Ready:
     request: GenerationRequest
     prompts: tuple[tuple[Prepared, Work], ...]
     parsers: Sequence[Parser]
-    """One parser for each answer. Empty: answers are plain text."""
+    """One parser for each answer. Empty if answers are plain text."""
 
 
 async def make_ready(services: Services, request: GenerationRequest, sender: Sender) -> Ready:
-    """Does all work before the engine: checks, rendering, tokenizing. Raises ApiError. Readers refuse parameters that
-    the engine cannot satisfy, because they know the client's names."""
+    """Does all work that comes before the engine: checks, rendering and tokenizing. Raises ApiError. Parameters that
+    the engine does not support were refused earlier, by the dialect's reader, which knows the client's names.
+    """
     prompts: list[tuple[Prepared, Work]] = []
     parsers: list[Parser] = []
     for prompt in (request.prompt, *request.more_prompts):
@@ -71,30 +72,32 @@ class Answering:
         self._request = request = ready.request
         self._notifier = Notifier(services.engine.loop)
         self.is_nudged = False
-        """The stream must send something. It resets this when it has done so."""
+        """True if the stream must send an event or a sign of life. The stream resets this flag."""
         in_thread = partial(services.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
-        """One for each answer. Empty: answers are plain text."""
+        """One Parsing for each answer. Empty if answers are plain text."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
-        """Functions by index of the answer. Each keeps the answer with its message, before the answer's end is
-        reported.
+        """Functions, by the index of an answer. Each function keeps its answer under the answer's message, and is
+        called before the answer's end is reported.
         """
         self._stops = ready.request.stop
         self.generations: list[Generation] = []
-        """One generation for each answer, by the index of the answer's parts."""
+        """One generation for each answer, by the index of the answer."""
         self._token_details: list[TokenDetails] = []
-        """Token details of each answer, if requested."""
+        """Token details of each answer, by index. Empty if the request needs none."""
         self._is_plain = not (ready.parsers or needs_token_details(request) or request.prefill_only)
         self._prompts = ready.prompts
         self._open: list[tuple[int, Generation]] = []
-        """Generations that may have more parts."""
+        """Generations, with their indexes, that can have more parts."""
         self.is_over = False
-        """All parts were taken. The first answer that fails ends the whole request, because a request has only one
-        error.
+        """True when all parts were returned. The first answer that fails ends the whole request, because a request has
+        only one error.
         """
         self.error: ApiError | None = None
         self.session_left_reason: Literal["queue_full"] | None = None
-        """Why the request is answered without the session that a hint named. None: it is answered in its session."""
+        """Why the request is answered without the session that a hint named. None if the request is answered in its
+        session.
+        """
         self._begin()
 
     def _begin(self) -> None:
@@ -113,7 +116,7 @@ class Answering:
         self._open = list(enumerate(self.generations))
 
     def _begin_without_session(self) -> None:
-        """Starts again without the session. Called before any part has arrived."""
+        """Starts the request again without a session. Called before any part has arrived."""
         self.release()
         self.generations, self._token_details = [], []
         self._request = msgspec.structs.replace(self._request, key=SCRATCH, parent="")
@@ -136,7 +139,7 @@ class Answering:
             answer = resident_answer(services, prepared_prompt, ended) if record is not None else None
             if record is None or answer is None:
                 return
-            if self._parsings:  # the parts are complete when all text was parsed
+            if self._parsings:  # the message is known when all text has been parsed
                 self._keeping[index] = lambda message: keep_answer(services, record, prepared_prompt, message, answer)
             else:
                 keep_answer(services, record, prepared_prompt, message_of(ended.answer_text() or ""), answer)
@@ -163,8 +166,9 @@ class Answering:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     async def admission(self) -> None:
-        """Returns when all generations have entries in the session table. Raises ApiError if one cannot get an
-        entry."""
+        """Waits until all generations have entries in the session table. Raises ApiError if a generation cannot get an
+        entry.
+        """
         try:
             await self._admitted()
         except ApiError as error:
@@ -183,7 +187,9 @@ class Answering:
         return self._request.key
 
     async def parts(self) -> list[Part]:
-        """Waits for parts, and returns those that have arrived since the last call, or an empty list after a nudge."""
+        """Waits for parts, and returns the parts that have arrived since the last call. After a nudge, the list can be
+        empty.
+        """
         notifier = self._notifier
         while True:
             if not notifier.has_events:
@@ -195,7 +201,7 @@ class Answering:
                     text = generation.take_text()
                     return [TextPart(index, text)] if text else []
             found = await self._new_parts()
-            if found or not has_events or self.is_nudged:  # a parser may hold back text that has arrived
+            if found or not has_events or self.is_nudged:  # else the parser holds back the text
                 return found
 
     async def _new_parts(self) -> list[Part]:
@@ -217,8 +223,8 @@ class Answering:
         return _silent(found) if self._request.prefill_only else found
 
     async def all_parts(self) -> list[Part]:
-        """Returns all parts after the end. Raises ApiError as soon as one generation fails, because the client then
-        gets no answer at all.
+        """Waits for the end of all answers, and returns all parts. Raises ApiError as soon as a generation fails,
+        because the client then gets no answer at all.
         """
         notifier, found = self._notifier, list[Part]()
         while True:
@@ -228,7 +234,7 @@ class Answering:
             if error := next(filter(None, (generation.error() for generation in self.generations)), None):
                 raise error
             if self._token_details:
-                found += await self._new_parts()  # a little at a time
+                found += await self._new_parts()  # in pieces, so that the last piece is small
             if not notifier.has_events:
                 await notifier.wait()
         found += await self._new_parts()
@@ -255,8 +261,8 @@ class Answering:
         return End(index, reason, usage, report, self._stop_of(generation), has_broken_call)
 
     def _stop_of(self, generation: Generation) -> str | None:
-        """Returns the client's stop string that ended the answer. Stop strings of the template count as the model's own
-        end.
+        """Returns the client's stop string that ended the answer, or None. A stop string of the template counts as the
+        model's own end.
         """
         finished = generation.finished
         found = self._stops[finished.stop_index :][:1] if finished is not None and finished.stop_index >= 0 else []
@@ -265,7 +271,9 @@ class Answering:
     # --- delivery ----------------------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """Makes `parts` return at once, with or without parts, and asks the stream to send something in either case."""
+        """Makes `parts` return at once, with or without parts, and asks the stream to send something even if there are
+        no parts.
+        """
         self.is_nudged = True
         self._notifier.wake()
 
@@ -274,13 +282,15 @@ class Answering:
             generation.cancel(reason)
 
     def release(self) -> None:
-        """Called when no more parts are taken."""
+        """Cancels unfinished generations and drops their output. Called when no more parts are needed."""
         for generation in self.generations:
             generation.release()
 
 
 def _silent(parts: Sequence[Part]) -> list[Part]:
-    """Removes the generated token from the parts of a request that only prefills."""
+    """Removes text and the count of generated tokens from the parts of a request that only prefills. The engine
+    generates one token for such a request.
+    """
     found: list[Part] = []
     for part in parts:
         if isinstance(part, End):
@@ -292,9 +302,11 @@ def _silent(parts: Sequence[Part]) -> list[Part]:
 
 
 def _further_answer(work: Work, number: int) -> Work:
-    """Returns the work of a further answer. It has no session, which belongs to the first answer: in one session they
-    would run one after the other, and only the last one would stay. `number`: the answer's number for its prompt; it
-    copies the state of the first."""
+    """Returns the work of an answer after the first answer of a request. `number` is the answer's number among the
+    answers to its prompt. The session belongs to the first answer, so further answers have no session: answers in one
+    session would run one after the other, and the session would keep only the last. If `number` is not 0, the answer
+    copies the prompt's state from answer 0, even if the request forbids the reuse of older state.
+    """
     sampling, flags = work.command.sampling, work.command.flags
     if number:
         sampling = msgspec.structs.replace(sampling, seed=seed_of(sampling.seed, number))

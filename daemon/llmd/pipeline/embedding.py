@@ -1,4 +1,4 @@
-"""Makes vectors from texts or token ids."""
+"""Computes the embeddings of texts or token ids."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..engine.engine import Engine
 from .services import Sender, Services
 
 Text = str | list[int]
-"""A text, or its tokens."""
+"""A text, or the tokens of a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
     vectors: list[bytes]
-    """float32, little-endian, each of length 1."""
+    """One vector for each text: float32, little-endian, of length 1."""
     n_tokens: int
-    """Tokens of all texts."""
+    """Total tokens of all texts."""
 
     @property
     def n_bytes(self) -> int:
@@ -37,11 +37,13 @@ class EmbeddingJob:
     param: str
     """The client's name of the member with the texts."""
     is_list: bool = True
-    """Whether the client sent a list; errors then name the element."""
+    """Whether the client sent a list of texts. Errors about a text then name its index."""
     n_dimensions: int | None = None
-    """Number of dimensions to return: the first ones, scaled to length 1. None: all."""
+    """Number of dimensions to return. Each vector is cut to its first numbers and scaled to length 1. None if all
+    dimensions are returned.
+    """
     truncates: bool = False
-    """Whether a text that is too long is truncated."""
+    """Whether a text that is too long is truncated instead of refused."""
 
 
 async def embedded(services: Services, job: EmbeddingJob, sender: Sender) -> Embedded:
@@ -73,7 +75,7 @@ def _check(engine: Engine, job: EmbeddingJob) -> None:
 
 
 def _tokens(engine: Engine, job: EmbeddingJob, n: int) -> bytes:
-    """Returns the tokens of one text, including those with which this model begins and ends a text."""
+    """Returns the tokens of one text, including the tokens with which the model begins and ends a text."""
     text, param = job.texts[n], f"{job.param}[{n}]" if job.is_list else job.param
     most = engine.info.n_embedding_tokens
     n_bytes_max = most * engine.info.token_bytes_max
@@ -88,7 +90,7 @@ def _tokens(engine: Engine, job: EmbeddingJob, n: int) -> bytes:
     if len(tokens) > 4 * most:
         if not job.truncates:
             raise _too_long(param, len(tokens) // 4, most)
-        tokens = tokens[: 4 * (most - 1)] + tokens[-4:]  # the last may be the one that ends every text
+        tokens = tokens[: 4 * (most - 1)] + tokens[-4:]  # keeps the last token, which can be the model's end token
     return tokens
 
 
@@ -108,7 +110,7 @@ def _shorter(n: int | None, vector: bytes) -> bytes:
 
 
 def as_json(vector: bytes) -> msgspec.Raw:
-    """Returns a vector as JSON. Called in a text thread for one vector at a time, because encoding holds the
+    """Returns a vector as JSON. Called in a text thread, for one vector at a time, because encoding holds the
     interpreter lock.
     """
     return msgspec.Raw(msgspec.json.encode(array("f", vector).tolist()))

@@ -1,7 +1,7 @@
-"""Orders the histories of clients in the way that templates expect. Pure.
+"""Changes the messages of clients to the order that templates expect. Pure.
 
-`in_order` makes changes that every template accepts. `plain` makes changes for templates that refuse a history; it is
-used only for those, because other templates render the unchanged history better.
+`in_order` makes changes that every template accepts. `plain` is used only if a template has refused the messages,
+because all other templates render the unchanged messages better.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ _BETWEEN = "\n\n"
 
 
 def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
-    """Drops empty answers, which aborted streams leave, joins the leading system messages, and sorts the results of an
-    answer's calls in the order of the calls: clients that run calls in parallel send the results as they finish.
+    """Drops empty answers, which aborted streams leave, and joins the leading system messages. Sorts the results of an
+    answer's calls in the order of the calls, because clients that run calls in parallel send the results in the order
+    in which the calls finish.
     """
     kept = [message for message in messages if not _is_empty_answer(message)]
     n_front = n_of_system(kept)
@@ -35,7 +36,7 @@ def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
 
 
 def n_of_system(messages: Sequence[PlainMessage]) -> int:
-    """Returns the number of system messages at the beginning."""
+    """Returns the number of leading system messages."""
     return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
@@ -44,7 +45,7 @@ def _is_empty_answer(message: PlainMessage) -> bool:
 
 
 def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list[PlainMessage]:
-    """Sorts results in the order of their calls, if each result names its call."""
+    """Returns the results in the order of their calls, or unchanged if a result does not name its call."""
     numbers = {call.id: number for number, call in enumerate(answer.tool_calls)} if answer is not None else {}
     if None in numbers or len(numbers) < len(results) or any(result.tool_call_id not in numbers for result in results):
         return results
@@ -52,9 +53,9 @@ def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list
 
 
 def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[int]]:
-    """Returns the conversation as turns of user and assistant, for templates that refuse it otherwise, and the index of
-    the turn of each message. System messages in the middle, and results without calls, become user messages. Successive
-    messages of the user, or of the assistant, are joined.
+    """Returns the conversation as plain turns for templates that refuse the messages, and for each message the index of
+    its turn. System messages after the first message, and results without calls, become user messages. Successive
+    messages of the user, and successive messages of the assistant, are joined.
     """
     runs: list[list[PlainMessage]] = []
     turn_indexes = []

@@ -1,4 +1,6 @@
-"""Prompts for filling in the middle: the text before the gap, the text after it, and texts from nearby files."""
+"""Fill-in-the-middle prompts, made from the text before the gap, the text after the gap, and texts from nearby
+files.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from ..engine.text import Prompt
 from .services import Sender, Services
 
 _NEARBY_SHARE = 2
-"""Inverse of the share of the remaining context that nearby texts can use. The rest is for the answer."""
+"""Nearby texts can use the remaining context divided by this number. The rest is for the answer."""
 _REPOSITORY, _FILE = "repository", "file"
-"""Placeholders for names that clients do not send."""
+"""Names of the repository and of the current file in the prompt, because clients do not send these names."""
 
 
 def fills_in(raw: RawPrompt) -> bool:
@@ -24,8 +26,8 @@ def fills_in(raw: RawPrompt) -> bool:
 
 
 async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt:
-    """Returns the prompt. Control words in the texts stay plain text; the marks are the only control tokens. Raises
-    ApiError.
+    """Returns the prompt. Its only control tokens are the model's marks for infill (FimTokens), because control words
+    in the texts are tokenized as plain text. Raises ApiError.
     """
     engine, fim, content = services.engine, services.engine.fim, raw.content
     param = raw.suffix_param
@@ -46,7 +48,7 @@ async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt
 
 
 def _fitting(nearby: Iterable[NearbyText], n_bytes: int) -> list[NearbyText]:
-    """Returns as many of the last texts as can fit."""
+    """Returns the last texts, as many as fit into `n_bytes`."""
     found: list[NearbyText] = []
     for one in reversed(tuple(nearby)):
         n_bytes -= utf8_bytes(one.text)
@@ -70,7 +72,7 @@ def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, content: str, nearby
 
 
 def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: int) -> bytes:
-    """Returns the nearby texts in the model's own form. If not all fit, the first ones are left out."""
+    """Returns the nearby texts in the model's own form. If not all texts fit, the first texts are left out."""
     opening = _marked_name(engine, fim.repository, _REPOSITORY)
     closing = _marked_name(engine, fim.file, _FILE)
     left = n_bytes - len(opening) - len(closing)
@@ -85,7 +87,9 @@ def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: 
 
 
 def _marked_name(engine: Engine, mark: int, name: str) -> bytes:
-    """Returns the name with its mark, or nothing if the model has no such mark: it would read the name as text."""
+    """Returns the mark and the name. Returns nothing if the model has no such mark, because the name alone would be
+    mistaken for text.
+    """
     return b"" if mark < 0 else _mark(mark) + engine.tokens(f"{name}\n")
 
 

@@ -1,5 +1,5 @@
-"""Marks (cache_control) that a client sets in a prompt, after which it expects other prompts to differ. llmd takes
-checkpoints there if the model's memory cannot be truncated everywhere. Pure.
+"""Marks: positions in a prompt that the client has marked (cache_control), because it expects other prompts to differ
+after them. llmd takes checkpoints at marks if the model's memory cannot be truncated at every token. Pure.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from .history import n_of_system
 
 
 def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list[PlainMessage]]:
-    """Returns the conversation up to each of its last marks, in order. `after`: only marks after this message count.
-    The ends of the system messages and of the conversation are left out, because checkpoints are taken there anyway.
+    """Returns the beginnings of the conversation that end at its last marks, in order. Only marks in messages after the
+    message `after` count. Marks at the end of the system messages or of the conversation are left out, because
+    checkpoints are taken at these positions anyway.
     """
     kept = {n_of_system(messages) - 1, len(messages) - 1}
     positions = [
@@ -36,7 +37,7 @@ def _head(messages: Sequence[PlainMessage], index: int, mark: int) -> list[Plain
 
 
 def with_marks(boundaries: bytes, marks: Iterable[int]) -> bytes:
-    """Returns boundaries and marks in ascending order. Marks close to another one are left out."""
+    """Returns boundaries and marks in ascending order. A mark close to a boundary or to another mark is left out."""
     found = memoryview(boundaries).cast("i").tolist()
     for mark in _apart(marks, [0, *found]):
         found.append(mark)

@@ -1,9 +1,10 @@
 """Turns the text of one answer into parts: text, reasoning, tool calls.
 
-An answer whose prompt has no syntax is plain text, and costs nothing here. Other answers are parsed as they arrive:
-small pieces on the event loop, larger ones in a text thread. The size of a piece includes the characters that the
-parser parses again. An answer has one piece in a thread at a time, so that its parts stay in order and its queue is
-limited by the generation's own limit. If the parser fails, the rest of the answer is text. Owned by the event loop.
+An answer whose prompt has no syntax is plain text, and needs no parsing. Other answers are parsed as they arrive: small
+pieces on the event loop, larger pieces in a text thread. The size of a piece includes the characters that the parser
+parses again. Each answer has at most one piece in a thread at a time, so that the parts stay in order, and so that the
+generation's limit on undelivered text also limits the text that waits for the parser. If the parser fails, the rest of
+the answer is returned as text. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ log = logging.getLogger("llmd.pipeline")
 
 
 class Parser(Protocol):
-    """The interface of AnswerParser. One call at a time, in any thread."""
+    """The interface of AnswerParser. Any thread, but only one call at a time."""
 
     @property
     def n_reread(self) -> int: ...
@@ -35,32 +36,32 @@ class Parser(Protocol):
 
 
 InThread = Callable[[int, Callable[[], list[Diff]]], Awaitable[list[Diff]]]
-"""Runs a call that reads this many characters."""
+"""Runs a call in a text thread. The number is the number of characters that the call parses."""
 
 
 class Parsing:
     def __init__(self, index: int, parser: Parser | None, in_thread: InThread) -> None:
-        """With `parser` None, the answer is plain text."""
+        """`parser` is None if the answer is plain text."""
         self._index = index
         self._parser = parser
         self._in_thread = in_thread
         self._withheld: list[str] = []
-        """Text that the parser has received since it last returned something."""
+        """Text that the parser has received since it last returned a change."""
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []
         self.ends = TokenEnds()
-        """The ends of the answer's tokens, which the generation adds."""
+        """The ends of the answer's tokens. The generation adds them."""
         self._read: list[str] = []
-        """The complete answer, to count its tokens."""
+        """The unparsed text of the answer so far, for counting reasoning tokens."""
         self._thoughts: list[list[str]] = []
-        """Passages of reasoning, each as a list of pieces. Other parts came between the passages."""
+        """Passages of reasoning, each as a list of pieces. A new passage begins when another part came in between."""
         self._thinks = False
         self._blanks: list[str] = []
-        """Blanks at the end of reasoning, held back until more reasoning follows."""
+        """Blanks at the end of the reasoning so far. They are held back until more reasoning follows."""
 
     async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Part]:
-        """Returns the parts that the text completes. `is_cut`: the text is the last of an answer that was cut off. Each
-        call is awaited before the next one.
+        """Parses text, and returns the parts that are complete. `is_cut` is true if this is the last text of an answer
+        that was cut off. Each call must be awaited before the next call.
         """
         if not (text or is_final):
             return []
@@ -68,12 +69,12 @@ class Parsing:
         return [part for diff in await self._diffs(text, is_final, is_cut) for part in self._parts(diff)]
 
     def message(self) -> PlainMessage:
-        """Returns the message so far, in the form in which the client sends it back."""
+        """Returns the message so far, in the form in which the client will send it back."""
         calls = tuple(PlainToolCall(call.name, "".join(call.arguments), call.id) for call in self._calls.values())
         return PlainMessage("assistant", "".join(self._texts), calls, reasoning=self.reasoning or None)
 
     def has_unfinished_call(self) -> bool:
-        """Returns whether the answer was cut off within a call, or a call is malformed."""
+        """Returns whether a call is incomplete or malformed."""
         return not all(is_object("".join(call.arguments)) for call in self._calls.values())
 
     @property
@@ -104,7 +105,9 @@ class Parsing:
         return diffs
 
     def _fall_back_to_text(self, error: Exception, text: str) -> list[Diff]:
-        """Stops parsing: the part of the answer that was not returned yet, and the rest, become text."""
+        """Stops parsing. The part of the answer that was not returned yet, and the rest of the answer, are returned as
+        text.
+        """
         if not isinstance(error, ApiError):  # an ApiError says that the server is stopping
             log.error("cannot parse an answer; its rest is returned as text", exc_info=error)
         self._parser, unreturned = None, "".join([*self._withheld, text])
@@ -124,7 +127,7 @@ class Parsing:
         return (TextPart(self._index, diff.text),)
 
     def _thought(self, text: str) -> Sequence[Part]:
-        """Returns the reasoning without the blanks at its end, which templates write themselves."""
+        """Returns the reasoning without the blanks at its end, because templates write these blanks themselves."""
         stripped = text.rstrip()
         if not stripped:
             self._blanks.append(text)
@@ -162,13 +165,13 @@ class _Call:
 
 
 def count_thoughts(answer: str, thoughts: Sequence[Sequence[str]], ends: TokenEnds) -> int:
-    """Returns the number of reasoning tokens, by searching the reasoning in the answer's text. `thoughts` are passages
-    of reasoning, each in the pieces in which it arrived.
+    """Returns the number of reasoning tokens. Finds the reasoning in the answer's unparsed text, and counts the tokens
+    there. `thoughts` are the passages of reasoning, each as a list of the pieces in which the passage arrived.
     """
     n_tokens = at = 0
     for pieces in thoughts:
         whole = "".join(pieces)
-        # a passage is not found as a whole only if the parser has left out characters between its pieces
+        # the whole passage is not found if the parser has left out characters between its pieces
         for text in [whole] if answer.find(whole, at) >= 0 else pieces:
             begin = answer.find(text, at)
             if begin >= 0:

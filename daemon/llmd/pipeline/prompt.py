@@ -1,5 +1,5 @@
-"""Makes the tokenized prompt of a request: a conversation rendered by the template, in which the session's own answers
-keep the tokens with which they were generated, or a raw prompt.
+"""Makes the tokenized prompt of a request. A conversation is rendered by the template, and the session's past answers
+keep the tokens with which they were generated. A raw prompt is only tokenized.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ _TOKEN_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A prompt, and the facts that are needed after the answer."""
+    """A prompt, and facts that are needed when the answer has ended."""
 
     prompt: Prompt
     digest: bytes = b""
-    """Digest of the conversation before the answer (answers/memory.py); b"": the answer is not kept."""
+    """Digest of the conversation before the answer (answers/memory.py). b"" if the answer is not kept."""
     since: bytes = b""
-    """Digest of the past that the prompt continues; b"": none."""
+    """Digest of the past that the prompt continues, or b"" if it continues no past."""
     n_past_bytes: int = 0
     """Bytes of the prompt's tokens that belong to the past."""
     facts: PromptFacts = PromptFacts()
     n_by_user: int = 0
     """Number of user messages in the prompt."""
     echo: str = ""
-    """The prompt's text, if the answer begins with it."""
+    """The prompt's text if the answer must begin with that text, otherwise ""."""
 
 
 async def prepared(
     services: Services, request: GenerationRequest, sender: Sender, *, is_dry_run: bool = False, has_to_fit: bool = True
 ) -> Prepared:
-    """Returns the prompt of a request. `is_dry_run`: the prompt is not answered, and nothing changes. `has_to_fit`:
-    False allows a conversation that is larger than the context, in a dry run.
+    """Returns the prompt of a request. In a dry run, the prompt will not be answered, and no session changes.
+    `has_to_fit` false allows a conversation that is larger than the context, in a dry run only.
     """
     if isinstance(request.prompt, RawPrompt):
         prompt = await _raw(services, request.prompt, request.constraint, sender)
@@ -81,8 +81,8 @@ async def rendered(
     has_to_fit: bool = True,
     needs_text: bool = False,
 ) -> Prepared:
-    """Returns the prompt of a conversation. `is_dry_run` and `has_to_fit` have the meaning of `prepared`. `needs_text`:
-    the caller needs the prompt's text.
+    """Returns the prompt of a conversation. `is_dry_run` and `has_to_fit` have the same meaning as for `prepared`.
+    `needs_text` is true if the caller needs the prompt's text.
     """
     engine, owner, answers = services.engine, sender.owner, services.answers
     size = sender.n_bytes if has_to_fit else 0
@@ -97,12 +97,12 @@ async def rendered(
         answers.choose(owner, key.id, chat.history)
     source = answers.source(owner, parent, key.id)
     is_resident = (chat.history or answers.mode(owner, source) or services.history) == "resident"
-    ends = digests[:-1] if chat.continues else digests  # a message that the answer continues has not ended
+    ends = digests[:-1] if chat.continues else digests  # the last one is the new answer's beginning
 
     def known(n_messages: int) -> Past | None:
         past = answers.past(owner, source, ends[:n_messages], is_used=not is_dry_run) if is_resident else None
         if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
-            return None  # it fits as rendered by the template, or not at all
+            return None  # the template may render it shorter
         return past
 
     found = await _Rendering(services, chat, sender, form, is_dry_run, needs_text).with_fallback(messages, known)
@@ -111,8 +111,8 @@ async def rendered(
 
 
 def _with_client_param(error: ApiError, form: Form) -> ApiError:
-    """Returns the error with the client's name of the field, because the renderer does not know which field set the
-    constraint.
+    """Returns the error with the client's name of the field that set the constraint, because libllm does not know that
+    name.
     """
     if error.param != "constraint" or form.constraint is None:
         return error
@@ -121,22 +121,22 @@ def _with_client_param(error: ApiError, form: Form) -> ApiError:
 
 
 def _digests(services: Services, chat: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
-    """Returns the digests of the conversation. Raises ApiError if its text cannot fit. `n_bytes` is the size of the
-    request; 0: the conversation does not have to fit.
+    """Returns the digests of the conversation. Raises ApiError if the conversation has too much text to fit. `n_bytes`
+    is the size of the request, or 0 if the conversation does not have to fit.
     """
     context_limits = services.engine.context_limits
-    if n_bytes > context_limits.n_bytes:  # smaller requests cannot be too long
+    if n_bytes > context_limits.n_bytes:  # a smaller request always fits
         context_limits.check_bytes(text_bytes_of(messages), chat.param)
     return digests_of(messages, chat.tools)
 
 
 Known = Callable[[int], Past | None]
-"""Returns the longest known past within this number of messages."""
+"""Returns the longest known past among the first messages, of which it gets the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rendering:
-    """Attempts to render one conversation."""
+    """The context of all attempts to render one conversation."""
 
     services: Services
     chat: ChatPrompt
@@ -146,7 +146,7 @@ class _Rendering:
     needs_text: bool
 
     async def with_fallback(self, messages: list[PlainMessage], known: Known) -> Prepared:
-        """Renders the messages as the client sent them or, if the template refuses those, as plain turns."""
+        """Renders the messages as the client sent them. If the template refuses them, renders plain turns instead."""
         turns, turn_indexes = plain(messages)
         past = known(len(messages))
         if turns == messages:
@@ -161,12 +161,15 @@ class _Rendering:
             return await self._prepared(turns, moved)
         if past is None or found.since or moved is None:
             return found
-        # A template that moves system messages from the middle to another place cannot continue after the past.
+        # The template may move later system messages to the front, and then no prompt continues its past. Plain turns
+        # have no such messages.
         changed = await self._prepared(turns, moved)
         return changed if changed.since else found
 
     async def _prepared(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
-        """Renders the messages, and adds the client's marks if checkpoints are taken."""
+        """Renders the messages. If the model needs checkpoints, adds the positions of the client's marks to the
+        boundaries.
+        """
         found = await self._after_past(messages, past)
         if self.is_dry_run or not self.services.engine.info.has_checkpoints:
             return found
@@ -180,8 +183,8 @@ class _Rendering:
         return dataclasses.replace(found, prompt=prompt)
 
     async def _n_tokens_up_to(self, head: list[PlainMessage], past: Past | None, tokens: bytes) -> int:
-        """Returns the number of tokens that this head and the whole prompt have in common; 0: the template cannot
-        render the head alone.
+        """Returns the number of tokens that the rendered head and the whole prompt have in common, or 0 if the template
+        cannot render the head alone. `head` is a beginning of the conversation that ends at a mark.
         """
         chat = msgspec.structs.replace(self.chat, has_opening=False, continues=False)
         try:
@@ -194,7 +197,9 @@ class _Rendering:
         return n_common(tokens, before + prompt.tokens)
 
     async def _after_past(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
-        """Renders only the messages after the past if possible, otherwise the whole conversation."""
+        """Renders only the messages after the past, if the prompt can continue the past. Otherwise renders the whole
+        conversation.
+        """
         variables = variables_digest(self.chat.variables)
         if past is not None and past.facts.variables != variables:
             whole = await self._rendered(messages, None)
@@ -223,8 +228,8 @@ class _Rendering:
 
 
 def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:
-    """Returns the past with indexes of joined messages. If its last message was joined with another one, it cannot be
-    continued, and a shorter past is tried.
+    """Returns the past for a conversation of plain turns, whose messages have other indexes. If the last message of the
+    past was joined with another message, the prompt cannot continue that past, so a shorter past is tried.
     """
     while past is not None and turn_indexes.count(turn_indexes[past.message]) > 1:
         past = known(past.message)
@@ -232,7 +237,9 @@ def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past
 
 
 def _has_same_head(prompt: Prompt, past: Past) -> bool:
-    """Returns whether the system messages are the same with other template variables."""
+    """Returns whether the prompt has the same tokens of system messages as the past, although the template variables
+    differ.
+    """
     n_bytes = _TOKEN_BYTES * prompt.n_head
     return 0 < n_bytes and prompt.n_head == past.facts.n_head and prompt.tokens[:n_bytes] == past.tokens[:n_bytes]
 
@@ -246,7 +253,7 @@ def _from_start(prompt: Prompt, messages: Sequence[PlainMessage], variables: byt
 
 
 def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
-    """Joins the tokens of the past and the tokens after it into one prompt."""
+    """Returns one prompt with the tokens of the past and the tokens after the past, which are in `prompt`."""
     n_past = len(past.tokens) // _TOKEN_BYTES
     roles = [message.role for message in messages]
     new = user_starts(roles, prompt.boundaries, past.message)

@@ -1,4 +1,4 @@
-"""Makes the request to the chat template from the messages of a conversation. Pure."""
+"""Makes the JSON for llm_chat_render from the messages of a conversation. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from ..core.generation_request import ChatPrompt, Constraint, PlainMessage, Plai
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form that the answer must have. None: any form."""
+    """The constraint on the answer, and the limits of its reasoning. A field is None if there is no such constraint or
+    limit.
+    """
 
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
     follows_thinking: bool = False
-    """The engine must tell reasoning from the answer."""
+    """Whether the engine must know where the reasoning ends."""
 
 
 ANY_FORM = Form()
@@ -29,8 +31,8 @@ ANY_FORM = Form()
 def render_request(
     chat: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
 ) -> bytes:
-    """Returns the JSON for `llm_chat_render`. `messages` are those of the conversation, or joined ones; `past` is the
-    past that the prompt continues.
+    """Returns the JSON for `llm_chat_render`. `messages` are the messages of the conversation, or plain turns. `past`
+    is the past that the prompt continues.
     """
     choice, constraint = chat.tool_choice, form.constraint
     return msgspec.json.encode(
@@ -77,7 +79,7 @@ def _rendered_constraint(constraint: Constraint) -> dict[str, Any]:
 
 
 def text_bytes_of(messages: Sequence[PlainMessage]) -> int:
-    """Returns the number of bytes of all texts that a template can write."""
+    """Returns the number of bytes of all texts that a template can write into the prompt."""
     return sum(map(_bytes_of, messages))
 
 

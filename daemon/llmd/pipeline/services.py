@@ -1,4 +1,4 @@
-"""Objects that every step of the pipeline uses."""
+"""The objects that all steps of the pipeline use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Services:
     answers: AnswerMemory
     turns: TurnLog
     history: HistoryMode
-    """The mode of sessions for which the client has not chosen one."""
+    """The history mode of sessions for which the client has not chosen a mode."""
     scratch_reuse: bool
     """Whether requests without a session may reuse the tokens of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The owner and the size of a request. The size decides whether its work belongs into a text thread."""
+    """The owner and the size of a request. If the request is large, it is parsed and rendered in a text thread."""
 
     owner: int
     n_bytes: int

@@ -1,8 +1,8 @@
 """Token details of an answer, if requested. Owned by the event loop.
 
-Before the text: the prompt's tokens, its text, and the progress of prefill. After each piece of text: ids and log
-probabilities of its tokens, and the tokens used so far. Log probabilities are those of the generated tokens in order,
-whether or not their text is part of the answer.
+The details before the text are the prompt's tokens and text, and the progress of prefill. The details after each piece
+of text are the ids and log probabilities of its tokens, and the number of tokens used so far. All generated tokens have
+log probabilities, in their order, even tokens whose text is not part of the answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIKELY = struct.Struct("<if")
 
 
 def needs_token_details(request: GenerationRequest) -> bool:
-    """Returns whether the request needs token details. Other requests pay nothing for them."""
+    """Returns whether the request needs token details. For other requests no TokenDetails exist."""
     return (
         request.n_logprobs is not None
         or request.n_tried > 0
@@ -48,7 +48,7 @@ class TokenDetails:
     def __init__(
         self, request: GenerationRequest, index: int, generation: DetailedGeneration, pieces: Pieces, echo: str
     ) -> None:
-        """`echo` is the prompt's text, if the answer must begin with it."""
+        """`echo` is the prompt's text if the answer must begin with that text, otherwise ""."""
         self._request = request
         self._index = index
         self._generation = generation
@@ -63,11 +63,15 @@ class TokenDetails:
             self._opening.append(TextPart(index, echo))
 
     def take_events(self) -> list[Text]:
-        """Returns the events of the text that was taken last. Must be called before anything is awaited."""
+        """Returns the events of the text that `take_text` returned last. Must be called right after `take_text`, before
+        anything is awaited.
+        """
         return self._generation.take_events()
 
     def with_details(self, parts: list[Part], events: list[Text]) -> list[Part]:
-        """Returns the parts of a text with their details. `events` are the events that came with the text."""
+        """Returns the parts together with their details. `events` are the events of the text from which the parts were
+        made.
+        """
         request = self._request
         found, self._opening = self._opening, []
         if request.returns_progress:
@@ -98,7 +102,7 @@ class TokenDetails:
     # --- before the text ---------------------------------------------------------------------------------------------
 
     def _progress(self) -> list[Part]:
-        """Reports the progress at the start of prefill, and after each change."""
+        """Returns the progress at the start of prefill, and after each change."""
         generation, found = self._generation, list[Part]()
         started, consumed = generation.started, generation.consumed
         if started is not None and self._n_processed < 0:
@@ -150,7 +154,9 @@ class TokenDetails:
 
 
 def likeliest(parts: list[Part], request: GenerationRequest, details: list[TokenDetails]) -> list[Part]:
-    """Keeps the most likely answers to each prompt, the best first."""
+    """Returns the parts of the most likely answers to each prompt. Answers are numbered again, the most likely answer
+    to each prompt first.
+    """
     new_indexes: dict[int, int] = {}
     n_discarded: dict[int, int] = {}
     used = {part.index: part.usage.n_generated for part in parts if isinstance(part, End)}

@@ -1,9 +1,9 @@
 """Truncates conversations that do not fit the context, if the request allows it.
 
-Truncation removes everything before a message of the user, except system messages. Only some messages of the user are
-truncation points: each is about a quarter of the context after the previous one, independent of the end of the
-conversation. So the truncated conversation begins at the same message for as long as it fits, and its tokens stay
-resident.
+Truncation removes all messages before a message of the user, except system messages. Only some user messages are
+truncation points: each is about a quarter of the context after the previous truncation point. The points do not depend
+on the end of the conversation. So a truncated conversation begins at the same message in each request, as long as it
+fits, and its tokens stay resident.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .services import Sender, Services
 
 _BYTES_PER_TOKEN = 4
 _STEPS = 4
-"""Number of truncation points per context."""
+"""Number of truncation points in as much text as fills the context."""
 
 
 def truncation_points(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
@@ -41,7 +41,9 @@ def truncated(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage
 
 
 async def prepared_truncated(services: Services, request: GenerationRequest, sender: Sender) -> Prepared:
-    """Prepares the whole conversation if it fits, at no extra cost. Otherwise truncates it with `fitting`."""
+    """Returns the prompt of the whole conversation if the conversation fits, at no extra cost. Otherwise truncates the
+    conversation with `fitting`.
+    """
     try:
         found = await prepared(services, request, sender)
         if found.prompt.n_tokens < services.engine.info.n_ctx:
@@ -53,13 +55,14 @@ async def prepared_truncated(services: Services, request: GenerationRequest, sen
 
 
 async def fitting(services: Services, request: GenerationRequest, sender: Sender) -> GenerationRequest:
-    """Returns the request with as much of the conversation as leaves room for the answer, or with the least
-    possible."""
+    """Returns the request with as much of the conversation as leaves room for the answer. If no truncation point leaves
+    enough room, truncates at the last point.
+    """
     prompt = request.prompt
     assert isinstance(prompt, ChatPrompt)
     points = truncation_points(prompt.messages, services.engine.info.n_ctx)
     low, high = 0, len(points) - 1
-    while low < high:  # bisects for the first point that fits
+    while low < high:  # bisects to find the first point that fits
         middle = (low + high) // 2
         if await _fits(services, _with(request, prompt, points[middle]), sender):
             high = middle

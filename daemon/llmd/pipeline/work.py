@@ -22,13 +22,13 @@ from .services import Services
 _DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
 _SEEDS = 1 << SEED_BITS
 _RANDOM = _SEEDS - 1
-"""The seed that means a random seed: all bits set, which is also -1, as in other servers."""
+"""The seed that asks for a random seed. All bits are set, so that -1 means the same, as in other servers."""
 T = TypeVar("T")
 
 
 def check(services: Services, request: GenerationRequest) -> None:
-    """Refuses parameters that only the vocabulary can judge. This happens before the prompt is rendered, which is
-    expensive. Raises ApiError.
+    """Checks parameters that depend on the vocabulary, before the prompt is rendered, because rendering is expensive.
+    Raises ApiError.
     """
     check_logit_bias(request.logit_bias, services.engine.info.n_vocab)
     check_stop_tokens(request.stop_tokens, services.engine.info.n_vocab)
@@ -62,7 +62,7 @@ def work_of(services: Services, request: GenerationRequest, owner: int, prompt: 
 
 
 def in_scratch(work: Work, **changes: Any) -> Work:
-    """Returns the work without a session. `changes` are fields of the command."""
+    """Returns the work without a session. `changes` are other fields of the command to change."""
     return replace(work, key=SCRATCH, command=structs.replace(work.command, session="", parent="", **changes))
 
 
@@ -72,13 +72,13 @@ def without_session(services: Services, work: Work) -> Work:
 
 
 def answers_each(request: GenerationRequest) -> int:
-    """Returns the number of answers generated for each prompt."""
+    """Returns the number of answers to generate for each prompt."""
     return max(request.n_answers, request.n_tried)
 
 
 def _length(request: GenerationRequest, n_ctx: int) -> int:
-    """Returns the maximum length of the answer. Log probabilities limit it if the answer is not streamed, since they
-    are held until the end.
+    """Returns the maximum tokens of the answer. If the answer has log probabilities and is not streamed,
+    LOG_PROBABILITIES_MAX also limits the length, because log probabilities are held in memory until the end.
     """
     if request.prefill_only:
         return 1
@@ -99,12 +99,14 @@ def sampling_of(parameters: RequestedSampling, defaults: SamplingDefaults, n_ctx
     values = {name: _either(getattr(parameters, name), getattr(defaults, name)) for name in _DEFAULTED}
     for name in ("penalty_last_n", "dry_penalty_last_n"):
         values[name] = n_ctx if values[name] < 0 else min(values[name], n_ctx)
-    values["top_k"] = max(values["top_k"], 0)  # negative counts as 0, as in other servers
+    values["top_k"] = max(values["top_k"], 0)  # a negative number counts as 0, as in other servers
     return Sampling(**values, seed=seed_of(parameters.seed, 0))
 
 
 def seed_of(seed: int | None, index: int) -> int | None:
-    """Returns the seed of one of several answers. With the same seed all answers would be equal."""
+    """Returns the seed of the answer with this index, or None for a random seed. Each answer has another seed, because
+    all answers with the same seed would be equal.
+    """
     if seed is None or seed % _SEEDS == _RANDOM:
         return None
     return (seed + index) % _RANDOM if index else seed % _SEEDS
@@ -120,7 +122,7 @@ def _flags(services: Services, request: GenerationRequest, prompt: Prompt) -> Ge
         flags |= GenerateFlag.IGNORE_END
     if request.is_cold or (request.key.is_scratch and not services.scratch_reuse):
         flags |= GenerateFlag.COLD
-    if request.returns_tokens or prompt.syntax:  # the reasoning tokens are counted
+    if request.returns_tokens or prompt.syntax:  # syntax: the reasoning tokens are counted
         flags |= GenerateFlag.RETURN_TOKENS
     if request.returns_progress:
         flags |= GenerateFlag.RETURN_CONSUMED

@@ -37,8 +37,7 @@ _Details = LogProbabilities | TokenIds
 
 class NativeWriter(Writer):
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
-        """`fields` has the paths of the members to return in the last object, or is None if all members are returned.
-        """
+        """`fields` has the paths of the members to return in the last object. None if all members are returned."""
         self._model = state.model_id
         self._fields = fields
         self._has_new_line = False
@@ -85,7 +84,8 @@ class NativeWriter(Writer):
         return _TEXT_OPENS + _encode(text) + members + _TEXT_CLOSES
 
     def _last(self, end: End, **members: Any) -> bytes:
-        """Returns the last object of a stream, or the whole answer, to which `members` adds the text and its details.
+        """Returns the last object of a stream, or the whole answer. `members` has the text of a whole answer, and its
+        details.
         """
         completion = NativeCompletion(
             model=self._model,
