@@ -10,10 +10,10 @@ int decode_open(decode *d)
     d->step.stop = decode_stops;
     d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
-    /* A command or a result of the store is taken while fewer than LLM_REQUESTS_MAX notices wait or belong to deferred
-     * commands (decode_has_room). It adds at most one, and opens at most two sessions; each deferred command opens one.
-     * Until the next is taken, whatever is open by then may be forgotten, once, and LOOSE_EXPIRED_MAX sessions that are
-     * not open. */
+    /* A command or a result of the store is taken only while waiting notices and deferred commands together are fewer
+     * than LLM_REQUESTS_MAX (decode_has_room). Each command or result adds at most one notice and opens at most two
+     * sessions; each deferred command opens one session. Before the next command or result is taken, each session that
+     * is open by then may be forgotten once, and so may LOOSE_EXPIRED_MAX sessions that are not open. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -64,9 +64,9 @@ static bool deliver_notices(decode *d)
     return d->n_notices == 0;
 }
 
-/* Delivers as much as the event ring takes, and frees requests whose events are all delivered. Returns true when
- * nothing is left. If a notice does not fit, nothing after it is delivered, because FORGOTTEN must come before any
- * event of a later session of that name. */
+/* Delivers as many events as the event ring has room for, and frees requests whose events are all delivered. Returns
+ * true if no event is left. If a notice does not fit, nothing after it is delivered, because FORGOTTEN must come before
+ * any event of a later session of that name. */
 static bool deliver_all(decode *d)
 {
     bool is_all_delivered = deliver_notices(d);
@@ -94,10 +94,10 @@ void decode_deliver(decode *d)
     bool is_all_delivered = deliver_all(d);
     if (!is_all_delivered) {
         session_table_count(d->session_table, LLM_COUNTER_OUTBOX_STALLS, 1);
-        /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it
-         * looked at the flag, or the reader sees the flag and wakes (announce_room). Both exchange it, so that these
-         * stand in one order and the second synchronizes with the first (notifier.c); a plain store could become
-         * visible only after the look at the ring. */
+        /* Announce the wait, then try once more. Either this attempt sees the room that the reader made before reading
+         * the flag, or the reader sees the flag and wakes this thread (announce_room). Both threads exchange the flag,
+         * so that the two exchanges have an order and the second synchronizes with the first (notifier.c). A plain
+         * store could become visible only after this thread has looked at the ring. */
         (void)atomic_exchange(&d->events_blocked, true);
         is_all_delivered = deliver_all(d);
     }
@@ -133,7 +133,8 @@ static void publish(decode *d)
     table_publish(d->table);
 }
 
-/* Whether there is anything to do. The notifier asks once more after it is armed, so that no work arrives unseen. */
+/* Whether the thread has work. The notifier calls this function once more after it is armed, so that no work arrives
+ * unseen. */
 static bool has_work(void *context)
 {
     decode *d = context;
@@ -159,7 +160,7 @@ static uint64_t idle_now(decode *d)
     return idle_clock_now(&d->idle_clock, clock_ms(), clock_elapsed_ms());
 }
 
-/* Forgets idle sessions that have expired. It looks only when the oldest one is due, and only while no notice waits,
+/* Forgets idle sessions that have expired. Does nothing before the oldest session can expire, or while a notice waits,
  * because each expired session adds a notice. */
 static void expire(decode *d)
 {
@@ -184,8 +185,9 @@ static int ms_until(uint64_t moment, uint64_t now, uint64_t units_of_ms)
     return left < INT32_MAX ? (int)left : INT32_MAX;
 }
 
-/* How long the thread may sleep: until the next expiry, or until a request gives up waiting for the disk; -1: for ever.
- * While notices wait for the reader nothing expires (see `expire`), and the reader wakes it. */
+/* Returns how long the thread may sleep: until the next session expires, or until a request stops waiting for the disk;
+ * -1 for no limit. While notices wait for the reader, no session expires (see `expire`), and the reader wakes the
+ * thread. */
 static int wait_ms(decode *d)
 {
     const bool expires = d->idle_ms_max != 0 && d->n_notices == 0;
@@ -216,7 +218,7 @@ static void *serve(void *context)
         decode_take_stored(d);
         decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
-        d->n_owners_before = atomic_load(&d->table->n_owners); /* shares depend on it */
+        d->n_owners_before = atomic_load(&d->table->n_owners); /* shares depend on n_owners */
         decode_start_waiting(d);
         decode_take_sampled(d);
         const bool stepped = decode_step(d);
@@ -237,7 +239,7 @@ static void *serve(void *context)
 void decode_finish(decode *d)
 {
     decode_take_commands(d, HUGE_VAL);
-    /* the next command may wait for the result of the previous one */
+    /* a command may wait for the result of the command before */
     while (d->n_replies_due > 0 && decode_has_room(d)) {
         store_wait(d->table->store);
         decode_take_stored(d);
@@ -247,14 +249,14 @@ void decode_finish(decode *d)
 
 int decode_start(decode *d)
 {
-    /* Signals are handled by the main thread. */
+    /* The main thread handles all signals. */
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_requested, false);
     table_set_forgotten_listener(d->table, decode_forgotten, d);
-    /* before the thread exists, as commands may be pushed as soon as this returns */
+    /* set before the thread exists, because commands may be pushed as soon as decode_start returns */
     atomic_store(&d->life, DECODE_SERVING);
     const int failed = pthread_create(&d->thread, NULL, serve, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,14 +1,14 @@
-/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, delivers events. It owns the
- * model's sequences, the entries and all requests from decode_start to decode_stop.
+/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, delivers events. From decode_start
+ * to decode_stop, the thread owns the model's sequences, the entries and all requests.
  *
  *   every loop:  take commands -> start requests -> take sampled tokens -> one step -> deliver events -> (sleep)
  *
- * A step of two calls delivers events and takes commands between them. A call that only prefills is given up for new
- * commands, if the model can (decode_step.c).
+ * A step that needs two model calls delivers events and takes commands between the calls. A call that only prefills is
+ * stopped for new commands, if the model supports that (decode_step.c).
  *
- * A step that fails is retried after KV cells were freed, or fails exactly the requests whose sessions it harmed. The
- * thread never waits for the reader: events that the event ring has no room for stay in the outboxes (outbox.h) and in
- * `notices`. */
+ * If a step finds too few KV cells, cells are freed and the step is repeated. Any other failure ends exactly the
+ * requests whose branches the failure made invalid. The thread never waits for the reader: events for which the event
+ * ring has no room stay in the outboxes (outbox.h) and in `notices`. */
 #ifndef LLM_DECODE_H
 #define LLM_DECODE_H
 
@@ -41,8 +41,8 @@ typedef struct deferred {
     struct deferred *next;
 } deferred;
 
-/* Counts commands that are not yet taken, so that a model call in progress can look at them. A command is counted after
- * it is in the ring: every counted command can be taken, and may have been already. */
+/* Counts pushed commands, so that a model call in progress learns of new commands. A command is counted only after it
+ * is in the ring, so every counted command can be taken, or was already taken. */
 enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
 
 typedef struct decode_pushed {
@@ -53,19 +53,19 @@ typedef struct decode_pushed {
 
 typedef enum decode_life {
     DECODE_NEW,
-    DECODE_SERVING, /* the thread exists, or is just being made: commands pushed now are carried out */
+    DECODE_SERVING, /* the thread exists or is being created, so commands pushed now are carried out */
     DECODE_JOINED   /* the thread has ended; the owner thread answers commands that are left (decode_finish) */
 } decode_life;
 
 typedef struct decode {
-    model *model; /* the engine's, like the next two; used by this thread only */
+    model *model; /* the engine's, like the next two members; used by this thread only */
     session_table *session_table;
     branch_table *table;
 
     ring *commands;             /* consumer: this thread */
     ring *events;               /* producer: this thread */
-    notifier *command_notifier; /* woken by the loop thread: commands pushed, or room in the event ring */
-    notifier *event_notifier;   /* woken here, once for each delivery that had events */
+    notifier *command_notifier; /* woken by the loop thread: commands were pushed, or the event ring has room */
+    notifier *event_notifier;   /* woken by this thread, once for each delivery of events */
 
     pthread_t thread;
     _Atomic(decode_life) life;   /* writer: the owner thread */
@@ -73,12 +73,13 @@ typedef struct decode {
     _Atomic bool events_blocked; /* set by this thread, cleared by the loop thread: events wait for room in the ring */
     decode_pushed pushed;        /* writer: the loop thread */
     uint32_t n_generate_taken;   /* GENERATEs counted in `pushed` when commands were last taken */
-    uint32_t n_cancel_taken;     /* the same of CANCELs */
+    uint32_t n_cancel_taken;     /* CANCELs counted in `pushed` at that time */
     uint32_t n_cancelled;        /* CANCELs taken off the ring */
     bool is_unfinished;          /* the current command has more to copy and stays first in the ring */
     double lost_us; /* time lost in calls that were stopped for new requests, since the last completed call */
 
-    request *requests[LLM_REQUESTS_MAX]; /* in order of arrival; an ENDED one stays until its events are delivered */
+    /* in order of arrival; an ENDED request stays until its events are delivered */
+    request *requests[LLM_REQUESTS_MAX];
     uint32_t n_requests;
     branch_claim *scratch_queue; /* first request that waits for any scratch session */
     uint32_t n_scratch_waiting;
@@ -86,54 +87,56 @@ typedef struct decode {
     uint32_t n_notices;
     uint32_t n_notices_max; /* see decode_open */
     uint32_t n_replies_due; /* commands whose reply waits for the store; at most REMOVALS_DUE_MAX */
-    deferred *deferred;     /* those that have not begun, in order of arrival; owned */
+    deferred *deferred;     /* commands that have not begun, in order of arrival; owned */
     uint32_t n_deferred;    /* at most REPLIES_DUE_MAX */
-    bool is_undelivered;    /* events are left that the event ring had no room for */
-    uint64_t n_woken;       /* ring_committed of the events for which the consumer was woken */
+    bool is_undelivered;    /* the event ring had no room for some events */
+    uint64_t n_woken;       /* ring_committed of the event ring when the consumer was last woken */
 
     step step;
     sampling_threads *sampling; /* owned: the threads for slow samplers */
     /* requests without a slot try again, because a request has ended, KV cells were freed, the store has read a
      * state, or a command has changed a session */
     bool may_assign_slots;
-    uint64_t fetched_by_us; /* when the first wait for the disk ends; 0: no request waits for the disk */
-    uint64_t idle_ms_max;   /* 0: sessions do not expire */
+    uint64_t fetched_by_us; /* when the first wait for the disk ends; 0 if no request waits for the disk */
+    uint64_t idle_ms_max;   /* 0 if sessions do not expire */
     idle_clock idle_clock;
     uint32_t n_owners_before; /* n_owners when waiting requests were last considered */
-    uint64_t expire_at_ms;    /* by idle_clock: when to look for expired sessions next; 0: at once */
-    float *logits;            /* n_vocab, owned: a copy that a sampler may modify */
+    uint64_t expire_at_ms;    /* by idle_clock: when to look for expired sessions next; 0 for at once */
+    float *logits;            /* n_vocab logits, owned: a copy that a sampler may modify */
 } decode;
 
-/* Prepares the thread. The caller has filled the members above `thread` and those that step_open needs. LLM_OK,
- * LLM_NO_MEMORY. */
+/* Prepares the thread. The caller must have filled the members above `thread` and the members that step_open needs.
+ * Returns LLM_OK or LLM_NO_MEMORY. */
 int decode_open(decode *d);
 void decode_close(decode *d);
 
 int decode_start(decode *d); /* owner thread: LLM_OK, LLM_IO */
 void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`, joins */
 
-/* Moves waiting events into the event ring, as far as it has room. Decode thread. */
+/* Moves waiting events into the event ring, as many as the ring has room for. Called by the decode thread. */
 void decode_deliver(decode *d);
 
-/* After the thread has ended: answers the commands that it did not take, and delivers events. As long as the event ring
- * is drained between calls, each call makes progress until nothing is left. Owner thread. */
+/* Called by the owner thread after the decode thread has ended: answers the commands that the decode thread did not
+ * take, and delivers events. If the event ring is drained between calls, each call delivers further events until none
+ * is left. */
 void decode_finish(decode *d);
 
-/* Counts a checked command that is in the ring now. Loop thread. */
+/* Counts a command that was checked and is in the ring now. Called by the loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: the notices have room for the reply to one more command or result of the store, in addition to the
- * replies to all deferred commands, which one result may start. Without room both wait: commands in the ring, results
- * in the store. */
+/* decode_command.c: whether the notices have room for the reply to one more command or result of the store, in addition
+ * to the replies to all deferred commands, which one result may start. Without room, commands wait in the ring and
+ * results wait in the store. */
 bool decode_has_room(const decode *d);
 
-/* Takes commands off the ring as long as their replies have room; a busy disk does not stop it. Commands that copy
- * states (FORK, SAVE, PARK) take long: after budget_us the rest stay in the ring until the next step is over, so that a
- * burst of them cannot stop decoding sessions. HUGE_VAL: takes all. */
+/* Takes commands off the ring while there is room for their replies, even if the disk is busy. Commands that copy
+ * states (FORK, SAVE, PARK) take long, so after budget_us the remaining commands stay in the ring until the next step
+ * is over. Many such commands then cannot stop decoding sessions. If budget_us is HUGE_VAL, takes all commands. */
 void decode_take_commands(decode *d, double budget_us);
-/* Time that this loop may spend outside the step before a decoding session notices; HUGE_VAL: none decodes. */
+/* Returns how long this loop may work outside the step before decoding sessions are delayed; HUGE_VAL if none
+ * decodes. */
 double decode_stall_budget_us(const decode *d);
-request *decode_find(const decode *d, uint64_t id); /* NULL: no such request is live */
+request *decode_find(const decode *d, uint64_t id); /* NULL if no such request is live */
 void decode_leave_queue(decode *d, request *r);     /* removes the request from the queue in which it waits, if any */
 void decode_forgotten(void *d, uint32_t owner, const char *name); /* callback of branch_table.h */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
@@ -145,10 +148,10 @@ void decode_start_waiting(decode *d);
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const branch *b);
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b);
-branch *decode_latest(decode *d, session_name name);           /* the most recently used branch */
+branch *decode_latest(decode *d, session_name name);           /* returns the most recently used branch */
 int decode_fork(decode *d, branch *from, session_name name);   /* a fork with all tokens */
 void decode_session_command(decode *d, const wire_command *c); /* all commands except GENERATE, CANCEL and PAUSE */
-void decode_take_stored(decode *d);                            /* results of the store */
+void decode_take_stored(decode *d);                            /* takes results of the store */
 void decode_save_all(decode *d); /* at an orderly stop; also answers commands that wait for the store */
 
 /* decode_step.c: one step of the model for all requests that can run. Returns false if no request can run. */
@@ -156,12 +159,13 @@ bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* takes tokens from the sampling threads */
 bool decode_stops(void *d);          /* callback of step.h: stop */
 
-/* Which requests are considered: all, those of the asker's kind (named or scratch), or of its owner and kind. */
+/* Which requests are considered: all requests, requests of the asker's kind (named or scratch), or requests of the
+ * asker's kind and owner. */
 typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
-/* Parks the newest session that holds a slot without decoding: its requests have not begun, or its generation is paused
- * as its client does not read. Returns false if no session can be parked, or the policy does not park. */
+/* Parks the newest session that holds a slot without progress, because its requests have not begun, or its generation
+ * is paused for a client that does not read. Returns false if no session can be parked, or the policy does not park. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 
 #endif

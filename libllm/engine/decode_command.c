@@ -110,7 +110,7 @@ void decode_leave_queue(decode *d, request *r)
     }
 }
 
-/* Whether the request uses the branch, or is the next in its queue. */
+/* Whether the request uses the branch, or is the first in the branch's queue. */
 static bool is_first_of(const request *r, const branch *b)
 {
     return b->running != NULL ? b->running == &r->claim : b->waiting == &r->claim;
@@ -126,8 +126,8 @@ static void end_request(decode *d, request *r, llm_outcome outcome, llm_status s
     d->may_assign_slots = true;
 }
 
-/* Ends a request. A state that was parked under it can leave host memory now, and must if the budget is exceeded;
- * states that already wait for the store go first. */
+/* Ends a request. If its branch was parked meanwhile, the state can leave host memory now, and must leave if the budget
+ * is exceeded. But states that already wait for the store go first. */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     const bool is_parked = r->branch != NULL && !branch_has_slot(r->branch);
@@ -150,7 +150,7 @@ void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_
 
 /* ---- GENERATE ---- */
 
-/* Opens a session that does not exist yet as a fork of its parent, if the command names one. */
+/* Opens a session that does not exist yet as a fork of its parent, if the command names a parent. */
 static int fork_parent(decode *d, const wire_command *c)
 {
     if (c->other.n_bytes == 0 || table_knows(d->table, c->session)) {
@@ -160,7 +160,7 @@ static int fork_parent(decode *d, const wire_command *c)
     return parent != NULL ? decode_fork(d, parent, c->session) : LLM_OK;
 }
 
-/* Whether the owner may have one more busy branch, or the session has a busy one already. Checked before anything is
+/* Whether the owner may have one more busy branch, or the session already has a busy branch. Checked before a branch is
  * opened for the request. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
@@ -172,7 +172,8 @@ static bool may_be_busy(const decode *d, const wire_command *c)
     return may;
 }
 
-/* Queues the request behind the branch that it continues. Returns the status that refuses it otherwise. */
+/* Adds the request to the queue of the branch for its prompt. Otherwise returns the status with which the request is
+ * refused. */
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
     branch *b = NULL;
@@ -211,8 +212,8 @@ static llm_status admit_scratch(decode *d, request *r)
     return LLM_OK;
 }
 
-/* Returns the live request that `after` names, or 0. It must have arrived earlier: waiting for a later one could be
- * waiting for a request that is queued behind this one. */
+/* Returns the id of the live request that `after` names, or 0. That request must have arrived earlier, because a later
+ * request could be queued behind this one. */
 static uint64_t first_of(const decode *d, const wire_command *c)
 {
     const request *first = c->after != 0 ? decode_find(d, c->after) : NULL;
@@ -263,13 +264,13 @@ static void cancel(decode *d, uint64_t id)
     }
 }
 
-/* Ends the generations whose CANCEL is still in the ring, behind commands that there was no time for. CANCELs already
- * taken are skipped, as another request may have the same id by now. If the GENERATE itself is still in the ring, or
- * there are more CANCELs than `pushed` remembers, the request ends when its CANCEL is taken. */
+/* Ends the generations whose CANCEL is still in the ring, after commands for which there was no time. CANCELs that were
+ * already taken are skipped, because another request may have the same id by now. If the GENERATE of a request is still
+ * in the ring, too, or there are more CANCELs than `pushed` holds, the request ends when its CANCEL is taken. */
 static void cancel_ahead(decode *d)
 {
     const int32_t n_more =
-        (int32_t)(d->n_cancel_taken - d->n_cancelled); /* < 0: some were taken before they were counted */
+        (int32_t)(d->n_cancel_taken - d->n_cancelled); /* < 0 if CANCELs were taken before they were counted */
     const uint32_t n_ahead = n_more < 0 ? 0 : n_more < CANCELS_SEEN_MAX ? (uint32_t)n_more : CANCELS_SEEN_MAX;
     for (uint32_t i = d->n_cancel_taken - n_ahead; i != d->n_cancel_taken; i++) {
         cancel(d, atomic_load(&d->pushed.cancelled[i % CANCELS_SEEN_MAX]));
@@ -281,11 +282,11 @@ static void pause_request(decode *d, const wire_command *c)
     request *r = decode_find(d, c->request);
     if (r != NULL) {
         r->claim.is_paused = c->is_on;
-        d->may_assign_slots = true; /* a paused request can be parked; a resumed one wants a slot again */
+        d->may_assign_slots = true; /* a paused request can be parked; a resumed request needs a slot again */
     }
 }
 
-/* Limits on commands that wait for the disk. RESET and CLOSE, which end generations, have the higher one. */
+/* Limits on commands that wait for the disk. RESET and CLOSE have the higher limit, because they end generations. */
 enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4, REMOVALS_DUE_MAX = STORE_JOBS_MAX };
 
 static void apply_to_session(decode *d, const wire_command *c)

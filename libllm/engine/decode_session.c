@@ -1,4 +1,5 @@
-/* decode_session.c: the commands about sessions: each gets exactly one reply, at once or when the store is done. */
+/* decode_session.c: carries out the commands about sessions. Each command gets exactly one reply, at once or when the
+ * store has finished the command's job. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,8 @@ static void end_requests(decode *d, branch *b)
     decode_end_session_requests(d, b, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Closes every branch of a name except `kept` (NULL: all), even busy ones, and removes the name's files without an
- * entry. */
+/* Closes every branch of a name, even a busy one, except `kept` (which may be NULL), and removes the files of the name
+ * that have no entry. */
 static void close_all(decode *d, session_name name, const branch *kept)
 {
     branch *after = NULL;
@@ -45,8 +46,8 @@ static void close_all(decode *d, session_name name, const branch *kept)
     d->may_assign_slots = true;
 }
 
-/* Empties a session: only `kept` is left of it, empty, and it keeps the session's pin. The caller decides about the
- * file. */
+/* Empties a session: closes all branches except `kept`, and empties `kept`, which keeps the session's pin. The caller
+ * decides about the file of `kept`. */
 static void empty_all(decode *d, session_name name, branch *kept)
 {
     if (table_is_pinned(d->table, name)) {
@@ -56,8 +57,8 @@ static void empty_all(decode *d, session_name name, branch *kept)
     branch_reset(kept);
 }
 
-/* Makes an empty session of that name: empties the existing one, or opens a new one. LLM_CAPACITY: nothing has
- * changed. */
+/* Provides an empty session of that name: empties the existing session, or opens a new session. Returns LLM_OK, or
+ * LLM_CAPACITY (nothing has changed). */
 static int open_empty(decode *d, session_name name, branch **out)
 {
     branch *b = decode_latest(d, name);
@@ -69,7 +70,7 @@ static int open_empty(decode *d, session_name name, branch **out)
     return status;
 }
 
-/* Replies now, unless the result of a store job is the reply (is_due). */
+/* Replies now, unless is_due: then the result of a store job is the reply. */
 static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int status, const branch *b)
 {
     if (is_due) {
@@ -85,7 +86,8 @@ static void end_removal(decode *d, const wire_command *c, const branch *kept)
     reply_unless_due(d, c, table_removing_end(d->table, c->session, c->request), LLM_OK, kept);
 }
 
-/* Keeps the branch used last. If the session has no entry and waits on disk, a new branch gets its name and pin. */
+/* Empties the session, of which the most recently used branch is kept. If the session waits on disk without an entry, a
+ * new branch gets the session's name and pin. */
 static void reset_session(decode *d, const wire_command *c)
 {
     branch *kept = latest_of(d, c);
@@ -116,8 +118,9 @@ static void close_session(decode *d, const wire_command *c)
 
 /* ---- fork ---- */
 
-/* Fills `to`, which is open and empty. If both branches have slots, the model copies; otherwise, or if the model has no
- * cells for that, the state of `from` is saved and loaded. */
+/* Fills `to` with the first `at` tokens of `from`, and with their state. `to` must be open and empty. If both branches
+ * have slots, the model copies the state. Otherwise, or if the model has no cells for a copy, the state of `from` is
+ * saved and loaded. */
 static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
     const bool has_state = from->slot != BRANCH_NO_SLOT && from->record.state != LLM_STATE_TORN;
@@ -130,7 +133,7 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
         return;
     }
     if (to->slot != BRANCH_NO_SLOT) {
-        (void)table_park(d->table, to); /* `to` is empty: cannot fail */
+        (void)table_park(d->table, to); /* cannot fail, because `to` is empty */
     }
     table_copy(d->table, from, to, n, true);
     if (n < branch_n_tokens(to) && table_take_slot(d->table, to) == SLOT_READY) {
@@ -141,13 +144,13 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
     }
 }
 
-/* Opens the fork's session. If the name exists, that session is emptied, and its files are removed with the removal in
- * progress. */
+/* Opens the fork's session. If a session of the name exists, that session is emptied, and its files are added to the
+ * removal in progress. */
 static int open_fork(decode *d, branch *from, session_name name, branch **out)
 {
     assert(!session_name_equal(branch_session_name(from), name));
     const bool was_held = from->is_held;
-    from->is_held = true; /* must not be forgotten to make room for its fork */
+    from->is_held = true; /* `from` must not be forgotten to make room for its fork */
     const int status = open_empty(d, name, out);
     from->is_held = was_held;
     if (status == LLM_OK) {
@@ -162,7 +165,8 @@ static void become_fork(decode *d, branch *from, branch *to, uint32_t at)
     table_used(d->table, from); /* the most recently used branch is parked last */
     to->record.n_last_prompt = 0;
     const bool was_held = from->is_held;
-    /* as in open_fork; parking it does no harm */
+    /* `from` must not be forgotten for a slot of its fork, which only policy evict would do; being parked does no
+     * harm */
     from->is_held = was_held || d->table->options.policy == LLM_POLICY_EVICT;
     fill_fork(d, from, to, at);
     from->is_held = was_held;
@@ -190,7 +194,7 @@ static llm_status may_fork(decode *d, const wire_command *c, const branch *from)
     return !c->is_on && table_knows(d->table, c->other) ? LLM_EXISTS : LLM_OK;
 }
 
-/* Replies when the files of the replaced session are removed; they are removed before any file of the fork is
+/* Replies when the files of the replaced session are removed. These files are removed before any file of the fork is
  * written. */
 static void fork_session(decode *d, const wire_command *c)
 {
@@ -212,8 +216,8 @@ static void fork_session(decode *d, const wire_command *c)
 
 /* ---- park, pin, rename ---- */
 
-/* Parks one branch at a time: if others still have a slot, the command stays in the ring, so that decoding sessions get
- * a step between two copies. */
+/* Parks one branch per call. If other branches of the session still have slots, the command stays in the ring, so that
+ * decoding sessions get a step between two copies. */
 static void park(decode *d, const wire_command *c)
 {
     branch *b = NULL;
@@ -233,8 +237,8 @@ static void park(decode *d, const wire_command *c)
     decode_reply(d, c->request, status, latest_of(d, c));
 }
 
-/* Replies when the change is written. If it cannot be written, it is undone, so that the reply, the memory and the disk
- * agree. */
+/* Replies when the change is written. A change that cannot be written is undone, so that the reply, the memory and the
+ * disk agree. */
 static void end_change(decode *d, const wire_command *c, store_job *job)
 {
     llm_status status = LLM_OK;
@@ -292,8 +296,8 @@ static void save(decode *d, const wire_command *c)
     reply_unless_due(d, c, status == LLM_OK, status, b);
 }
 
-/* Starts to read the saved session. The session is replaced only when it has been read, so that a damaged file replaces
- * nothing. */
+/* Starts to read the saved session. The existing session is replaced only after the saved session has been read, so
+ * that a damaged file replaces nothing. */
 static void load(decode *d, const wire_command *c)
 {
     const int status = table_load(d->table, c->session, c->other, c->request);
@@ -306,8 +310,8 @@ static void unsave(decode *d, const wire_command *c)
     reply_unless_due(d, c, status == LLM_OK, status, NULL);
 }
 
-/* *is_due: the reply waits until the file of a pinned session has the loaded tokens, and the files of the replaced
- * session are removed. */
+/* Replaces the session by the loaded session. Sets *is_due if the reply must wait until the loaded tokens of a pinned
+ * session are written, and the files of the replaced session are removed. */
 static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
 {
     const session_name name = session_name_from(job->owner, job->name);
@@ -326,12 +330,13 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
     }
     *is_due = table_removing_end(d->table, name, job->request);
     if (status == LLM_OK) {
-        table_become_warm(d->table, b, job); /* written after the removal, if it is written at all */
+        table_become_warm(d->table, b, job); /* any write of the state follows the removal */
     }
     return (llm_status)status;
 }
 
-/* Whether the orderly stop has written all sessions: a session made after it would be confirmed and lost. */
+/* Whether the orderly stop has written all sessions. A session that is created after that would be confirmed to the
+ * client, and lost. */
 static bool is_saved(const decode *d)
 {
     return atomic_load(&d->life) == DECODE_JOINED;
@@ -354,7 +359,7 @@ static void stored(void *context, store_job *job)
     decode_reply_stored(d, job, status, decode_latest(d, session_name_from(job->owner, job->name)));
 }
 
-/* ---- what has to wait ---- */
+/* ---- commands that must wait ---- */
 
 static bool changes_label(const wire_command *c)
 {
@@ -429,7 +434,7 @@ static void carry_out_deferred(decode *d)
 
 void decode_take_stored(decode *d)
 {
-    /* A request whose branch lost its slot may have its state in memory again. */
+    /* Slots are assigned again, because the state of a branch without a slot may be in memory now. */
     while (table_take_stored(d->table, decode_has_room(d), stored, d)) {
         d->may_assign_slots = true;
         carry_out_deferred(d);
@@ -443,7 +448,7 @@ static void take_stored(void *context)
 
 void decode_save_all(decode *d)
 {
-    while (d->deferred != NULL && decode_has_room(d)) { /* each waits for a job in the store */
+    while (d->deferred != NULL && decode_has_room(d)) { /* each deferred command waits for a job of the store */
         store_wait(d->table->store);
         decode_take_stored(d);
     }

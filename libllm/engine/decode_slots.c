@@ -1,10 +1,10 @@
-/* decode_slots.c: gives slots to waiting requests in turn, and starts or continues them. */
+/* decode_slots.c: gives slots to waiting requests in turn, and starts or continues these requests. */
 #include <string.h>
 
 #include "engine/decode.h"
 #include "sessions/resuming.h"
 
-/* Whether a generation has begun, has no slot, and would continue with one. */
+/* Whether a generation has begun, has lost its slot, and would continue with a slot. */
 static bool has_lost_slot(const request *r)
 {
     return r->phase == REQUEST_RUNNING && !r->claim.is_paused && !branch_has_slot(r->branch);
@@ -28,18 +28,20 @@ static void begin(decode *d, request *r, branch *b)
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);
-        /* no step follows: a request that waits for this prompt may begin, or take the slot if this one has ended */
+        /* no step follows, so slots are assigned again: a request may wait for this prompt, or for the slot if this
+         * request has ended */
         d->may_assign_slots = true;
     }
 }
 
 /* ---- turns ---- */
 
-/* Freed cells are often enough for a new request and too few for one that lost its slot, which could then wait for
- * ever. So only this many requests may begin before it; then all new requests wait. */
+/* Freed cells are often enough for a new request, but too few for a generation that lost its slot, so that the
+ * generation could wait for ever. So only this many requests may begin before such a generation continues; then all new
+ * requests wait. */
 enum { OVERTAKEN_MAX = 8 };
 
-/* A request that needs a slot, and the number of slots of that kind that its owner's generations have. */
+/* A request that needs a slot, and how many slots of the same kind (named or scratch) its owner's generations have. */
 typedef struct turn {
     request *r;
     bool is_tried;
@@ -47,7 +49,8 @@ typedef struct turn {
     uint32_t n_with_slot;
 } turn;
 
-/* Counts slots of that owner and kind; with `read`, only those of generations whose client reads. */
+/* Counts the slots of that kind that the owner's requests have; with `read`, only those of requests that make
+ * progress. */
 static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool read)
 {
     uint32_t n = 0;
@@ -58,8 +61,9 @@ static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool re
     return n;
 }
 
-/* Whether the request waits for the prompt that it shares with an earlier one (`after`). It does not wait if that one
- * itself waits for a slot and this one holds one: each would wait for the other. */
+/* Whether the request must wait until an earlier request (`after`) has consumed its prompt, of which both share a
+ * prefix. A request that holds a slot does not wait for an earlier request that waits for a slot, because each would
+ * wait for the other. */
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? decode_find(d, r->after) : NULL;
@@ -68,8 +72,8 @@ static bool is_too_early(const decode *d, const request *r)
     return first != NULL && !first->is_decoding && !would_wait;
 }
 
-/* Whether the KV cache has room for the request and its next token, next to the first n requests (in order of arrival)
- * that are moving. */
+/* Whether the KV cache has room for the request and its next token, in addition to those of the first n requests (in
+ * order of arrival) that make progress. */
 static bool fits_with_requests(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;
@@ -91,14 +95,16 @@ static uint32_t slots_max(const decode *d, bool named)
     return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->table->n_owners));
 }
 
-/* Whether the owner of `r` has its whole share of slots; with `read`, only slots of generations that are read count. */
+/* Whether the owner of `r` has its whole share of slots; with `read`, only slots of requests that make progress
+ * count. */
 static bool is_at_share(const decode *d, const request *r, bool read)
 {
     const bool named = request_is_for_named(r);
     return n_with_slot(d, r->owner, named, read) >= slots_max(d, named);
 }
 
-/* Whether newcomers wait: a request was overtaken OVERTAKEN_MAX times, and lacks what the later ones took. */
+/* Whether new requests must wait: a generation without a slot was overtaken OVERTAKEN_MAX times, and could continue
+ * without the requests that arrived after it. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -111,8 +117,8 @@ static bool do_newcomers_wait(const decode *d)
     return false;
 }
 
-/* Whether the request could go on with a slot: it waits for any scratch branch, is first in the queue of its branch, or
- * has lost its slot (decode_step.c) and its client reads. */
+/* Whether the request could begin or continue with a slot: it waits for any scratch branch, is first in the queue of
+ * its branch, or has lost its slot (decode_step.c) and its client reads. */
 static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch)
 {
     switch (r->phase) {
@@ -150,8 +156,8 @@ static uint32_t collect_turns(decode *d, turn *out)
     return n;
 }
 
-/* Returns the request to try next: among owners below their share of slots, the owner with the fewest slots, and of its
- * requests the one that has waited longest. NULL: no more. */
+/* Returns the request to try next: of the owners below their share of slots, chooses the owner with the fewest slots,
+ * and of this owner's requests the first to arrive. NULL if no request is left to try. */
 static request *next_turn(const decode *d, turn *turns, uint32_t n)
 {
     turn *best = NULL;
@@ -186,7 +192,8 @@ static bool does_any_move(const decode *d, const request *asker, decode_among am
     return false;
 }
 
-/* Returns which requests hold what `r` lacks: a slot of its owner's share, a slot of its kind, or cells. */
+/* Returns which requests hold the resource that `r` lacks: a slot of its owner's share, a slot of its kind, or
+ * cells. */
 static decode_among holders_of(const decode *d, const request *r)
 {
     return is_at_share(d, r, false)                   ? AMONG_OWNER_AND_KIND
@@ -194,10 +201,11 @@ static decode_among holders_of(const decode *d, const request *r)
                                                       : AMONG_KIND;
 }
 
-/* Parks a request that holds a slot without moving, if that helps `r`. For a request that has begun, it helps if the
- * freed cells are enough. For a new request, it helps only if no request that holds what `r` lacks is moving: otherwise
- * that one will free it, and without this rule all could wait for each other. Only one is parked before the next step,
- * so that decoding sessions wait for one copy at most. */
+/* Parks a request that holds a slot without progress, if that helps `r`. If `r` has begun, parking helps if the freed
+ * cells are enough for `r`. If `r` is new, a request is parked only if none of the requests that hold the resource
+ * which `r` lacks makes progress. A request that makes progress will free the resource, but requests without progress
+ * could all wait for each other. Only one request is parked before the next step, so that decoding sessions wait for
+ * one copy at most. */
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;
@@ -214,8 +222,8 @@ static bool make_way(decode *d, const request *r)
 static void go_on(decode *d, request *r)
 {
     r->n_overtaken = 0;
-    d->may_assign_slots = true;                      /* newcomers that waited for it may begin */
-    if (r->branch->record.state == LLM_STATE_TORN) { /* fail now: a step with it would fail others, too */
+    d->may_assign_slots = true;                      /* new requests that waited for this one may begin */
+    if (r->branch->record.state == LLM_STATE_TORN) { /* a step with an invalid branch would fail others */
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
     }
 }
@@ -235,8 +243,8 @@ static bool is_fetching(decode *d, request *r, const branch *b)
     return r->fetching != 0;
 }
 
-/* Asks for a slot, and starts, continues, delays or ends the request. It ends if nothing in progress can ever free a
- * slot. */
+/* Asks for a slot, and starts, continues, delays or ends the request. The request ends if nothing in progress can ever
+ * free a slot. */
 static void ask_for_slot(decode *d, request *r)
 {
     branch *b = r->branch;
@@ -246,7 +254,8 @@ static void ask_for_slot(decode *d, request *r)
     const bool begins = r->phase == REQUEST_WAITING;
     slot_result result = b != NULL ? table_take_slot(d->table, b) : SLOT_LATER;
     if (result != SLOT_READY && b != NULL && !branch_is_named(b) && begins && b->parked.state != NULL) {
-        /* a new branch gets a slot sooner than one that needs cells, and clients do not rely on scratch state */
+        /* an empty branch gets a slot sooner than a branch that needs cells, and clients do not rely on scratch
+         * state */
         branch_reset(b);
         result = table_take_slot(d->table, b);
     }
@@ -262,7 +271,7 @@ static void ask_for_slot(decode *d, request *r)
         }
         break;
     case SLOT_LATER:
-        /* Try once more at once: the branch that was to make way may have got its slot by now. */
+        /* Try once more at once, because the branch that was to be parked may have got its slot by now. */
         d->may_assign_slots = d->may_assign_slots || (begins && !r->waits_for_slot);
         r->waits_for_slot = begins;
         break;
@@ -271,8 +280,8 @@ static void ask_for_slot(decode *d, request *r)
     }
 }
 
-/* Frees a slot for the first request that still has none, at most one per loop. Even an owner at its share counts: its
- * slot may be held by another request of its own. */
+/* Frees a slot for the first request that still has none, but at most one slot per loop. Considers also requests of
+ * owners at their share, because another request of the same owner may hold a slot without progress. */
 static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
 {
     bool is_made = false;
@@ -315,7 +324,7 @@ static bool start_waiting(decode *d)
         if (r->phase != REQUEST_ENDED && r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT) {
             count_slot(turns, n, r);
         }
-        /* copying states took the time; the others follow after a step */
+        /* copying states took the time; the remaining requests follow after a step */
         if ((double)(clock_us() - began_us) > stall_budget_us) {
             d->may_assign_slots = true;
             return false;
@@ -330,7 +339,8 @@ static uint64_t earlier(uint64_t a_us, uint64_t b_us)
     return b_us != 0 && (a_us == 0 || b_us < a_us) ? b_us : a_us;
 }
 
-/* Returns when the request stops waiting for the disk, later than now_us; 0: it does not wait for the disk. */
+/* Returns the time after now_us at which the request stops waiting for the disk; 0 if the request does not wait for
+ * it. */
 static uint64_t wait_end_us(const request *r, uint64_t now_us)
 {
     const uint64_t fetch_us = r->phase == REQUEST_WAITING && r->fetching != 0 ? r->fetched_by_us : 0;
@@ -338,7 +348,7 @@ static uint64_t wait_end_us(const request *r, uint64_t now_us)
     return earlier(fetch_us, state_us > now_us ? state_us : 0);
 }
 
-/* Returns when the first wait for the disk ends; 0: no request waits for it. */
+/* Returns the time at which the first request or parked state stops waiting for the disk; 0 if none waits. */
 static uint64_t first_wait_end_us(const decode *d)
 {
     const uint64_t now_us = clock_us();

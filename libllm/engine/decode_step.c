@@ -1,11 +1,11 @@
-/* decode_step.c: one step for all requests that can run, and its consequences: each gets a token, KV cells are freed,
- * or the requests whose state was harmed end. */
+/* decode_step.c: one step for all requests that can run, and the work after the model call: tokens are sampled, KV
+ * cells are freed, or the requests whose state was harmed end. */
 #include <assert.h>
 
 #include "engine/decode.h"
 
 /* How long a step is delayed for tokens that sampling threads are still picking: a sixteenth of a decode step, at most
- * 2 ms. Most tokens are picked in less, and a request whose token comes later misses a whole step. */
+ * 2 ms. Most tokens are picked in less time, and a request whose token is picked later misses a whole step. */
 enum { SAMPLING_WAIT_SHARE = 16, SAMPLING_WAIT_US_MAX = 2000 };
 
 static uint32_t sampling_wait_us(const decode *d)
@@ -29,7 +29,7 @@ static void collect_requests(decode *d)
     }
 }
 
-/* A request without a slot keeps its result until it has one again. */
+/* If a request has no slot, the picked token stays in the job until the request has a slot again. */
 void decode_take_sampled(decode *d)
 {
     bool is_any = false;
@@ -77,8 +77,8 @@ static void sample_and_learn(decode *d)
     step_learn(&d->step, clock_us() - began_us);
 }
 
-/* Whether the request holds a slot without moving: its client does not read, or it waits although its branch is not
- * running. */
+/* Whether the request holds a slot without progress: its client does not read, or the request waits although no
+ * generation runs in its branch. */
 static bool is_unmoving(const request *r)
 {
     return request_has_slot(r) ? r->claim.is_paused
@@ -107,8 +107,9 @@ bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
     return false;
 }
 
-/* The KV cache is full, and no idle or unmoving branch is left to park: parks the newest generation, which continues
- * when cells are free. The oldest one always stays: if generations evicted each other in turn, none would finish. */
+/* Parks the newest generation, if the KV cache is full and no branch that is idle or makes no progress is left to park.
+ * The generation continues when cells are free. The oldest generation always stays, because if generations evicted each
+ * other in turn, none would finish. */
 static bool preempt_newest(decode *d)
 {
     request *newest = NULL;
@@ -131,7 +132,7 @@ static bool takes_more(const step *t, uint32_t a, uint32_t b)
     return t->take[a] != t->take[b] ? t->take[a] > t->take[b] : t->requests[a]->queued_us > t->requests[b]->queued_us;
 }
 
-/* The request with the most tokens in the current call; of equals the newest. */
+/* Returns the request with the most tokens in the current call; of equals the newest. */
 static request *largest_in_call(const step *t)
 {
     uint32_t worst = t->n_requests;
@@ -144,19 +145,20 @@ static request *largest_in_call(const step *t)
     return t->requests[worst];
 }
 
-/* Frees the cells of a branch. The tokens of a named branch stay and are prefilled again when it is used. */
+/* Frees the cells of a branch. A named branch keeps its tokens, and its next request prefills these again. */
 static void give_cells_back(decode *d, branch *b)
 {
     if (branch_is_named(b)) {
         branch_invalidate(b);
-        (void)table_park(d->table, b); /* an invalid branch has no state to save: cannot fail */
+        (void)table_park(d->table, b); /* cannot fail, because an invalid branch has no state to save */
     } else {
         table_reset_branch(d->table, b);
     }
 }
 
-/* Frees KV cells for the request that needs most: parks an idle branch, else an unmoving one, else the newest
- * generation. If none can be parked, that request fails and gives its cells back, so that the others go on. */
+/* Frees KV cells for the request with the most tokens in the call: parks an idle branch, else a branch whose request
+ * makes no progress, else the newest generation. If no branch can be parked, the request fails and gives its cells
+ * back, so that the other requests continue. */
 static void make_room(decode *d)
 {
     request *r = largest_in_call(&d->step);
@@ -178,9 +180,9 @@ static void end_invalid(decode *d)
     }
 }
 
-/* Samples, and takes the checkpoints that are due. If nobody else decodes, the first token after a prompt is delivered
- * before its checkpoint is copied. If others decode, the copy comes first: the step that ends a prompt is usually
- * short, so that the copy delays the others less now than in the next gap. */
+/* Samples, and saves the checkpoints that are due. If no other request decodes, the first token after a prompt is
+ * delivered before the prompt's checkpoint is copied. Otherwise the copy comes first: the step that ends a prompt is
+ * usually short, so that the copy delays the decoding requests less now than in the next gap. */
 static void sample_and_checkpoint(decode *d, bool is_answering)
 {
     if (is_answering) {
@@ -198,7 +200,7 @@ static double elapsed_us(const decode *d)
     return (double)(clock_us() - d->step.call_began_us);
 }
 
-/* is_answering: some requests of the step decode. */
+/* `is_answering` is true if some requests of the step decode. */
 static void call(decode *d, unsigned parts, bool is_answering)
 {
     for (;;) {
@@ -218,8 +220,8 @@ static void call(decode *d, unsigned parts, bool is_answering)
 
 /* ---- a call that is stopped ---- */
 
-/* Whether a CANCEL for the request arrived since commands were last taken. False if more arrived than are
- * remembered. */
+/* Whether a CANCEL for the request arrived since commands were last taken. Returns false if more CANCELs arrived than
+ * `pushed` holds. */
 static bool is_cancelled(const decode *d, uint64_t id)
 {
     const uint32_t n = atomic_load(&d->pushed.n_cancel);
@@ -240,7 +242,7 @@ static double share_needed(const decode *d)
     return (double)n_needed / d->step.batch.n;
 }
 
-/* Whether a state that a request with a slot waits for may have been read. */
+/* Whether a state may have been read for which a request with a slot waits. */
 static bool may_go_on_fetched(const decode *d)
 {
     return d->fetched_by_us != 0 && store_has_result(d->table->store, decode_has_room(d));
@@ -268,7 +270,7 @@ bool decode_stops(void *context)
 /* ---- one step ---- */
 
 /* Delivers the tokens of the decode call before the prefill call begins, and takes commands, so that a CANCEL applies
- * to it. */
+ * to the prefill call. */
 static void deliver_between_calls(decode *d)
 {
     deliver_step(d);
@@ -284,7 +286,7 @@ bool decode_step(decode *d)
     step_plan(&d->step);
     const bool decodes = step_has(&d->step, STEP_DECODE), prefills = step_has(&d->step, STEP_PREFILL);
     if (prefills) {
-        decode_deliver(d); /* prompts take long: STARTED is delivered before them */
+        decode_deliver(d); /* prompts take long, so STARTED is delivered before prefill */
     }
     if (d->model->info.mixed_calls) {
         call(d, STEP_ALL, decodes);

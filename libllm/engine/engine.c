@@ -16,13 +16,13 @@ enum {
     GAP_MS_DEFAULT = 100,
     EVENT_RING_BYTES = 1 << 20,
     COMMAND_RING_BYTES = 1 << 20,
-    COMMAND_BYTES_OTHER = 65536, /* limit on a GENERATE's other entries: stops, biases, name */
+    COMMAND_BYTES_OTHER = 65536, /* limit on the other members of a GENERATE: stops, biases, name */
     ARRAY32_BYTES = 5,
     N_PARKED_DEFAULT = 64,
     BRANCHES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
     DEAD_SEGMENTS_MAX = 4,
-    /* least limit on states on their way to or from disk, even if parked_bytes_max is small */
+    /* the limit on states on their way to or from disk is at least this, even if parked_bytes_max is small */
     IN_FLIGHT_BYTES_MIN = 1 << 28,
     MEMORY_SHARE = 10, /* a tenth of free memory for checkpoints, another tenth for parked sessions */
 };
@@ -96,7 +96,8 @@ static void identity_hex(const model_info *info, char out[33])
     }
 }
 
-/* Returns that share of the memory that is free now, for the machine or within the cgroup of this service. */
+/* Returns 1/MEMORY_SHARE of the memory that is free now, on the machine or in the cgroup of this service, whichever is
+ * less. */
 static uint64_t memory_share(void)
 {
     const long n_pages = sysconf(_SC_AVPHYS_PAGES);
@@ -149,7 +150,8 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
     return status;
 }
 
-/* Opens the segment of a dead daemon of this model; NULL: there is none. Segments of other models stay for those. */
+/* Opens the segment of a dead daemon of this model. Returns NULL if there is none. Segments of other models are left
+ * for daemons of those models. */
 static llm_session_table *dead_session_table(const char *name, const char *fingerprint)
 {
     llm_session_table *dead = NULL;
@@ -215,8 +217,8 @@ static int open_session_table(llm_engine *e, const char *table_name, uint32_t n_
     return status;
 }
 
-/* Opens the session table with an entry for each adopted session. If shared memory is too small for that, it has only
- * the entries that the options request. */
+/* Opens the session table with an entry for each adopted session. If shared memory is too small for so many entries,
+ * the table has only the entries that the options request. */
 static int open_session_table_for(llm_engine *e, const llm_engine_options *o, branch_table_options *sizes,
                                   const char *fingerprint, char *error, size_t error_bytes)
 {
@@ -250,9 +252,9 @@ static int open_table(llm_engine *e, const llm_engine_options *o, const adoption
     return table_open(&e->table, &shared, &sizes, e->store);
 }
 
-/* Adopts what dead daemons left. The new segment gets its name only when it holds all that the old one held, and only
- * then the old one is removed: whenever a start is killed, one of the two is complete. Of several dead segments only
- * the newest is adopted, as it already had adopted the others. */
+/* Adopts the sessions that dead daemons left. The new segment gets its name only when it holds all sessions of the old
+ * segment, and only then the old segment is removed. So whenever a start is killed, one of the two segments is
+ * complete. Of several dead segments only the newest is adopted, because its daemon had already adopted the others. */
 static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
     char fingerprint[33];
@@ -267,7 +269,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
     if (status == LLM_OK) {
         adoption_open(adopted, &e->table);
         table_settle(&e->table);
-        table_publish(&e->table); /* readers may come before the decode thread's first loop */
+        table_publish(&e->table); /* readers may look before the decode thread's first loop */
         status = session_table_publish(e->session_table);
     }
     end_dead(&dead, status == LLM_OK);
@@ -277,7 +279,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
 
 static int open_rings(llm_engine *e, const llm_engine_options *o)
 {
-    /* ring.h: the largest record is a little under half the ring. */
+    /* The largest record of a ring is a little under half the ring (ring.h). */
     const size_t largest = e->model->info.n_ctx * sizeof(int32_t) + LLM_CONSTRAINT_BYTES_MAX + COMMAND_BYTES_OTHER;
     size_t command_bytes = o->command_ring_bytes != 0 ? o->command_ring_bytes : COMMAND_RING_BYTES;
     if (command_bytes < 4 * largest) {
@@ -382,7 +384,7 @@ void llm_engine_close(llm_engine *e)
     llm_engine_stop(e);
     decode_close(&e->decode);
     table_settle(&e->table);
-    if (table_is_unsaved(&e->table)) { /* the next start adopts from the segment what the disk refused */
+    if (table_is_unsaved(&e->table)) { /* the next start adopts unsaved sessions from the segment */
         session_table_leave(e->session_table);
     }
     store_close(e->store);
@@ -465,8 +467,8 @@ int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
     if (n_bytes > ring_record_max(engine->commands) - sizeof(wire_command)) {
         return LLM_INVALID;
     }
-    /* Pushes one record: the command struct, followed by the message that it points into. Both are read in place, and
-     * parsed once. */
+    /* Pushes one record: the command struct, followed by the message into which the struct points. The message is
+     * parsed once, and the decode thread reads both in place. */
     wire_command *command = ring_reserve(engine->commands, sizeof *command + n_bytes);
     if (command == NULL) {
         return LLM_FULL;
@@ -491,7 +493,8 @@ int llm_events_fd(const llm_engine *engine)
     return notifier_fd(engine->event_notifier);
 }
 
-/* Moves records to `out` after those already there; returns how many. Advances `at`. */
+/* Moves records of the event ring to `out`, from offset *at on, and advances *at. Returns how many records were
+ * moved. */
 static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, size_t *at)
 {
     uint32_t count = 0;
@@ -528,9 +531,9 @@ int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
     }
     notifier_arm(engine->event_notifier);
     count += move_events(engine, bytes, n_bytes, &at);
-    announce_room(engine); /* after the last room is made, as a wait announced earlier is not noticed again */
+    announce_room(engine); /* last, because it clears the flag: room made after that would not be announced */
     if (!ring_is_empty(engine->events)) {
-        notifier_wake(engine->event_notifier); /* some events did not fit: the descriptor stays readable */
+        notifier_wake(engine->event_notifier); /* some events did not fit `out`, so the descriptor stays readable */
     }
     if (count == 0) {
         return 0;

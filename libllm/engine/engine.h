@@ -1,5 +1,5 @@
 /* engine.h: the members of the engine, for the files that implement llm.h (engine*.c). Owned by the thread that opened
- * it; decode.h says what the decode thread owns while it runs. */
+ * the engine; decode.h says which parts the decode thread owns while that thread runs. */
 #ifndef LLM_ENGINE_H
 #define LLM_ENGINE_H
 
@@ -28,7 +28,7 @@ struct llm_engine {
     notifier *command_notifier;
     notifier *event_notifier;
     decode decode;
-    wire_refusal refused; /* of the last command; owned by the loop thread */
+    wire_refusal refused; /* refusal of the last command; owned by the loop thread */
 };
 
 #endif

@@ -19,7 +19,8 @@ static int texts_check(const model_info *info, const int32_t *tokens, const uint
     return LLM_OK;
 }
 
-/* Scales a vector to length 1; a vector of zeros stays as it is. False: it has values that are not numbers. */
+/* Scales a vector to length 1, but leaves a vector of zeros as it is. Returns false if values are not finite
+ * numbers. */
 static bool normalize(float *vector, uint32_t n)
 {
     double sum = 0;

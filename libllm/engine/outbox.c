@@ -58,7 +58,7 @@ bool outbox_is_full(const outbox *o)
     return o->n_text >= LLM_OUTBOX_BYTES_MAX || token_details_is_full(&o->details);
 }
 
-/* Writes one event into the ring; false if the ring has no room. */
+/* Writes one event into the ring. Returns false if the ring has no room. */
 static bool deliver_event(outbox *o, ring *events, llm_event_op op)
 {
     wire_tokens next;
@@ -86,7 +86,7 @@ static bool deliver_event(outbox *o, ring *events, llm_event_op op)
     return true;
 }
 
-/* Writes the event if it is due; false if it is due and the ring has no room. */
+/* Writes the event if it is due. Returns false if the event is due and the ring has no room. */
 static bool deliver_due(outbox *o, ring *events, llm_event_op op)
 {
     o->is_due[op] = o->is_due[op] && !deliver_event(o, events, op);

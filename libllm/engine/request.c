@@ -51,7 +51,7 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
     return sampler_open(m, &options, &r->sampler);
 }
 
-/* Uses the last LLM_BOUNDARIES_MAX boundaries. */
+/* Opens the checkpoint points with the last LLM_BOUNDARIES_MAX boundaries of the command. */
 static void open_checkpoint_points(request *r, const model *m, const wire_command *command)
 {
     uint32_t boundaries[LLM_BOUNDARIES_MAX];
@@ -167,8 +167,8 @@ static uint32_t count_visible(const request *r)
     return r->claim.prompt.n_tokens + n;
 }
 
-/* After a stop string, removes tokens that the client did not see. If the memory cannot be truncated there, they stay,
- * and n_visible tells the client. */
+/* Removes tokens that the client did not see, after a stop string. If the model's memory cannot be truncated there, the
+ * tokens stay, and n_visible in FINISHED reports the tokens that the client saw. */
 static void truncate_invisible(request *r, uint32_t n_visible)
 {
     if (n_visible < branch_n_tokens(r->branch)) {
@@ -233,7 +233,8 @@ void request_end(request *r, llm_outcome outcome, llm_status status)
     }
 }
 
-/* Ends the generation by itself: text held back because it could begin a stop string is released. */
+/* Ends a generation that no stop string ended. Text that was held back because it could begin a stop string is
+ * released. */
 static void finish_flushed(request *r, llm_outcome outcome)
 {
     stop_result released;
@@ -257,8 +258,8 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Returns how many stop strings, from the first on, are ignored for the last token: all before min_tokens, and those
- * that apply only to the answer while the model reasons. */
+/* Returns how many stop strings, from the first on, are ignored for the last token: all stop strings before min_tokens,
+ * and while the model reasons the stop strings that apply only to the answer. */
 static uint32_t n_ignored_stops(const request *r)
 {
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {
@@ -267,7 +268,7 @@ static uint32_t n_ignored_stops(const request *r)
     return sampler_is_before_answer(r->sampler) ? r->n_answer_stops : 0;
 }
 
-/* Passes the token's text to the stop filter. Returns true if that ended the request. */
+/* Passes the token's text to the stop filter. Returns true if the request has ended. */
 static bool release_piece(request *r, const model *m, int32_t token)
 {
     char piece[STOP_FEED_BYTES_MAX];

@@ -30,30 +30,32 @@ typedef struct request {
     request_phase phase;
     bool is_cold;          /* LLM_GENERATE_COLD */
     bool reports_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
-    uint64_t after;        /* wait until this live request has consumed its prompt; 0: none */
-    bool waits_for_slot; /* could not get a slot, because one may become free later or because it waits for the disk */
-    bool has_fetched;    /* whether states on disk were considered for the prompt, which is done once */
-    uint64_t fetching;   /* number of the read that it waits for (resuming.h); 0: none */
-    uint64_t fetched_by_us; /* end of that wait */
-    uint32_t n_overtaken;   /* RUNNING without a slot: number of requests that have begun since */
+    uint64_t after;        /* the request waits until this live request has consumed its prompt; 0 if there is none */
+    /* could not get a slot yet, because a slot may become free later or the request waits for the disk */
+    bool waits_for_slot;
+    bool has_fetched;       /* states on disk were considered for the prompt, which happens once */
+    uint64_t fetching;      /* number of the read for which the request waits (resuming.h); 0 if none */
+    uint64_t fetched_by_us; /* when that wait ends */
+    uint32_t n_overtaken;   /* if RUNNING without a slot: how many requests have begun since the slot was lost */
 
     int32_t *prompt; /* owned; claim.prompt points to it */
-    branch *branch;  /* the branch that it holds or waits for; NULL: any scratch branch, or the request has ended */
+    /* the branch that the request holds or waits for; NULL if the request waits for any scratch branch, or has ended */
+    branch *branch;
     checkpoint_points points; /* where the prompt's checkpoints are taken */
     resume_plan plan;         /* set by request_begin */
     bool is_decoding;         /* the whole prompt is consumed */
-    int32_t next_token;       /* sampled and not yet consumed; -1: none */
+    int32_t next_token;       /* sampled and not yet consumed; -1 if none */
     uint32_t max_tokens;      /* > 0, clamped to the context */
-    uint32_t min_tokens;      /* no stop string is searched for before */
-    uint32_t n_answer_stops;  /* so many of the first stop strings apply only outside reasoning */
+    uint32_t min_tokens;      /* stop strings are ignored in the first min_tokens tokens */
+    uint32_t n_answer_stops;  /* how many stop strings, from the first on, apply only outside reasoning */
     stop stop;                /* owned */
     sampler *sampler;         /* owned by `job` if there is one, else by the request */
-    sampling_job *job;        /* owned; NULL: no thread has sampled for it yet (sampling.h) */
-    bool is_sampling;         /* a thread is picking its token: it takes part in no step */
+    sampling_job *job;        /* owned; NULL until a thread samples for the request (sampling.h) */
+    bool is_sampling;         /* a thread is picking the next token, so the request takes part in no step */
 
     uint32_t n_generated; /* sampled tokens, including one that ended the turn */
     uint64_t n_bytes;     /* bytes of all pieces so far */
-    uint64_t *ends;       /* owned: n_bytes after each generated token; capacity max_tokens grows by doubling */
+    uint64_t *ends;       /* owned: n_bytes after each generated token */
     uint32_t ends_capacity;
     uint64_t n_released; /* raw bytes released so far, see stop.h */
 
@@ -72,38 +74,40 @@ static inline bool request_has_slot(const request *r)
     return r->phase == REQUEST_RUNNING && branch_has_slot(r->branch);
 }
 
-/* Whether the request has begun, has a slot, and its client reads: it will go on or end. */
+/* Whether the request makes progress: it has begun and has a slot, and its client reads. */
 static inline bool request_moves(const request *r)
 {
     return request_has_slot(r) && !r->claim.is_paused;
 }
 
-/* Whether the request takes slots for named branches; one without a branch waits for a scratch branch. */
+/* Whether the request needs a slot for named branches. A request without a branch waits for a scratch branch. */
 static inline bool request_is_for_named(const request *r)
 {
     return r->branch != NULL && r->branch->name[0] != '\0';
 }
 
-/* Builds a request from a checked GENERATE. LLM_OK; LLM_TOKEN, LLM_CONTEXT_LENGTH, LLM_INVALID, LLM_NO_MEMORY. */
+/* Builds a request from a checked GENERATE. Returns LLM_OK, LLM_TOKEN, LLM_CONTEXT_LENGTH, LLM_INVALID,
+ * LLM_NO_GENERATION or LLM_NO_MEMORY. */
 int request_open(const model *m, const wire_command *command, request **out);
 void request_close(request *r); /* NULL is allowed */
 
-/* Gives the branch, which has a slot, to the request, and brings it to the longest provable prefix of the prompt.
- * Returns the logits after the prompt if they were kept: the caller samples them at once (request_sample), without a
- * step. */
+/* Gives the branch to the request, and resumes the prompt in the branch (resuming.h). The branch must have a slot.
+ * Returns the kept logits after the prompt, or NULL if there are none. The caller samples from kept logits at once
+ * (request_sample), without a step. */
 const float *request_begin(request *r, branch_table *table, branch *b);
 
-/* After a step has consumed more of the prompt: reports progress if requested. */
+/* Called after a step has consumed more of the prompt. Reports progress if the client requested reports. */
 void request_consumed(request *r);
 
-/* After a step has consumed all tokens and produced logits: samples a token and moves its text to the outbox. May end
- * the request. Slow samplers run in the sampling threads: is_sampling. */
+/* Called after a step has consumed all tokens and produced logits. Samples a token and moves its text to the outbox.
+ * May end the request. A slow sampler runs in a sampling thread, and is_sampling is set meanwhile. */
 void request_sample(request *r, const model *m, sampling_threads *threads, float *logits);
 
-/* Continues a request that has a slot and is_sampling, if its token is picked. Returns whether it was. */
+/* Continues a request that has a slot and is_sampling, if its token was picked. Returns whether the token was
+ * picked. */
 bool request_take_sampled(request *r, const model *m);
 
-/* Ends the request, in any phase, for a reason outside the generation; it gives its branch up. */
+/* Ends the request, in any phase, for a reason outside the generation. The request gives up its branch. */
 void request_end(request *r, llm_outcome outcome, llm_status status);
 
 #endif

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Stack size: regular expressions recurse (see trigger.cpp). */
+/* The stack is large because regular expressions recurse (see trigger.cpp). */
 enum { THREADS_MAX = 4, STACK_BYTES = 8 << 20, NICENESS = 5 };
 
 typedef enum job_phase { JOB_NONE, JOB_QUEUED, JOB_DONE, JOB_ABANDONED } job_phase;
@@ -87,7 +87,7 @@ static void job_free(sampling_job *j)
     free(j);
 }
 
-/* Waits for a job. NULL: the thread must end. */
+/* Waits for a job. Returns NULL if the thread must end. */
 static sampling_job *next_job(sampling_threads *p)
 {
     pthread_mutex_lock(&p->mutex);
@@ -130,7 +130,7 @@ static void finish(sampling_job *j, int status, int32_t token)
 static void *serve(void *context)
 {
     sampling_threads *p = context;
-    /* priority of this thread: the decode thread goes first */
+    /* lowers the priority of this thread only, because the decode thread goes first */
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS);
     sampling_job *j;
     while ((j = next_job(p)) != NULL) {
@@ -141,8 +141,8 @@ static void *serve(void *context)
     return NULL;
 }
 
-/* Starts threads, at most half as many as there are processors, as the model needs processors, too. They inherit the
- * decode thread's blocked signals. */
+/* Starts threads, at most half as many as there are processors, as the model needs processors, too. The threads inherit
+ * the decode thread's blocked signals. */
 static void make_threads(sampling_threads *p)
 {
     const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -173,8 +173,8 @@ sampling_job *sampling_job_open(sampling_threads *p, sampler *s)
     return j;
 }
 
-/* Returns true if the job was removed from the queue. False: a thread works on it, and will see that it was
- * abandoned. */
+/* Returns true if no thread will use the job any more. Returns false if a thread works on the job; this thread then
+ * frees the abandoned job. */
 static bool let_go(sampling_threads *p, sampling_job *j)
 {
     if (j->phase != JOB_QUEUED) {

@@ -52,13 +52,14 @@ void step_add(step *t, request *r)
     t->requests[at] = r;
 }
 
-/* Returns the prompt tokens up to the next checkpoint; 0: the request decodes. */
+/* Returns how many prompt tokens are left up to the next checkpoint; 0 if the request decodes. */
 static uint32_t prefill_left(const request *r)
 {
     return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - branch_n_tokens(r->branch);
 }
 
-/* Returns by how many tokens the checkpoint of a decoding request will be late after one more token; 0: none is due. */
+/* Returns by how many tokens the checkpoint of a decoding request will be late after one more token; 0 if none is
+ * due. */
 static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
 {
     const branch *b = r->branch;
@@ -69,8 +70,8 @@ static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
                : 0;
 }
 
-/* Chooses at most one decoding request per step for a checkpoint: requests that began together reach theirs together,
- * and the copies would add up in one gap. */
+/* Chooses at most one decoding request per step for a checkpoint. Requests that began together reach their checkpoints
+ * together, and all copies would fall into one gap. */
 static void choose_checkpoint(step *t)
 {
     uint32_t most = 0;
@@ -150,7 +151,7 @@ static void build_batch(step *t, unsigned parts)
     }
 }
 
-/* Writes the sessions of the current call, for the log if the call ends the process. */
+/* Writes the names of the sessions of the current call, for the log in case the call ends the process. */
 static void name_sessions(const void *work, char *out, size_t n_bytes)
 {
     const step *t = work;
@@ -180,8 +181,8 @@ static double depth_called(const step *t)
     return n > 0 ? sum / n : 0;
 }
 
-/* Returns the bytes of the copies that the model makes before a call that can be stopped (model.h), and frees after
- * it. */
+/* Returns the bytes of the copies that the model makes before a call that can be stopped (model.h), and frees after the
+ * call. */
 static size_t undo_bytes(const step *t)
 {
     size_t n_bytes = 0;
@@ -203,7 +204,7 @@ static model_result call_model(step *t)
     }
     session_table_gauge(t->session_table, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
-    /* a call next to decoding requests is short anyway, and making it stoppable may cost a copy */
+    /* the calls of a step with decoding requests are short anyway, and a stoppable call may cost a copy */
     bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
     ledger *account = t->table->shared.ledger;
     const size_t n_undo_bytes = may_stop ? undo_bytes(t) : 0;
@@ -253,8 +254,8 @@ static void add_due(step *t, const request *r, checkpoint_due reached)
     t->due[t->n_due++] = (step_due){.branch = r->branch, .n_tokens = branch_n_tokens(r->branch), .reached = reached};
 }
 
-/* Returns the checkpoint of the prompt that is due here. The logits after the last token, not yet modified by a
- * sampler, are kept for it. */
+/* Returns which checkpoint of the prompt is due now. Keeps the logits after the last token for this checkpoint, before
+ * a sampler modifies them. */
 static checkpoint_due reach_point(request *r, const float *logits)
 {
     const checkpoint_due reached = checkpoint_points_reached(&r->points, branch_n_tokens(r->branch));

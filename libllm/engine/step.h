@@ -1,6 +1,6 @@
-/* step.h: one step of the model for some requests: decides how many tokens each consumes, builds the batch, calls
- * the model, and appends the consumed tokens to the branches, or marks them invalid. decode_step.c samples from the
- * logits, and decides which requests a failure ends. Owned by the decode thread. */
+/* step.h: one step of the model for some requests: decides how many tokens each request consumes, builds the batch,
+ * calls the model, and appends the consumed tokens to the branches, or marks the branches invalid. decode_step.c
+ * samples from the logits, and decides which requests a failure ends. Owned by the decode thread. */
 #ifndef LLM_STEP_H
 #define LLM_STEP_H
 
@@ -20,7 +20,7 @@ typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_
 typedef struct step_due {
     branch *branch;
     uint32_t n_tokens;
-    checkpoint_due reached; /* which point of the prompt was reached; CHECKPOINT_NONE: the branch decodes */
+    checkpoint_due reached; /* which point of the prompt was reached; CHECKPOINT_NONE if the branch decodes */
 } step_due;
 
 typedef struct step {
@@ -30,18 +30,18 @@ typedef struct step {
     uint32_t gap_ms_target;
     uint32_t checkpoint_every;
 
-    /* whether to stop the current call, which only prefills: asked often while it runs */
+    /* returns whether to stop the current call, which only prefills; called often during the call */
     bool (*stop)(void *context);
     void *stop_context;
 
     uint32_t turn;
     schedule_pace pace;
-    uint64_t call_began_us; /* of the current or last call */
+    uint64_t call_began_us; /* start of the current or last call */
     uint64_t call_us;       /* duration of the last call */
     uint32_t n_decoded;     /* decoded tokens in the current or last call */
-    double depth;           /* mean number of tokens before its prompt tokens */
+    double depth;           /* mean number of tokens before the prompt tokens of that call */
 
-    /* the current step: one entry per request, then per batch token */
+    /* the current step: arrays by request, then arrays by batch token */
     uint32_t n_requests;
     request *requests[LLM_SEQUENCES_MAX];
     uint32_t take[LLM_SEQUENCES_MAX];
@@ -57,23 +57,23 @@ typedef struct step {
     uint8_t *outputs;
 } step;
 
-/* The caller has filled the members above `turn`. LLM_OK, LLM_NO_MEMORY. */
+/* The caller must have filled the members above `turn`. Returns LLM_OK or LLM_NO_MEMORY. */
 int step_open(step *t);
 void step_close(step *t);
 
-/* Begins a step: adds requests that have begun and have a slot, at most LLM_SEQUENCES_MAX; then plans what each
- * consumes. */
+/* step_begin begins a step. step_add adds a request that has begun and has a slot, LLM_SEQUENCES_MAX at most. step_plan
+ * then decides how many tokens each request consumes. */
 void step_begin(step *t);
 void step_add(step *t, request *r);
 void step_plan(step *t);
 
-/* Removes requests that have ended since, as they may be freed. */
+/* Removes requests that have ended since they were added, because an ended request may be freed. */
 void step_drop_ended(step *t);
 
 /* Whether a request of this part has tokens in the planned step. */
 bool step_has(const step *t, step_part part);
 
-/* One model call for the requests of these parts whose sessions still have slots.
+/* Makes one model call for the requests of these parts whose branches still have slots.
  *   MODEL_OK            the branches hold the consumed tokens, and step_logits has the logits; or no request was left.
  *                       The caller must call step_checkpoint before the next call
  *   MODEL_NO_CELLS      nothing changed; is_called says which requests took part: free cells and call again, or give up
@@ -81,19 +81,19 @@ bool step_has(const step *t, step_part part);
  *   anything else       the branches that the failure harmed are invalid */
 model_result step_call(step *t, unsigned parts);
 
-/* Takes the checkpoints that the last call has made due, of branches that have not changed since. They are copies: the
- * caller chooses the moment when they delay nobody. */
+/* Saves each checkpoint that became due in the last model call, unless its branch has changed since. Saving copies the
+ * state, so the caller chooses a moment when the copy delays nobody. */
 void step_checkpoint(step *t);
 
-/* Learns from how long the last call took, for the size of the next ones, with `sampling_us` for the work between it
- * and the delivery of its tokens. */
+/* Learns from the duration of the last call how large the next calls should be. `sampling_us` is the time of the work
+ * between the call and the delivery of its tokens. */
 void step_learn(step *t, uint64_t sampling_us);
 
-/* Returns the expected duration of the current call, which only prefills; 0: nothing is known yet. */
+/* Returns the expected duration of the current call, which only prefills; 0 if nothing is known yet. */
 double step_expected_us(const step *t);
 
-/* Returns n_vocab logits after the request's last token, after a call that succeeded, valid until the next call; a
- * sampler may modify them. NULL: the request has none in this call. */
+/* Returns the n_vocab logits after the request's last token, or NULL if the last call, which must have succeeded,
+ * produced none for the request. A sampler may modify the logits, which are valid until the next call. */
 float *step_logits(step *t, uint32_t index);
 
 #endif

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An event holds the outbox's text and these details, and must fit the smallest event ring, whose records are a little
- * under half of it. So half the text's limit may wait here, plus the text that is released at once when a stop string
- * was not completed. */
+/* An event holds the outbox's text and the token details, and must fit the smallest event ring, whose largest record is
+ * a little under half the ring. So the waiting details are limited to half the text's limit, plus the details of text
+ * that is released at once when a stop string was not completed. */
 enum { WAITING_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 2, EVENT_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 4 * 3 };
 
 void token_details_open(token_details *t, const model *m, const wire_command *command)
@@ -129,8 +129,8 @@ void token_details_released(token_details *t, const stop_result *released, uint6
         return;
     }
     for (; t->n_released < t->n && t->raw_ends[t->n_released] <= released->n_released; t->n_released++) {
-        /* a replaced invalid byte makes the text longer than the raw bytes: only a token at the text's end has an exact
-         * end */
+        /* a replaced invalid byte makes the text longer than the raw bytes, so only a token at the text's end has an
+         * exact end */
         const uint64_t end = t->raw_ends[t->n_released];
         uint32_t n = end > before ? (uint32_t)(end - before) : 0;
         n = end == released->n_released || n > released->n_text ? released->n_text : n;
@@ -179,7 +179,7 @@ void token_details_delivered(token_details *t, const wire_tokens *next)
     if (n_rest > 0) {
         memmove(t->tokens, t->tokens + n, n_rest * sizeof *t->tokens);
         memmove(t->raw_ends, t->raw_ends + n, n_rest * sizeof *t->raw_ends);
-        /* tokens that did not fit the event: their text is already delivered */
+        /* the text of the remaining tokens, which did not fit the event, is already delivered */
         memset(t->ends, 0, t->n_released * sizeof *t->ends);
     }
     if (n_rest > 0 && wants_logprobs(t)) {

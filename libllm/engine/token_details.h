@@ -4,7 +4,8 @@
  *   sampled --token_details_sampled--> held
  *           --its text is released: token_details_released--> in the outbox --token_details_delivered--> (gone)
  *
- * Tokens still held when the answer ends were cut off with a stop string, or the client has left. */
+ * Tokens that are still held when the answer ends are not delivered: a stop string cut them off, or the client has
+ * left. */
 #ifndef LLM_TOKEN_DETAILS_H
 #define LLM_TOKEN_DETAILS_H
 
@@ -17,9 +18,9 @@
 
 typedef struct token_details {
     bool is_enabled;
-    int32_t n_likeliest; /* per token; -1: no log probabilities */
+    int32_t n_likeliest; /* how many likeliest tokens are reported for each token; -1 if no log probabilities are */
     uint32_t n_vocab;
-    float *raw;          /* owned: the model's logits before the sampler changed them; NULL: none so far */
+    float *raw;          /* owned: the model's logits before the sampler changed them; NULL if there are none yet */
     uint32_t n_chars;    /* characters of the outbox's text */
     uint32_t n;          /* tokens kept */
     uint32_t n_released; /* of these, tokens whose text is in the outbox */
@@ -36,17 +37,18 @@ void token_details_close(token_details *t);
 
 /* Called before a token is sampled. Returns false if memory is short. */
 bool token_details_logits(token_details *t, const float *logits);
-/* Called when a token was sampled, whose text ends at raw_end. Returns false if memory is short. */
+/* Called when a token was sampled. The token's text ends at raw_end. Returns false if memory is short. */
 bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end);
-/* Called when this text, the raw bytes from `before` on, goes to the outbox. */
+/* Called when this text, whose raw bytes begin at offset `before`, goes to the outbox. */
 void token_details_released(token_details *t, const stop_result *released, uint64_t before);
 
 /* Whether too many details wait for delivery. */
 bool token_details_is_full(const token_details *t);
-/* Returns the details of the next TEXT, as many as fit one event: NULL if tokens are not requested, else `out`. */
+/* Stores in *out the details of the next TEXT event, as many as fit one event, and returns `out`. Returns NULL if the
+ * client did not request tokens. */
 const wire_tokens *token_details_next(const token_details *t, wire_tokens *out);
 size_t token_details_bytes(const wire_tokens *next); /* 0 for NULL */
-/* They are delivered with all text of the outbox. */
+/* Removes the details in `next`, which were delivered with all text of the outbox. */
 void token_details_delivered(token_details *t, const wire_tokens *next);
 
 #endif
