@@ -1,4 +1,4 @@
-"""The `llmd` command: configuration, sockets, signals, and the life of the process."""
+"""The `llmd` command: reads the configuration, opens the sockets, handles signals, and starts and stops the daemon."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXIT_USAGE = 2
 
 
 class StartError(Exception):
-    """The daemon cannot start. The message is for people."""
+    """The daemon cannot start. The message is printed for the user."""
 
     def __init__(self, message: str, status: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ def main() -> None:
 def _report_failure(error: BaseException) -> int:
     """Prints why the process ends, and returns its exit status."""
     if isinstance(error, KeyboardInterrupt):
-        return 128 + signal.SIGINT  # nothing was opened yet
+        return 128 + signal.SIGINT  # Ctrl-C before llmd opened anything
     if isinstance(error, (StartError, ListenError, ImportError)):
         logs.print_fatal(f"{PROGRAM}: {error}")
     else:
@@ -63,14 +63,14 @@ def _report_failure(error: BaseException) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Opens the standard streams that the caller has closed. Otherwise the model or a socket would get their numbers,
-    and log lines would be written there.
+    """Opens /dev/null as each standard stream that the caller has closed. Otherwise the model's file or a socket would
+    get the descriptor of standard error, and log lines would be written to it.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or open(logs.STDERR, "w", encoding="utf-8", closefd=False)
 
@@ -82,7 +82,7 @@ def _run(config: Config) -> None:
         _check_exposure(config, listeners)
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
         loader, keys = _prepared(config)
-        faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, libllm has a handler for crashes
+        faulthandler.enable(file=logs.STDERR)  # before libllm sets its own crash handler
         _load_and_serve(config, listeners, loader, keys)
     finally:
         listeners.close()
@@ -99,14 +99,14 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
 
 
 def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> None:
-    """Loads and serves until the engine is closed. If this ends earlier, with or without an error, the process ends
-    here, because the interpreter would wait for the thread that loads the model.
+    """Loads the model and serves requests until the engine is closed. If the engine was never open, this function ends
+    the process, because the interpreter's normal exit would wait for the thread that loads the model.
     """
     from .engine.opening import EngineError
 
     try:
         loader.begin()
-        import uvloop  # this import, and all that `_serve` needs, run while the model is being read
+        import uvloop  # uvloop and the imports of `_serve` load while the model is being read
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if runner.run(_serve(config, listeners, loader, keys)):
@@ -140,8 +140,8 @@ _OTHER_DIRECTORY = "choose another directory, or none to keep sessions in memory
 
 
 async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> bool:
-    """Listens, loads the model, serves until a signal, and stops in order. Returns False if the signal came while the
-    model loaded.
+    """Listens, loads the model, serves requests until a signal arrives, and stops in order. Returns False if the signal
+    arrived while the model was loading.
     """
     from aiohttp import web
 
@@ -156,7 +156,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
         for listener in listeners.sockets:
             await web.SockSite(runner, listener, backlog=limits.BACKLOG).start()
         if not _can_open(config.model):
-            await app[OPENING]  # raises the reason of a failure before an address is logged
+            await app[OPENING]  # if the file cannot be opened, raises EngineError before addresses are logged
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
         await _first_of(app[OPENING], signals.stop)
         if state.loaded_model is not None:
@@ -170,7 +170,9 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Returns whether the file can be opened. Whether the file is a model is known only after it is read."""
+    """Returns whether the model's file can be opened. Whether the file is a valid model is known only after reading
+    it.
+    """
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError:
@@ -179,7 +181,7 @@ def _can_open(model: str) -> bool:
 
 
 async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Returns when the model is loaded, or a signal has come. Raises EngineError."""
+    """Waits until the model is loaded, or until a signal has arrived. Raises EngineError."""
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -188,8 +190,8 @@ async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
 
 
 def _prepared(config: Config) -> tuple[EngineLoader, KeyRing]:
-    """Returns the loader of the model and the keys, after checking the files in the configuration. The native library
-    is imported only here, so that --help works without it.
+    """Returns the loader of the model, and the keys. Raises StartError if a file of the configuration cannot be read.
+    The native library is imported only here, so that --help works without the library.
     """
     try:
         from .engine.loader import DaemonEngineLoader
@@ -212,13 +214,13 @@ def _unreadable_template(config: Config, why: str) -> StartError:
     return StartError(f"--chat-template-file: cannot read {config.chat_template_file}: {why}", EXIT_USAGE)
 
 
-# Fields of EngineOptions whose values only the engine can judge, and the options that set them.
+# Fields of EngineOptions whose values only the engine can check, with the options of llmd that set these fields.
 _OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "chat_template": "chat_template_file"}
 
 
 def _blamed(config: Config, field: str, message: str) -> StartError:
-    """Returns the error with the option that it is about, and with the option's value unless the message already
-    contains it.
+    """Returns an error whose message names the option that is wrong. The option's value is added unless the message
+    already contains it.
     """
     if field not in _OPTIONS:
         return StartError(message)
@@ -232,10 +234,10 @@ def _blamed(config: Config, field: str, message: str) -> StartError:
 
 
 class _Signals:
-    """Handles signals. The first SIGTERM or SIGINT stops the daemon in order, the second one exits at once. SIGHUP: if
-    llmd was started from a terminal, the signal means that the terminal was closed, and llmd stops in order; otherwise
-    the key file is read again. If SIGHUP is ignored (nohup), it stays ignored. SIGQUIT kills the process as usual, even
-    if the loop is stuck, and first prints the stack of every thread.
+    """Handles signals. The first SIGTERM or SIGINT stops the daemon in order, and the second ends the process at once.
+    If llmd was started from a terminal, SIGHUP means that the terminal was closed, so llmd stops in order. Otherwise
+    SIGHUP reads the key file again. If the caller ignores SIGHUP (nohup), llmd ignores it, too. SIGQUIT prints the
+    stack of every thread and then kills the process as usual, even if the event loop is stuck.
     """
 
     def __init__(self, state: State, listeners: Listeners) -> None:
@@ -269,8 +271,8 @@ class _Signals:
 
 
 def _has_terminal() -> bool:
-    """Returns whether there is a controlling terminal. Called at the start, because the terminal is gone when its
-    SIGHUP arrives.
+    """Returns whether llmd has a controlling terminal. Called at the start, because a closed terminal no longer exists
+    when its SIGHUP arrives.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
@@ -280,7 +282,7 @@ def _has_terminal() -> bool:
 
 
 def _announce(state: State, listeners: Listeners) -> None:
-    """Logs the model and the addresses, and how to try them."""
+    """Logs the model and the addresses. In a terminal, also prints an example request."""
     info = state.engine.info
     log.info(
         "serving",
@@ -315,8 +317,9 @@ def _announce(state: State, listeners: Listeners) -> None:
 
 
 def _warn_of_short_context(state: State) -> None:
-    """Warns if the context is shorter than the model's although no option says so, because agents fill the context. The
-    shorter default on a GPU is documented instead.
+    """Warns if the context is shorter than the model's training context although --ctx-size is not set, because agents
+    need a long context. On a GPU a shorter context is the documented default, so there is no warning unless the KV
+    memory is the cause.
     """
     info = state.engine.info
     needs_warning = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0

@@ -1,4 +1,4 @@
-"""Puts the daemon together: engine, state, routes. Everything that is opened here is closed here."""
+"""Builds the application from the engine, the state and the routes. What this module opens, it also closes."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from .turns.log import TurnLog
 log = logging.getLogger("llmd")
 
 OPENING = web.AppKey("opening", asyncio.Task[None])
-"""Completes when the model is loaded, or with the EngineError that says why it is not."""
+"""Task that loads the model. It fails with an EngineError if the model cannot be loaded."""
 
 
 def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
-    """Returns the application. Starting it begins to load the model, unless that has already begun. Until the model is
-    loaded, only public endpoints are answered.
+    """Returns the application. When the application starts, the model begins to load, unless loading has begun before.
+    Until the model is loaded, only public endpoints are answered.
     """
     app = web.Application(middlewares=[boundary])
     loader = loader or DaemonEngineLoader(config)
@@ -81,8 +81,9 @@ def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None
 
 
 async def open_model(state: State, loader: EngineLoader, responses: ResponseStore) -> None:
-    """Loads the model. If this is cancelled, the loading thread continues, because only the end of the process stops
-    it. A cancellation while the state directory is being read waits, because the stop must write back what was read.
+    """Loads the model. If this task is cancelled, the loading thread continues, because only the end of the process can
+    stop that thread. While the state directory is being read, a cancellation waits until it was read, because the stop
+    must write back what was read.
     """
     engine = await Engine.open(loader)
     taking = asyncio.create_task(take_kept(state, engine, responses))
@@ -93,7 +94,9 @@ async def open_model(state: State, loader: EngineLoader, responses: ResponseStor
 
 
 async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> None:
-    """Adds to the state what the previous daemon left in the state directory."""
+    """Restores the answers and responses that the previous daemon left in the state directory, and completes the
+    state.
+    """
     answers, directory, fingerprint = AnswerMemory(), state.config.state_dir, engine.info.fingerprint
     database: Database | None = None
     try:
@@ -125,7 +128,7 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
-    """Returns the server of the application. It cancels the handlers of clients that have left."""
+    """Returns the server of the application. The server cancels the handler of a client that has left."""
     return Runner(
         app,
         shutdown_timeout=limits.STOP_GRACE_S,
@@ -141,7 +144,7 @@ def runner_of(app: web.Application) -> web.AppRunner:
 
 
 def restore(database: Database, engine: Engine, answers: AnswerMemory, responses: ResponseStore, n_owners: int) -> None:
-    """Fills memory and store with the rows that the previous daemon wrote. Blocks."""
+    """Adds the rows that the previous daemon wrote to the memory of answers and to the store of responses. Blocks."""
     saved = [(one.owner, one.label) for one in engine.saved()]
     try:
         stored.restore(answers, database, engine.info.n_vocab)
@@ -162,8 +165,8 @@ def warn_of_guessable(keys: KeyRing) -> None:
 
 
 def reload_keys(state: State) -> None:
-    """Reads the key file again. Keys that are no longer in it are refused from the next request on. A file that cannot
-    be used changes nothing.
+    """Reads the key file again. A key that was removed from the file is refused from the next request on. If the file
+    cannot be used, the old keys stay valid.
     """
     path = state.config.api_key_file
     if path is None:
@@ -183,7 +186,9 @@ def reload_keys(state: State) -> None:
 
 
 async def save(state: State) -> None:
-    """Ends serving and writes sessions to the state directory; answers and responses are there already."""
+    """Stops the engine, which writes sessions to the state directory, and closes the database. Most answers and
+    responses are already in the database.
+    """
     telling = asyncio.create_task(tell_saving(state))
     try:
         await state.engine.stop()
@@ -194,7 +199,9 @@ async def save(state: State) -> None:
 
 
 async def tell_saving(state: State) -> None:
-    """Extends systemd's timeout while the engine's counters change, since every kind of its work is counted."""
+    """Extends systemd's timeout while counters of the engine change, because the engine counts every kind of its
+    work.
+    """
     before: dict[str, int] = {}
     while True:
         counters = state.engine.session_table.counters()
@@ -205,7 +212,9 @@ async def tell_saving(state: State) -> None:
 
 
 async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
-    """Reports how much of the model is loaded, then feeds the watchdog as long as the decode thread makes progress."""
+    """Reports to systemd how much of the model is loaded. Afterwards notifies the watchdog as long as the decode thread
+    makes progress.
+    """
     loaded = -1
     while not opening.done():
         before, loaded = loaded, state.loading.per_mille()
@@ -223,8 +232,8 @@ async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
 
 
 async def stop_serving(state: State) -> None:
-    """Refuses new requests and requests that the engine does not have yet. Running requests continue until the deadline
-    and are then cancelled.
+    """Refuses new requests, and requests that have not reached the engine. Running requests continue until
+    --shutdown-timeout has passed, and are then cancelled.
     """
     state.stop()
     if state.loaded_model is None:

@@ -1,4 +1,6 @@
-"""The endpoint table: it makes the routes, each with and without /v1, and /openapi.json."""
+"""The endpoint table. The routes and /openapi.json are made from the table. Each path is served with and without
+/v1.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Keeps the answers and turns of sessions consistent with the engine's sessions.
+"""Keeps the answers and turns that the daemon has for a session consistent with the engine's session.
 
-The engine reports changes in their order, so that answers and turns never belong to a session that has been replaced.
-It reports them whether or not the client still waits. Owned by the event loop.
+The engine reports changes of sessions in order, so that answers and turns never belong to a session that has been
+replaced. The engine also reports a change whose client no longer waits. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SessionFollower:
     answers: AnswerMemory
     turns: TurnLog
     is_in_use: Callable[[int, str], bool]
-    """Whether a generation of that owner and session is live."""
+    """Returns whether the session of this owner has a live generation."""
 
     def on_done(self, command: Question) -> None:
         owner = command.owner

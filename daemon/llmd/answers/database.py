@@ -1,9 +1,9 @@
-"""The SQLite database of answers and responses, in the directory with the sessions of the same model.
+"""The SQLite database of answers and responses. Its file is in the directory with the sessions of the same model.
 
-The daemon writes it while it serves, so the next start finds the rows whatever ended the process. The event loop names
-the changed rows and never waits. A thread encodes and writes all rows that changed since the last write. Deleted rows
-are overwritten on disk. If the disk refuses rows, they are lost, and the log says so; nothing else fails. libllm holds
-a lock on the directory while the database is open.
+The daemon writes rows while it serves requests, so the next daemon finds the rows whatever ended the process. The event
+loop only marks rows as changed, and never waits. A thread encodes and writes all rows that changed since the last
+write. Deleted rows are overwritten on disk. If rows cannot be written until the daemon stops, they are lost and the log
+says so, but requests do not fail. While the database is open, libllm holds a lock on the directory.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _CHECKSUM_BYTES = 16
 _MODE = 0o600
 _DIRECTORY_CHARS = 16
 """Number of fingerprint characters in the name of the directory with a model's sessions (engine.c)."""
-# Without EXCLUSIVE, WAL would share memory with other processes. With NORMAL a killed process loses no row, and a power
-# failure only the last ones.
+# Without EXCLUSIVE, the WAL mode would need memory shared with other processes. With NORMAL, a killed process loses no
+# row, and a power failure loses only the last rows.
 _SETTINGS = ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
 _TABLE = (
     "CREATE TABLE row (kind TEXT, owner INTEGER, name TEXT, part BLOB, body BLOB, UNIQUE (kind, owner, name, part))"
@@ -48,9 +48,9 @@ _SELECT_ONE = "SELECT body FROM row WHERE kind = ? AND owner = ? AND name = ? AN
 _encode = msgspec.msgpack.encode
 
 Key = tuple[str, int, str, bytes]
-"""Kind, owner, name, and part. A session has one row for each answer; the part distinguishes them."""
+"""Kind, owner, name and part of a row. A session has one row for each answer, and the part distinguishes these rows."""
 Body = Callable[[], object | None]
-"""Returns the row's current value, which must not change afterwards. None: the row is deleted."""
+"""Returns the row's current value, which must not change afterwards, or None if the row must be deleted."""
 
 
 class RefusedError(Exception):
@@ -62,20 +62,22 @@ def path_of(state_dir: Path, fingerprint: str) -> Path:
 
 
 class Database:
-    """The database of one model. `changed`, `flushed` and `finish` belong to the event loop; all other calls block."""
+    """The database of one model. `changed`, `flushed` and `finish` are called on the event loop. All other methods
+    block.
+    """
 
     def __init__(self, path: Path, fingerprint: str) -> None:
-        """Creates the file if it does not exist."""
+        """Opens the database, and creates the file if the file does not exist."""
         self._path = path
         self._fingerprint = fingerprint.encode()
         self._waiting: dict[Key, Body] = {}
         self._writing: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        """Set while the disk refuses rows. Changes then wait for this timer, so that not every change tries all rows
-        again.
+        """Set after a failed write. Changed rows then wait for this timer, because otherwise each change would try to
+        write all rows again.
         """
         self._is_refused = False
-        """The disk refused the last write, and the log says so already."""
+        """True if the last write failed. The failure is already in the log."""
         try:
             self._connection = _open_database(path)
         except (OSError, sqlite3.Error) as error:
@@ -87,13 +89,13 @@ class Database:
     # --- the event loop ----------------------------------------------------------------------------------------------
 
     def changed(self, key: Key, body: Body) -> None:
-        """Schedules this row to be written soon."""
+        """Marks a row as changed, so that a thread writes it soon."""
         self._waiting[key] = body
         if self._retry is None:
             self._begin()
 
     async def flushed(self) -> None:
-        """Returns when all changed rows are written, or when the disk has refused them again."""
+        """Waits until all changed rows are written, or until writing them has failed again."""
         self._begin()
         if self._writing is not None:
             await asyncio.wait([self._writing])
@@ -141,24 +143,24 @@ class Database:
             puts = ((*key, self._sealed(key, _encode(body))) for key, body in rows if body is not None)
             self._connection.executemany(_PUT, puts)
         if any(body is None or key[0] == SAVED for key, body in rows):
-            # Until the checkpoint the WAL file still has the deleted rows, and a power failure would lose the saved
-            # ones.
+            # Until this checkpoint, the WAL file still contains the deleted rows, and a power failure could lose rows
+            # of saved sessions.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def rows(self, kind: str) -> Iterator[tuple[Key, bytes]]:
-        """Returns the rows of this kind in the order in which they were written. Raises sqlite3.Error."""
+        """Yields the rows of this kind in the order in which the rows were written. Raises sqlite3.Error."""
         for *key, sealed in self._connection.execute(_SELECT, (kind,)):
             found: Key = (key[0], key[1], key[2], key[3])
             if (body := self._unsealed(found, sealed)) is not None:
                 yield found, body
 
     def row(self, key: Key) -> bytes | None:
-        """Returns the value of a row. Raises sqlite3.Error."""
+        """Returns the value of a row, or None if the row does not exist or is damaged. Raises sqlite3.Error."""
         found = self._connection.execute(_SELECT_ONE, key).fetchone()
         return self._unsealed(key, found[0]) if found is not None else None
 
     def keep_only(self, kind: str, keys: Collection[Key]) -> None:
-        """Deletes the other rows of this kind. Raises sqlite3.Error."""
+        """Deletes all rows of this kind except those with these keys. Raises sqlite3.Error."""
         found: set[Key] = set(self._connection.execute(_SELECT_KEYS, (kind,)))
         self.write([(key, None) for key in found - set(keys)])
 
@@ -166,7 +168,7 @@ class Database:
         self._connection.close()
 
     def _sealed(self, key: Key, body: bytes) -> bytes:
-        """Returns the body after a checksum that is only valid for this model and this key."""
+        """Returns a checksum followed by the body. The checksum is valid only for this model and this key."""
         sealed = repr((self._fingerprint, key)).encode() + body
         return hashlib.blake2b(sealed, digest_size=_CHECKSUM_BYTES).digest() + body
 
@@ -179,7 +181,7 @@ class Database:
 
 
 def _open_database(path: Path) -> sqlite3.Connection:
-    """Opens the database and sets an unusable file aside. Raises sqlite3.Error, OSError."""
+    """Opens the database. An unusable file is renamed, and a new file is created. Raises sqlite3.Error, OSError."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, _MODE)
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
@@ -191,7 +193,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
         RefusedError,
         sqlite3.DatabaseError,
         UnicodeError,
-    ) as error:  # UnicodeError: from names in sqlite3's messages
+    ) as error:  # UnicodeError: raised for names in messages of sqlite3
         if isinstance(error, sqlite3.OperationalError):
             raise
         log.warning("renamed the database of answers and began a new one", extra=fields(path=path, reason=str(error)))
@@ -200,9 +202,9 @@ def _open_database(path: Path) -> sqlite3.Connection:
 
 
 def _connect(path: Path | str) -> sqlite3.Connection:
-    """Opens and checks a file. Raises RefusedError, sqlite3.Error."""
+    """Opens and checks the file of a database. Raises RefusedError, sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # the checksum judges what is damaged
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # damaged text fails the checksum
     try:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}").fetchall()

@@ -1,15 +1,15 @@
-"""Answers with their tokens, found again by content when a client sends them back.
+"""Past answers with their tokens. When a client sends an answer back, llmd finds it here by its content.
 
-The text of an answer often tokenizes differently than the model generated it. Templates write past answers differently
-from new ones: they leave out old reasoning, write calls anew, and move the tools. So each finished answer of a session
-is kept with its tokens and those of the messages before it, under a digest of the whole conversation up to and
-including the answer. A later request whose messages have the same digest up to there continues these tokens, and the
-template renders only the rest (llm_chat_render). If a message was edited, it and all later messages have other digests
-and never match. An answer stores only the tokens since the answer that its own prompt continued; the chain of answers
-has the whole past.
+The text of an answer often tokenizes differently from the tokens that the model generated. Templates also write a past
+answer differently from a new answer: they leave out old reasoning, write calls anew, and move the tools. So each
+finished answer is kept with its tokens and with the tokens of the messages before it. The key is a digest of the
+conversation up to and including the answer. If the messages of a later request have the same digest up to that answer,
+the prompt continues the kept tokens, and the template renders only the messages after the answer (llm_chat_render). An
+edited message changes its own digest and the digests of all later messages, so that these never match. An answer stores
+only the tokens after the answer that its own prompt continued. The chain of answers has all tokens.
 
-The digest ignores differences that clients introduce without intention: null, "" and blank are equal; arguments of tool
-calls are compared as values; ids of calls and reasoning are left out. Owned by the event loop.
+The digest ignores changes that clients make without intention: null, "" and blank text are equal, arguments of tool
+calls are compared as values, and ids of calls and reasoning are left out. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from ..engine.json_scan import ARGUMENTS, decoder_of
 TOKEN_BYTES = 4
 DIGEST_BYTES = 16
 _LAST_TOKENS = 32
-"""Number of an answer's last tokens that the renderer gets: more than any end mark that templates and models write has.
-"""
+"""Number of an answer's last tokens that the renderer gets. No template or model has an end mark that is longer."""
 _THINK, _THOUGHT = "<think>", "</think>"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -43,16 +42,14 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest_of(previous: bytes, message: PlainMessage) -> bytes:
-    """Returns the digest of a conversation that continues with this message. `previous` is b"" before the first
-    message.
+    """Returns the digest of a conversation up to this message. `previous` is the digest up to the message before, or
+    b"".
     """
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=DIGEST_BYTES).digest()
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """Returns the digest of the conversation up to each message. Deferred tools are left out, because messages name
-    them.
-    """
+    """Returns the digest up to each message. Deferred tools are left out, because messages show their definitions."""
     listed = [tool for tool in tools if not tool.is_deferred]
     return list(accumulate(messages, digest_of, initial=_digest(listed) if listed else b""))[1:]
 
@@ -79,9 +76,7 @@ def _without_reasoning(text: str) -> str:
 
 
 def _arguments(call: PlainToolCall) -> Any:
-    """Returns the arguments as a value. Text that is not JSON, or larger than any tool's arguments, is compared as
-    text.
-    """
+    """Returns the arguments as a value. Arguments that are not JSON, or exceed a limit, are returned as text."""
     arguments = call.arguments
     try:
         return _plain(decoder_of(Any).decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
@@ -90,8 +85,8 @@ def _arguments(call: PlainToolCall) -> Any:
 
 
 def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
-    """Turns 1.0 into 1, which JavaScript writes for it. Raises RecursionError below that many levels, whatever the
-    depth of the stack is.
+    """Replaces floats such as 1.0 by integers, as JavaScript writes them. Raises RecursionError if the value is nested
+    more than `levels` deep, whatever the depth of the stack is.
     """
     if levels < 0:
         raise RecursionError
@@ -108,33 +103,35 @@ def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
 
 
 class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Facts about a prompt that the prompts that continue it need."""
+    """Facts about a prompt that later prompts, which continue it, need."""
 
     variables: bytes = b""
     """Digest of the template's variables."""
     n_head: int = 0
-    """The value of Prompt.n_head."""
+    """Prompt.n_head of the prompt."""
     user_starts: dict[int, int] = {}
-    """Maps the number of a user's message, from 1, to the number of tokens before it, for the latest few."""
+    """For the last few user messages: the message's number, from 1, and the number of tokens before the message."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The tokens of one assistant message and of the messages before it. Also a row of the database."""
+    """The tokens of an assistant message and of the messages before it. Also the value of a row of the database."""
 
     tokens: bytes
-    """int32 little-endian: the prompt after the tokens of `since`, then the generated tokens that are resident."""
+    """int32 little-endian: the prompt's tokens after those of `since`, then the generated tokens that are resident."""
     rest: str
-    """The part of the answer's text that the tokens do not cover: after a limit, the last token is not resident."""
+    """The end of the answer's text that `tokens` does not spell, because the last token may not be resident."""
     since: Annotated[bytes, msgspec.Meta(max_length=DIGEST_BYTES)] = b""
-    """Digest of the answer that the prompt continued. b"": the prompt continued none, and `tokens` are complete."""
+    """Digest of the answer that the prompt continued. b"" if the prompt continued no answer: `tokens` are then
+    complete.
+    """
     facts: PromptFacts = PromptFacts()
 
 
 def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
-    """Returns the answer of `text` with those of its tokens that spell a beginning of the text, or None if there are
-    none.
+    """Returns an answer with those generated tokens that spell a beginning of `text`. None if they spell another text.
 
-    Tokens that were cut off by a stop string or in the middle of a character spell more than the text and are left out.
+    The last tokens are left out if they spell more than `text`, which ends before a stop string or an incomplete
+    character.
     """
     n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
     sure, end = generated[: -TOKEN_BYTES * n_left_out_max], generated[-TOKEN_BYTES * n_left_out_max :]
@@ -155,24 +152,26 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The part of a request that an earlier answer provides: everything up to and including one of its messages."""
+    """The beginning of a request for which an earlier answer has the tokens: all messages up to and including that
+    answer.
+    """
 
     message: int
     digest: bytes
-    """Digest of the conversation up to that message."""
+    """Digest of the conversation up to the message with index `message`."""
     tokens: bytes
     rest: str
-    """The value of Answer.rest."""
+    """Answer.rest of that message."""
     facts: PromptFacts
 
     def rendered(self) -> dict[str, Any]:
-        """Returns the member `after` of a request to llm_chat_render."""
+        """Returns the value of the member `after` in the JSON for llm_chat_render."""
         last = memoryview(self.tokens).cast("i")[-_LAST_TOKENS:].tolist()
         return {"message": self.message, "rest": self.rest, "last": last}
 
 
 class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The answers of one session that were saved under a label."""
+    """All answers of a session, as they are saved under a label."""
 
     mode: HistoryMode | None
     answers: dict[bytes, Answer]
@@ -180,7 +179,7 @@ class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 @dataclass(slots=True)
 class SessionAnswers:
-    """The answers of one session, in order of use."""
+    """The answers of a session, the least recently used first."""
 
     owner: int
     name: str
@@ -191,9 +190,9 @@ class SessionAnswers:
 
 
 class AnswerMemory:
-    """The answers of all sessions, with a limit in bytes. Beyond the limit, the owner with the most bytes loses the
-    least recently used answers. The name "" stands for all requests of an owner without a session, which can use half
-    of the owner's bytes.
+    """The answers of all sessions, with a limit on their bytes. Beyond the limit, the owner with the most bytes loses
+    its least recently used answers. Requests without a session share the name "", and can use half of their owner's
+    bytes.
     """
 
     def __init__(
@@ -207,21 +206,23 @@ class AnswerMemory:
         self.n_dropped = 0
         """Answers dropped because of bytes_max."""
         self.on_change: Callable[[int, str, bytes], None] = lambda owner, session, digest: None
-        """Called for each answer of a named session that is added, changed or removed; b"" stands for the mode."""
+        """Called with owner, session and digest for each change of an answer of a named session, and with b"" for its
+        mode.
+        """
 
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
-        """Sets the mode until the client chooses another one. None changes nothing."""
+        """Sets the history mode that the client has chosen. None changes nothing."""
         if session and mode is not None and self.mode(owner, session) != mode:
             self.record(owner, session).mode = mode
             self._report(owner, session, b"")
 
     def mode(self, owner: int, session: str) -> HistoryMode | None:
-        """Returns the mode that the client chose last."""
+        """Returns the history mode that the client chose last, or None."""
         return self._known(owner, session).mode
 
     def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:
-        """Returns the longest known past of a conversation with these digests (digests_of). If `is_used` is False, the
-        order of use does not change.
+        """Returns the longest known past of a conversation with these digests (digests_of), or None. If `is_used` is
+        False, the answers do not count as used.
         """
         record = self._known(owner, session)
         for index in range(len(digests) - 1, -1, -1):
@@ -236,9 +237,9 @@ class AnswerMemory:
         return None
 
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
-        """Keeps the answer under the session's current name, or drops it if the session was forgotten. `past` are the
-        tokens that its prompt continued. If other tokens are stored for them now, or none, the answer stores them
-        itself.
+        """Keeps the answer under the session's current name, or drops it if the session was forgotten. `past` has the
+        tokens that the answer's prompt continued. If `answer.since` is no longer stored with these tokens, the kept
+        answer includes them.
         """
         if self._sessions.get((record.owner, record.name)) is not record:
             return
@@ -247,11 +248,11 @@ class AnswerMemory:
         self.keep(record.owner, record.name, digest, answer)
 
     def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
-        """`digest`: of the conversation with the answer as its last message."""
+        """Keeps the answer. `digest` is the digest of the conversation whose last message is the answer."""
         record = self.record(owner, session)
         before = record.answers.get(digest)
         if before is not None and before != answer:
-            self._retire(record, digest)  # the answers after it continued other tokens
+            self._retire(record, digest)  # later answers continued the old tokens
         else:
             self._drop(record, digest)
         record.answers[digest] = answer
@@ -269,19 +270,21 @@ class AnswerMemory:
             self._report(owner, session, b"", *record.answers)
 
     def copy(self, owner: int, session: str, new_session: str) -> None:
-        """Gives a fork the answers of its parent."""
+        """Copies the answers of a parent to its fork."""
         record = self.saved(owner, session)
         self.forget(owner, new_session)
         if record is not None:
             self.restore(owner, new_session, record)
 
     def inherit(self, owner: int, parent: str, session: str) -> None:
-        """Makes a session that is used for the first time a fork of its parent, if it names one."""
+        """Copies the answers of the parent to a session that is used for the first time, if `parent` is not ""."""
         if self.source(owner, parent, session) != session:
             self.copy(owner, parent, session)
 
     def source(self, owner: int, parent: str, session: str) -> str:
-        """Returns the session whose answers this session has, or would have when it is used."""
+        """Returns the session whose answers a request uses: the parent if the session is not known yet, otherwise the
+        session.
+        """
         return parent if parent and session and (owner, session) not in self._sessions else session
 
     def rename(self, owner: int, session: str, new_session: str) -> None:
@@ -294,7 +297,7 @@ class AnswerMemory:
                 self._report(owner, name, b"", *record.answers)
 
     def keys(self) -> list[tuple[int, str, bytes]]:
-        """Returns owner, session and digest of everything that named sessions hold, in the form of `on_change`."""
+        """Returns the arguments of `on_change` for all answers and modes of named sessions."""
         return [
             (owner, name, digest)
             for (owner, name), record in self._sessions.items()
@@ -306,12 +309,12 @@ class AnswerMemory:
         return self._known(owner, session).answers.get(digest)
 
     def saved(self, owner: int, session: str) -> StoredSession | None:
-        """Returns everything that the session holds, or None if it holds nothing."""
+        """Returns the session's mode and answers, or None if the session has neither."""
         record = self._known(owner, session)
         return StoredSession(record.mode, dict(record.answers)) if record.answers or record.mode is not None else None
 
     def restore(self, owner: int, name: str, saved: StoredSession) -> None:
-        """Adds the answers as if they had just been used. The limits apply."""
+        """Adds saved answers to a session. They count as just used, and the limits apply."""
         self.choose(owner, name, saved.mode)
         for digest, answer in saved.answers.items():
             self.keep(owner, name, digest, answer)
@@ -324,7 +327,7 @@ class AnswerMemory:
         return self._sessions.get((owner, session)) or SessionAnswers(owner, session)
 
     def record(self, owner: int, session: str) -> SessionAnswers:
-        """Returns the record of the session, also for an answer that is not complete yet."""
+        """Returns the record of the session, which is created if there is none."""
         record = self._sessions.setdefault((owner, session), SessionAnswers(owner, session))
         self._sessions.move_to_end((owner, session))
         while len(self._sessions) > limits.ANSWER_SESSIONS_MAX:
@@ -338,7 +341,7 @@ class AnswerMemory:
             self._report(record.owner, record.name, digest)
 
     def _retire(self, record: SessionAnswers, digest: bytes) -> None:
-        """Removes an answer; the answers that continue it take over its tokens."""
+        """Removes an answer. Its tokens are added to the answers that continue it."""
         removed = record.answers[digest]
         self._drop(record, digest)
         for later, answer in record.answers.items():
@@ -350,7 +353,7 @@ class AnswerMemory:
                 self._report(record.owner, record.name, later)
 
     def _drop_oldest(self) -> None:
-        """Drops an answer and all answers that continue it."""
+        """Drops the oldest answer of the owner with the most bytes, and all answers that continue it."""
         [(owner, n_bytes)] = self._owner_bytes.most_common(1)
         record = self._sessions.get((owner, ""))
         if record is None or record.n_bytes <= n_bytes // 2:
@@ -367,7 +370,7 @@ class AnswerMemory:
             del self._sessions[record.owner, record.name]
 
     def _count(self, record: SessionAnswers, n_bytes: int) -> None:
-        """Adds to the counts of bytes. `n_bytes` can be negative."""
+        """Adds `n_bytes`, which can be negative, to the counts of bytes."""
         record.n_bytes += n_bytes
         self.n_bytes += n_bytes
         self._owner_bytes[record.owner] += n_bytes
@@ -376,8 +379,9 @@ class AnswerMemory:
 
 
 def _chain(record: SessionAnswers, digest: bytes) -> list[bytes]:
-    """Returns the answers that make up the past with this digest, in order, or an empty list if one of them is
-    missing."""
+    """Returns the digests of the answers that have the tokens of this past, the oldest first, or [] if one is
+    missing.
+    """
     chain: list[bytes] = []
     while digest:
         answer = record.answers.get(digest)

@@ -1,7 +1,7 @@
-"""Answers as rows of the database. Answers of named sessions survive the daemon; answers of a saved session stay until
-it is removed.
+"""Answers as rows of the database. The next daemon finds the answers of named sessions. The answers of a saved session
+stay until the saved session is removed.
 
-A session whose rows are lost still works: its answers are rendered and tokenized again.
+A session whose rows are lost still works, because its past answers are then rendered and tokenized again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _saved = msgspec.msgpack.Decoder(StoredSession)
 
 
 def follow(memory: AnswerMemory, database: Database) -> None:
-    """Makes the database write every later change of the memory."""
+    """Writes every later change of the memory to the database."""
 
     def on_change(owner: int, session: str, digest: bytes) -> None:
         find = partial(memory.find, owner, session, digest) if digest else partial(memory.mode, owner, session)
@@ -36,7 +36,7 @@ def follow(memory: AnswerMemory, database: Database) -> None:
 
 
 def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
-    """Fills the memory with the rows that the previous daemon wrote. Blocks. Raises sqlite3.Error."""
+    """Adds the answers that the previous daemon wrote to the memory. Blocks. Raises sqlite3.Error."""
     refused: list[str] = []
     for (_, owner, name, digest), body in list(database.rows(ANSWER)):
         try:
@@ -52,7 +52,7 @@ def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
 
 
 def _checked(digest: bytes, answer: Answer, n_vocab: int) -> Answer:
-    """Returns the answer. Raises ValueError if no daemon of this model can have written it."""
+    """Returns the answer. Raises ValueError if the answer cannot be one of this model's."""
     if len(digest) != DIGEST_BYTES:
         raise ValueError(f"a digest has {len(digest)} bytes, not {DIGEST_BYTES}")
     if len(answer.tokens) % TOKEN_BYTES:
@@ -71,13 +71,13 @@ class SavedAnswers:
         self._n_vocab = n_vocab
 
     async def write(self, owner: int, label: str, saved: StoredSession | None) -> None:
-        """Replaces the answers of the label. None removes them."""
+        """Replaces the answers of a label. If `saved` is None, the answers are removed."""
         self._database.changed((SAVED, owner, label, b""), lambda: saved)
         await self._database.flushed()
 
     def read(self, owner: int, label: str) -> StoredSession | None:
-        """Returns None if the label has no answers or its row cannot be read; the session is then loaded without them.
-        Blocks.
+        """Returns the answers of a label. Returns None if the label has no answers, or if its row cannot be read; the
+        session is then loaded without answers. Blocks.
         """
         try:
             body = self._database.row((SAVED, owner, label, b""))
@@ -92,7 +92,7 @@ class SavedAnswers:
         return saved
 
     def sweep(self, labels: Iterable[tuple[int, str]]) -> None:
-        """Removes answers without a saved session, which a crash between the two removals leaves. Blocks. Raises
-        sqlite3.Error.
+        """Removes the answers of labels that have no saved session. A crash leaves such answers if it happens after the
+        removal of a saved session and before the removal of its answers. Blocks. Raises sqlite3.Error.
         """
         self._database.keep_only(SAVED, [(SAVED, owner, label, b"") for owner, label in labels])

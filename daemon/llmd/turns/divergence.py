@@ -1,9 +1,10 @@
-"""Finds the point at which the prompt of a turn differs from its session, with the tokens around it. Pure.
+"""Finds the point at which the prompt of a turn diverges from its session, and the tokens around that point. Pure.
 
-The prompt's side is certain. The resident side is what the session's branches held when the request arrived, read from
-the session table before the request was queued. Only the tokens around the first difference are kept. The resident side
-is left out if the decode thread may have compared with other tokens: if the branch was busy at that time, if it was
-opened or chosen in another way, or if the decode thread found another difference.
+The tokens of the prompt are certain. The resident tokens are those of the session's branches when the request arrived,
+read from the session table before the request was queued. Only the tokens around the first difference are kept. The
+resident tokens are left out if the decode thread may have compared the prompt with other tokens: if the branch was busy
+when the request arrived, if another branch was chosen or opened, or if the decode thread found another first
+difference.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class DivergedTokens:
     """Tokens before the difference, which both sides have."""
     prompt: bytes
     resident: bytes | None
-    """None: not certain."""
+    """None if the resident tokens are not certain."""
 
 
 def best_match(matches: Iterable[BranchMatch]) -> BranchMatch | None:
@@ -46,8 +47,8 @@ def match_of(resident: bytes, prompt: bytes) -> BranchMatch:
 
 
 def n_common(a: bytes, b: bytes) -> int:
-    """Returns the number of leading tokens that two histories have in common. It bisects, because slices are compared
-    at the speed of memory.
+    """Returns the number of leading tokens that two histories have in common. Bisects, because Python compares slices
+    as fast as memory can be read.
     """
     low, high = 0, min(len(a), len(b)) // _TOKEN_BYTES
     while low < high:
@@ -60,8 +61,8 @@ def n_common(a: bytes, b: bytes) -> int:
 
 
 def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) -> DivergedTokens | None:
-    """Returns the tokens around the difference. `diverged_at` is the decode thread's; -1: the prompt continued the
-    resident tokens.
+    """Returns the tokens around the first difference, or None if the prompt continued the resident tokens.
+    `diverged_at` is the decode thread's index of the first different token, or -1 if there was none.
     """
     if diverged_at < 0:
         return None

@@ -1,7 +1,8 @@
-"""The last turns of each session, for `explain`, and the beginnings of its messages. Owned by the event loop.
+"""The last turns of each session, for `explain`, and the positions at which the user's messages begin, for `fork`.
+Owned by the event loop.
 
-Turns of an earlier daemon are not known. Turns of sessions that were not used for long are forgotten
-(limits.TURN_SESSIONS_MAX).
+The turns of an earlier daemon are not known. Beyond limits.TURN_SESSIONS_MAX sessions, the turns of the least recently
+used sessions are forgotten.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Turn:
     at_ms: int
     entry: int | None
     reason: int | None
-    """None: the turn ended before it started."""
+    """Number of the reason word. None if the turn ended before it started."""
     outcome: str
     n_prompt: int
     n_reused: int
@@ -33,40 +34,42 @@ class Turn:
     n_generated: int
     divergence: DivergedTokens | None
     is_from_own: bool = False
-    """The turn began with a copy of another branch of its own session."""
+    """Whether the turn began with a copy of another branch of the same session."""
 
 
 def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
-    """Returns the reason to report. Any two prompts of one model share a few tokens of the template. So if a session
-    copied only those from another session, the reason is reported as new.
+    """Returns the reason to report. Any two prompts of one model share a few tokens of the template. If a session
+    copied only so few tokens from another session, the reason is reported as `new` instead of `shared`.
     """
     is_little = n_reused < min(limits.SHARED_TOKENS_SHOWN_MIN, n_prompt / 10)
     return _NEW if reason == _SHARED and is_little else reason
 
 
 def reason_text(reason: int, *, is_from_own: bool) -> str:
-    """Returns the sentence for a reason. `shared` means a copy of another session, or of another branch of the same
-    session.
+    """Returns the sentence for a reason. The reason `shared` has two sentences: for a copy of another session, and for
+    a copy of another branch of the same session.
     """
     return _FROM_OWN if reason == _SHARED and is_from_own else REASON_TEXTS[reason]
 
 
 def scratch_id(entry: int) -> str:
-    """Returns the id under which requests without a session are listed, by their entry. No session can have it."""
+    """Returns the id under which lists show the branch of requests without a session in this entry. No session can have
+    such an id, because of its space.
+    """
     return f"(scratch {entry})"
 
 
 @dataclass(slots=True)
 class SessionTurns:
-    """The turns of one session. If a request started before its session was forgotten, it adds to the old object, which
-    nobody reads.
+    """The turns of one session. A request that started before its session was forgotten adds its turn to the old
+    object, which is no longer used.
     """
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))
     entries: set[int] = field(default_factory=set)
     by_user: UserMessages = UserMessages()
     client: str = ""
-    """The program of the last request."""
+    """The program that sent the last request."""
     last_words: str = ""
     """The beginning of the last user message."""
 
@@ -74,7 +77,7 @@ class SessionTurns:
 @dataclass(frozen=True, slots=True)
 class TurnTrace:
     log: SessionTurns | None
-    """None: the request has no session."""
+    """None if the request has no session."""
     matches: dict[int, BranchMatch]
     owner: int
 
@@ -88,7 +91,9 @@ class TurnLog:
     # -----------------------------------------------------------------------------------------------
 
     def begin_trace(self, owner: int, name: str, prompt: bytes) -> TurnTrace:
-        """Compares the prompt with the branches of this session, by entry. Called before the request is queued."""
+        """Compares the prompt with the tokens of each idle branch of the session. Called before the request is
+        queued.
+        """
         if not name:
             return TurnTrace(None, {}, owner)
         found = self._of(owner, name)
@@ -117,14 +122,14 @@ class TurnLog:
         return found
 
     def came_from(self, owner: int, name: str, entry: int, client: str, last_words: str) -> None:
-        """Records the program of a request and the last words of its user. `entry` is the entry of the request's
-        branch.
+        """Records the program that sent a request, and the beginning of its last user message. `entry` is the entry of
+        the request's branch.
         """
         found = self._of(owner, name or scratch_id(entry))
         found.client, found.last_words = client, last_words
 
     def refused(self, owner: int, name: str, at_ms: int, n_prompt: int) -> None:
-        """Records a request that did not fit the context, unless its session is unknown."""
+        """Records a request that did not fit the context, if the session has other turns."""
         found = self._sessions.get((owner, name))
         if found is not None:
             found.turns.append(
@@ -138,7 +143,9 @@ class TurnLog:
     # ------------------------------------------------------------------------------------------------
 
     def started(self, trace: TurnTrace, by_user: UserMessages) -> None:
-        """Records that the session now holds this prompt. Not called for refused requests, which change nothing."""
+        """Records the user messages of the prompt that the session now has. Not called for a refused request, because
+        it does not change the session.
+        """
         if trace.log is not None:
             trace.log.by_user = by_user
 
@@ -161,14 +168,14 @@ class TurnLog:
         return list(self._known(owner, name).turns)
 
     def is_from_own(self, owner: int, name: str, entry: int, n_prompt: int, n_reused: int) -> bool:
-        """Returns whether the last request of this entry began with a copy of another branch of its own session.
-        Returns False while the request runs, because it is not known yet. Any thread.
+        """Returns whether the last request in this entry began with a copy of another branch of the same session.
+        Returns False while the request runs, because the turn is recorded at its end. Any thread.
         """
         last = next((turn for turn in reversed(self.story(owner, name)) if turn.entry == entry), None)
         return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)
 
     def client(self, owner: int, name: str) -> str | None:
-        """Returns the program of the last request. Any thread."""
+        """Returns the program that sent the last request. Any thread."""
         return self._known(owner, name).client or None
 
     def last_words(self, owner: int, name: str) -> str | None:
@@ -176,7 +183,7 @@ class TurnLog:
         return self._known(owner, name).last_words or None
 
     def by_user(self, owner: int, name: str) -> UserMessages:
-        """Returns the user messages of the last prompt; empty if they are not known."""
+        """Returns the user messages of the last prompt, or an empty UserMessages if they are not known."""
         return self._known(owner, name).by_user
 
     def _known(self, owner: int, name: str) -> SessionTurns:

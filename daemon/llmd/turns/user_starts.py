@@ -1,4 +1,4 @@
-"""Finds the tokens at which the user's messages begin in a prompt, for turn:N of `fork`. Pure."""
+"""Finds the token at which each message of the user begins in a prompt, for turn:N of `fork`. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from ..core import limits
 class UserMessages:
     n: int = 0
     starts: Mapping[int, int] = field(default_factory=dict)
-    """Maps the number of a user's message, from 1, to the number of tokens before it. Messages without a known
-    beginning are left out.
+    """For each user message whose beginning is known: the message's number, from 1, and the number of tokens before the
+    message.
     """
 
 
 def user_starts(roles: Sequence[str], boundaries: bytes, after: int = -1) -> dict[int, int]:
-    """Maps user messages to the boundaries of a rendered prompt (llm_chat_render: the latest few, then the end).
+    """Maps the numbers of user messages to the numbers of tokens before them. `boundaries` are those of
+    llm_chat_render: the beginnings of the last few user messages, then the end of the prompt.
 
-    If the template does not allow some boundaries, the prompt leaves them out without saying which, and the result is
-    empty. There is one exception: if the message right after `after`, where the prompt begins, is the user's, it begins
-    there.
+    libllm leaves out boundaries that the template does not allow, and does not report which. If boundaries are missing,
+    the result is empty, with one exception: `after` is the index of the message after which the prompt begins, so if
+    the next message is the user's, its beginning is 0.
     """
     counts = memoryview(boundaries).cast("i").tolist()
     users = [index for index, role in enumerate(roles) if role == "user"]
