@@ -24,7 +24,7 @@ static bool may_be_overwritten(const branch_candidate *t)
     return !t->is_anchored;
 }
 
-/* Returns the best candidate that qualifies; n: none. */
+/* Returns the index of the best candidate that qualifies, or n if none does. */
 static uint32_t best_of(const branch_candidate *candidates, uint32_t n, bool (*qualifies)(const branch_candidate *t))
 {
     uint32_t best = n;
@@ -51,7 +51,8 @@ static uint64_t latest_use(const branch_candidate *candidates, uint32_t n)
     return latest;
 }
 
-/* Returns the least valuable candidate, of equals the oldest; n: none can be replaced. */
+/* Returns the index of the least valuable candidate that can be replaced, of equals the least recently used; n if none
+ * can. */
 static uint32_t least_valuable(const branch_candidate *candidates, uint32_t n)
 {
     const uint64_t now = latest_use(candidates, n);
@@ -86,14 +87,15 @@ static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_
     return n_max > n_anchored ? n_max : n_anchored + 1;
 }
 
-/* Returns the tokens that a new branch could reuse from the candidate. Those of the head do not count, as they come
- * from a checkpoint that many conversations share. */
+/* Returns how many tokens a new branch could reuse from the candidate. Tokens of the head do not count, because a
+ * checkpoint that many conversations share provides the head. */
 static uint32_t n_after_head(const branch_candidate *t)
 {
     return t->n_common > t->n_head ? t->n_common - t->n_head : 0;
 }
 
-/* Returns the best candidate whose state is on disk, if it saves enough tokens over those in memory; n: none. */
+/* Returns the index of the best candidate whose state is on disk, if that state saves COPY_COST_TOKENS_MIN tokens more
+ * than any state in memory; otherwise n. */
 static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
 {
     uint32_t best = n;
@@ -109,7 +111,7 @@ static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
     return best < n && n_after_head(&candidates[best]) >= most_in_memory + COPY_COST_TOKENS_MIN ? best : n;
 }
 
-/* Chooses the entry of a branch for a prompt that continues none. */
+/* Chooses the entry for a prompt that continues no candidate. */
 static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room)
 {
     const uint32_t limit = limit_of(candidates, n, n_max);
@@ -123,7 +125,8 @@ static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, 
     if (may_replace && idle < n) {
         return (branch_choice){.verb = BRANCH_REPLACE, .index = idle};
     }
-    /* no entry is free: the closest branch is overwritten, even a busy one after its requests */
+    /* no entry is free, so the branch with the longest common prefix is overwritten, after its requests if it is
+     * busy */
     return (branch_choice){.verb = BRANCH_CONTINUE, .index = closest};
 }
 

@@ -3,7 +3,7 @@
 #ifndef LLM_LINEAR_FIT_H
 #define LLM_LINEAR_FIT_H
 
-/* Sums in which older measurements weigh less. All zero: nothing is measured yet. */
+/* Sums in which older measurements weigh less. All are zero before the first measurement. */
 typedef struct linear_fit {
     double weight, x, y, xx, xy;
     double drift; /* ratio of the latest measurements to the fit */
@@ -11,7 +11,7 @@ typedef struct linear_fit {
 
 void linear_fit_learn(linear_fit *l, double x, double y);
 
-/* Returns the expected cost at x, at least a quarter of the average cost. 0: nothing is measured yet. */
+/* Returns the expected cost at x, but at least a quarter of the average cost; 0 if nothing is measured yet. */
 double linear_fit_at(const linear_fit *l, double x);
 
 #endif

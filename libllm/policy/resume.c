@@ -6,7 +6,8 @@ uint32_t resume_common_prefix(const int32_t *a, uint32_t n_a, const int32_t *b, 
 {
     const uint32_t n = n_a < n_b ? n_a : n_b;
     uint32_t i = 0;
-    /* Whole blocks first: memcmp runs at memory speed, and histories agree for most of their length. */
+    /* Compares whole blocks first, because memcmp runs at memory speed and histories are equal for most of their
+     * length. */
     enum { BLOCK = 64 };
     while (n - i >= BLOCK && memcmp(a + i, b + i, BLOCK * sizeof *a) == 0) {
         i += BLOCK;
@@ -23,7 +24,7 @@ uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_s
     uint32_t n = n_least;
     for (uint32_t i = 0; i < n_sources && n < n_prompt; i++) {
         const resume_source *s = &sources[i];
-        if (s->n_tokens > n && s->tokens[n] == prompt[n]) { /* otherwise it has at most n in common */
+        if (s->n_tokens > n && s->tokens[n] == prompt[n]) { /* otherwise at most n tokens are common */
             const uint32_t common = resume_common_prefix(s->tokens, s->n_tokens, prompt, n_prompt);
             n = common > n ? common : n;
         }
@@ -31,22 +32,22 @@ uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_s
     return n;
 }
 
-/* One way to reach a prefix. */
+/* One way to get the state of a prefix of the prompt. */
 typedef struct way {
     uint32_t n_keep;
-    uint32_t n_cost; /* in tokens that are prefilled in the same time */
+    uint32_t n_cost; /* number of tokens that could be prefilled in the same time */
     int32_t donor;
     int32_t checkpoint;
     bool has_logits;
 } way;
 
-/* Returns the tokens saved, less those that could be prefilled in the time of the copies. */
+/* Returns the number of tokens saved, minus the number that could be prefilled in the time of the copies. */
 static int64_t gain_of(uint32_t n_keep, uint32_t n_cost)
 {
     return (int64_t)n_keep - n_cost;
 }
 
-/* Only a larger gain replaces the best way: of equals the one that was considered earlier copies less. */
+/* Only a larger gain replaces the best way, because of equal ways the one that was considered earlier copies less. */
 static bool is_better(const way *candidate, const way *best)
 {
     return gain_of(candidate->n_keep, candidate->n_cost) > gain_of(best->n_keep, best->n_cost);
@@ -59,7 +60,8 @@ static void consider(way *best, way candidate)
     }
 }
 
-/* Returns the longest prefix that can be reused without kept logits: one token must be consumed to get logits. */
+/* Returns the length of the longest prefix that can be reused without kept logits. One token must be consumed to get
+ * logits, unless may_keep_all. */
 static uint32_t most_of(const resume_input *in)
 {
     return in->may_keep_all ? in->n_prompt : in->n_prompt - 1;
@@ -70,15 +72,16 @@ static uint32_t common_with(const resume_input *in, const resume_source *source)
     return resume_common_prefix(source->tokens, source->n_tokens, in->prompt, in->n_prompt);
 }
 
-/* Returns the tokens that truncating the source provides: the whole common prefix if the memory allows that truncation,
- * else 0. */
+/* Returns how many tokens a truncation of the source provides: the whole common prefix (at most `most`) if the memory
+ * allows that truncation, else 0. */
 static uint32_t truncation_of(const resume_source *source, uint32_t common, uint32_t most)
 {
     const uint32_t k = common < most ? common : most;
     return k == source->n_tokens || k >= source->truncate_floor ? k : 0;
 }
 
-/* Returns the checkpoint with the largest gain that needs at most `attention` tokens of a source; -1: none. */
+/* Returns the index of the checkpoint with the largest gain among those that need the attention of at most `attention`
+ * tokens of a source (or, with whole_only, need no source); -1 if there is none. */
 static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool whole_only)
 {
     int32_t best = -1;
@@ -95,8 +98,8 @@ static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool 
     return best;
 }
 
-/* Returns the way over the best checkpoint that needs at most `attention` tokens of the donor (-1: of own, or of no
- * source). */
+/* Returns the way that restores the best checkpoint, after a copy of the donor, whose first `attention` tokens are the
+ * prompt's. If `donor` is -1, the checkpoint is restored into own, or needs no source. */
 static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attention, bool whole_only)
 {
     const int32_t i = best_checkpoint(in, attention, whole_only);
@@ -111,7 +114,7 @@ static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attent
                  .has_logits = c->has_logits && c->k == in->n_prompt};
 }
 
-/* Returns the way over a truncated copy of the donor. */
+/* Returns the way that copies the donor and truncates the copy. */
 static way truncation_way(const resume_input *in, int32_t donor, uint32_t common)
 {
     const resume_source *source = &in->donors[donor];
@@ -121,9 +124,9 @@ static way truncation_way(const resume_input *in, int32_t donor, uint32_t common
                  .checkpoint = -1};
 }
 
-/* Considers all donors. `longest`: no donor has more tokens in common with the prompt. Hundreds of donors may share a
- * long beginning, so comparing all would take long: a donor is compared only if it could win with as many common tokens
- * as it can have at most. */
+/* Considers all donors. No donor has more than `longest` tokens in common with the prompt. Hundreds of donors may share
+ * a long beginning, so comparing all would take long. A donor is compared only if it would win with the largest
+ * possible number of common tokens. */
 static void consider_donors(const resume_input *in, way *best, uint32_t longest, bool with_checkpoints)
 {
     for (uint32_t i = 0; i < in->n_donors; i++) {

@@ -1,8 +1,8 @@
-/* resume.h: the cheapest provable way to the state of a prompt. Pure: values in, a plan out; no clock, no allocation,
- * no model. The caller acts on the plan (branch.c).
+/* resume.h: plans the cheapest way to the state of a prompt, from states whose tokens are known. Pure functions: no
+ * clock, no allocation, no model. The caller carries the plan out (branch.c).
  *
  * The state after tokens T[0..k) depends on these tokens alone. So any state after exactly the prompt's first k tokens
- * can be used, wherever it was taken and whatever followed it there. */
+ * can be used, whichever branch it was saved from and whatever tokens followed there. */
 #ifndef LLM_RESUME_H
 #define LLM_RESUME_H
 
@@ -11,19 +11,19 @@
 
 #include "llm.h"
 
-/* Live state of one branch: it can become the state after its first k tokens iff k == n_tokens or
- * k >= truncate_floor (model.h). */
+/* State of one branch. It can become the state after the branch's first k tokens iff k == n_tokens or k >=
+ * truncate_floor (model.h). */
 typedef struct resume_source {
     const int32_t *tokens;
     uint32_t n_tokens;
     uint32_t truncate_floor;
-    uint32_t n_cost; /* cost of a copy, as the number of tokens prefilled in the same time; 0 for own */
+    uint32_t n_cost; /* cost of a copy, as the number of tokens prefilled in the same time; 0 for `own` */
 } resume_source;
 
-/* A checkpoint whose k tokens are the prompt's first k; the caller has compared them. */
+/* A checkpoint whose k tokens are the prompt's first k tokens. The caller has compared these tokens. */
 typedef struct resume_checkpoint {
     uint32_t k;
-    bool is_whole;   /* needs no source; otherwise it needs one that agrees with the prompt for k tokens */
+    bool is_whole;   /* needs no source; otherwise a source must have the prompt's first k tokens */
     bool has_logits; /* the logits after its last token are kept */
     uint32_t n_cost; /* cost of restoring it, in tokens as above */
 } resume_checkpoint;
@@ -32,11 +32,11 @@ typedef struct resume_input {
     const int32_t *prompt;
     uint32_t n_prompt;           /* > 0 */
     resume_source own;           /* the branch that the request uses */
-    uint32_t own_logits_at;      /* logits are kept after that many of its tokens; 0: none */
-    bool torn;                   /* own is invalid */
-    bool cold;                   /* reuse nothing */
-    bool may_keep_all;           /* a state of the whole prompt is enough, logits are not needed (fork) */
-    bool was_parked;             /* own was parked and loaded since its last use */
+    uint32_t own_logits_at;      /* logits are kept after that many of own's tokens; 0 if none are kept */
+    bool torn;                   /* `own` is invalid */
+    bool cold;                   /* nothing is reused */
+    bool may_keep_all;           /* a state of the whole prompt is enough, because a fork needs no logits */
+    bool was_parked;             /* `own` was parked and loaded since its last use */
     const resume_source *donors; /* other branches that can be copied */
     uint32_t n_donors;
     const resume_checkpoint *checkpoints;
@@ -46,18 +46,18 @@ typedef struct resume_input {
 typedef struct resume_plan {
     llm_reason reason;
     uint32_t n_keep;     /* prompt tokens whose state is reused; < n_prompt unless has_logits or may_keep_all */
-    int32_t diverged_at; /* first index at which prompt and own tokens differ; -1: one extends the other */
-    int32_t donor;       /* branch to copy first; -1: none, own is used */
-    int32_t checkpoint;  /* checkpoint to restore afterwards; -1: none */
-    bool has_logits;     /* no token is consumed: logits after the prompt are kept */
+    int32_t diverged_at; /* first index at which prompt and own tokens differ; -1 if one is a prefix of the other */
+    int32_t donor;       /* branch to copy first; -1 if `own` is used */
+    int32_t checkpoint;  /* checkpoint to restore afterwards; -1 if none */
+    bool has_logits;     /* the logits after the prompt are kept, so that no token is consumed */
 } resume_plan;
 
-/* Chooses the largest provable n_keep, less the cost of getting there. Of equals it takes the first of: own, own with a
- * checkpoint, a donor, a donor with a checkpoint, a whole checkpoint alone. */
+/* Chooses the plan with the largest n_keep minus cost. Of equals, chooses the first of: own, own with a checkpoint, a
+ * donor, a donor with a checkpoint, a whole checkpoint alone. */
 resume_plan resume_decide(const resume_input *in);
 
-/* Returns how many of the prompt's first tokens the source with the longest common prefix holds; n_least if none holds
- * more. Compares only few of many sources that begin alike. */
+/* Returns the length of the longest common prefix of the prompt and any source, or n_least if none is longer. Of many
+ * sources that begin alike, compares only few in full. */
 uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_source *sources, uint32_t n_sources,
                         uint32_t n_least);
 

@@ -3,14 +3,14 @@
 #include <math.h>
 
 enum {
-    CHUNK_FIRST = 128, /* before anything is measured */
-    CHUNK_MIN = 32,    /* in a call of its own: the fixed costs of a smaller call dominate */
-    /* next to decoding runs: enough tokens to share the cost of reading a long prompt's KV cache */
+    CHUNK_FIRST = 128, /* used before the first measurement */
+    CHUNK_MIN = 32,    /* in a call of its own, because fixed costs dominate a smaller call */
+    /* in a call with decoding runs: enough tokens to spread the cost of reading a long prompt's KV cache */
     CHUNK_MIXED_MIN = 16,
     CHUNK_GRAIN = 64, /* kernels work on blocks of this size */
-    SHARE_MIN = 16,   /* of each run, if several prefill in one call */
-    ALONE_MS = 250,   /* a step in which no run decodes and that cannot be stopped */
-    ALONE_STEPS = 4,  /* the same in plain steps: longer ones consume no more tokens per second */
+    SHARE_MIN = 16,   /* tokens of each run, if several runs prefill in one call */
+    ALONE_MS = 250,   /* limit on a call that cannot be stopped, if no run decodes */
+    ALONE_STEPS = 4,  /* the same limit in steps without prefill: longer calls consume no more tokens per second */
     FIT_TRIES = 4
 };
 
@@ -21,7 +21,7 @@ double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_targe
     return n_decoding == 0 ? HUGE_VAL : (target_us > 2 * step_us ? target_us - step_us : step_us);
 }
 
-/* Returns the time that prefill and checkpoint leave a step with decoding runs. */
+/* Returns the time for prefill in a step with decoding runs, after the time for a checkpoint. */
 static double gap_left_us(const schedule_input *in)
 {
     return schedule_stall_budget_us(&in->pace, in->gap_ms_target, 1) -
@@ -45,10 +45,10 @@ static double allowed_us(const schedule_input *in, uint32_t n_decoding)
     return n_decoding > 0 ? gap_left_us(in) : is_stoppable(in, n_decoding) ? HUGE_VAL : alone_us(in);
 }
 
-static const double ROUNDED = 1e-6; /* a result this close to a whole number is one */
+static const double ROUNDED = 1e-6; /* a result this close below a whole number counts as that number */
 
-/* Returns how many tokens after `depth` take at most `us`, up to n_max. Each token is deeper than the one before, so
- * the number is found by iteration. */
+/* Returns how many tokens after `depth` take at most `us`, up to n_max. The cost of a token depends on its depth, and
+ * the mean depth on the number of tokens, so the number is found by iteration. */
 static uint32_t n_fitting(const schedule_input *in, double depth, double us, uint32_t n_max)
 {
     double n = 0;
@@ -94,8 +94,8 @@ static bool is_short(const schedule_input *in, uint32_t i, const budget *even)
     return left > 0 && left <= even->n && n_fitting(in, in->depth[i], even->us, left) == left;
 }
 
-/* Returns the next run that gets tokens. Every other time it is the run with the least left, so that some prompts
- * finish early; the other times it goes in rotation, so that none waits for ever. */
+/* Returns the next run that gets tokens. Every other time that is the run with the fewest tokens left, so that some
+ * prompts finish early; the other times it is the next run in rotation, so that no run waits for ever. */
 static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint32_t n_waiting)
 {
     uint32_t next = in->n_runs, n_before = in->turn / 2 % n_waiting;
@@ -110,7 +110,7 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
     return next;
 }
 
-/* Finishes runs that are short, of n_waiting that prefill. Returns how many are left. */
+/* Gives short runs all their remaining tokens. n_waiting runs prefill. Returns how many of these runs got no tokens. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
     const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};
@@ -123,9 +123,9 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
     return n_waiting;
 }
 
-/* Finishes the short runs. Then the run whose turn it is takes the rest of the step; a further run gets what is left
- * only if that is CHUNK_MIXED_MIN tokens or its whole rest, because every run that takes part makes the call read its
- * KV cache. */
+/* Gives short runs all their remaining tokens. Then the run whose turn it is gets the rest of the step. A further run
+ * gets remaining tokens only if they are at least CHUNK_MIXED_MIN or finish that run's prompt, because for every run
+ * that takes part the call reads a KV cache. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};
@@ -135,9 +135,9 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
     const uint32_t n_all = left.n;
     uint32_t n_waiting = finish_short_ones(in, in->n_runs - n_decoding, &left, take), n_most = n_waiting;
     if (n_decoding == 0 && left.n == n_all && 0 < in->n_stoppable && in->n_stoppable < n_waiting) {
-        n_most = 1; /* a call of one run can be stopped */
+        n_most = 1; /* only a call of one run can be stopped */
         left.us = HUGE_VAL;
-    } else if (n_decoding == 0 && left.n < n_all) { /* the finished ones are answered next */
+    } else if (n_decoding == 0 && left.n < n_all) { /* finished prompts are answered next */
         left.us = fmin(left.us, fmax(0, gap_left_us(in) - left.spent_us));
     }
     for (uint32_t n_served = 0; n_waiting > 0 && n_served < n_most; n_served++, n_waiting--) {
@@ -180,8 +180,8 @@ static uint32_t chunk_of(const schedule_input *in, uint32_t n_decoding)
     return chunk < in->n_batch ? chunk : in->n_batch;
 }
 
-/* Returns the run whose turn it is. Only prefilling runs are counted: the turn of a decoding one would always go to the
- * run after it. */
+/* Returns the run whose turn it is. Only prefilling runs are counted, because the turn of a decoding run would always
+ * go to the next run. */
 static uint32_t first_in_turn(const schedule_input *in, uint32_t n_prefilling)
 {
     uint32_t before = in->turn % n_prefilling;
@@ -202,9 +202,9 @@ static uint32_t n_with(const schedule_input *in, uint32_t least)
     return n;
 }
 
-/* Gives the runs that take part equally many tokens, because equal parts go through the weights together, while a
- * longer rest would go by itself. Of all such numbers it takes the one with the most tokens in total, the run in turn
- * included, and of equals the one with the most runs. */
+/* Gives all runs that take part the same number of tokens, because equal parts go through the weights together, while a
+ * longer part would go through them alone. Chooses the number with the most tokens in total, and of equals the number
+ * with the most runs. The run whose turn it is always takes part. */
 static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
     const uint32_t first = first_in_turn(in, n_prefilling);
@@ -254,7 +254,8 @@ bool schedule_stops(const schedule_call *c)
         return true;
     }
     const double gone_us = c->lost_us + c->elapsed_us;
-    const double rerun_us = 2 * c->share_needed * c->expected_us; /* the new call reads all weights again */
+    /* twice, because the new call reads all weights again */
+    const double rerun_us = 2 * c->share_needed * c->expected_us;
     return (c->share_needed < 1 && c->expected_us - gone_us > rerun_us) ||
            (c->has_newcomer && 2 * gone_us < c->expected_us);
 }
@@ -268,7 +269,7 @@ void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint3
         return;
     }
     const double rest_us = n_decode > 0 ? us - pace->decode_us : us;
-    /* A few tokens cost as much as any step: they say nothing about the price of a token. */
+    /* A step with few prompt tokens has mostly fixed costs, from which the cost of a token cannot be learned. */
     if (rest_us > 0 && n_prefill >= (n_decode > 0 ? CHUNK_MIXED_MIN : CHUNK_MIN)) {
         average(&pace->prefill_token_us, rest_us / n_prefill);
         linear_fit_learn(&pace->prefill_at, depth, rest_us / n_prefill);

@@ -1,5 +1,5 @@
-/* schedule.h: which tokens of which generations go into the next step, and whether the current call is stopped. Pure:
- * no clock, no allocation, no model. A run is a generation that takes part in a step. */
+/* schedule.h: decides which tokens of which generations go into the next step, and whether the current call is stopped.
+ * Pure functions: no clock, no allocation, no model. A run is a generation that takes part in a step. */
 #ifndef LLM_SCHEDULE_H
 #define LLM_SCHEDULE_H
 
@@ -8,21 +8,21 @@
 
 #include "policy/linear_fit.h"
 
-/* Measured times, kept by the decode thread: moving averages, and a linear fit. 0: not measured yet. */
+/* Measured times, kept by the decode thread: moving averages, and a linear fit. 0 if not measured yet. */
 typedef struct schedule_pace {
     double decode_us;        /* a step that only decodes */
-    double prefill_token_us; /* a prompt token next to it, at any depth */
+    double prefill_token_us; /* one more prompt token in a step, at any depth */
     double checkpoint_us;    /* a checkpoint of a decoding session */
     linear_fit prefill_at;   /* a prompt token as a function of its depth, the number of tokens before it */
 } schedule_pace;
 
 typedef struct schedule_input {
     uint32_t n_runs;
-    const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0: the run decodes */
+    const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0 if the run decodes */
     const uint32_t *depth;        /* per run: tokens already consumed */
-    uint32_t n_batch;             /* tokens of one model call, at most; >= n_runs */
+    uint32_t n_batch;             /* limit on the tokens of one model call; >= n_runs */
     bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
-    /* a call that only prefills, with at most this many runs, can be stopped, so that its length delays nobody */
+    /* a call that only prefills can be stopped if it has at most this many runs, so that a long call delays nobody */
     uint32_t n_stoppable;
     bool takes_checkpoint; /* the step ends with a checkpoint of a decoding session */
     uint32_t turn;         /* counts steps, so that prefilling runs take turns */
@@ -32,38 +32,40 @@ typedef struct schedule_input {
 
 /* Sets take[i], the tokens that run i consumes in this step, and returns their sum.
  *   - every decoding run takes one token
- *   - prefill is sized in time, by the depth of each prompt token, so that the gap between tokens of decoding runs stays
- *     within the larger of gap_ms_target and twice a step without prefill; but at least 16 tokens are prefilled (32 in a
- *     call of their own)
- *   - with mixed calls, runs whose rest fits into an equal share are finished, and one run takes the rest of the step:
- *     every other time the run with the least left, else one in rotation. With separate calls, each run that takes part
- *     gets the same number of tokens, and the run in rotation always takes part
- *   - if nobody decodes, a call is as large as it can be, because every call reads all weights. A call that cannot be
- *     stopped is limited to a quarter of a second, gap_ms_target, or four steps without prefill, whichever is longest. If
- *     only a call of one run can be stopped, the call has one run
- *   - a step that finishes some prompts and not others is sized as if runs decoded: the finished ones are answered next */
+ *   - the size of prefill is a time, computed from the depth of each prompt token, so that the gap between tokens of
+ *     decoding runs stays within the larger of gap_ms_target and twice a step without prefill. But at least 16 tokens
+ *     are prefilled (32 in a call of their own)
+ *   - with mixed calls, prompts whose rest fits into an equal share are finished, and one run gets the rest of the
+ *     step: every other time the run with the fewest tokens left, else the next run in rotation. With separate calls,
+ *     each run that takes part gets the same number of tokens, and the next run in rotation always takes part
+ *   - if no run decodes, a call is as large as possible, because every call reads all weights. A call that cannot be
+ *     stopped is limited to a quarter of a second, gap_ms_target, or four steps without prefill, whichever is longest.
+ *     If only calls of one run can be stopped, the call has one run
+ *   - a step that finishes some prompts and not others is sized as if runs decoded, because the finished prompts are
+ *     answered next */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
-/* Returns the stall budget: the time that decoding runs can wait for work outside the model's steps, the same as for
- * prefill. HUGE_VAL: no run decodes. */
+/* Returns the stall budget: the time that decoding runs can wait for work outside the model's steps, which equals the
+ * time for prefill in a step. HUGE_VAL if no run decodes. */
 double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
 
 /* The current call, which only prefills. */
 typedef struct schedule_call {
     double elapsed_us;
-    double expected_us;  /* of the whole call; 0: not known */
+    double expected_us;  /* expected duration of the whole call; 0 if not known */
     double lost_us;      /* time of earlier calls that were stopped, since the last completed one */
     double share_needed; /* fraction of its tokens whose requests are not cancelled */
-    bool has_newcomer;   /* a request arrived that is not part of it */
+    bool has_newcomer;   /* a request has arrived that is not part of the call */
 } schedule_call;
 
-/* Whether to stop the call. It stops if no request of it is left, or so few that a new call for them is faster; or if a
- * new request would wait for the rest of the call longer than the time already spent, so that requests which arrive
- * together are served together. Time lost in earlier stopped calls counts as spent: however many requests come and go,
- * prefill takes at most twice as long. */
+/* Whether to stop the call: if all its requests are cancelled, or so many that a new call for the others is faster; or
+ * if a new request would wait for the rest of the call longer than the time already spent, so that requests which
+ * arrive together are served together. Time lost in earlier stopped calls counts as spent, so that prefill takes at
+ * most twice as long, however many requests come and go. */
 bool schedule_stops(const schedule_call *c);
 
-/* Learns from a step that took `us`, with n_decode tokens, and n_prefill tokens at a mean depth. */
+/* Learns from a step that took `us`, with n_decode decoded tokens and n_prefill prompt tokens, whose mean depth is
+ * `depth`. */
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us);
 
 /* Learns from a checkpoint that took `us`. */

@@ -8,7 +8,7 @@ uint32_t share_of(uint32_t limit, uint32_t n_owners)
     if (limit <= 1) {
         return 1;
     }
-    /* Multiply first: limit / (2 * n_owners) would round to nothing with many owners, and one of them could take almost
+    /* Multiply first: limit / (2 * n_owners) would round to 0 with many owners, and one owner could take almost
      * everything. */
     const uint64_t kept = (uint64_t)(n_owners - 1) * limit / (2 * (uint64_t)n_owners);
     return (uint32_t)(limit - (kept > 0 ? kept : 1));
@@ -27,7 +27,7 @@ static uint64_t equal_part(const share_claim *claim)
     return part > 0 ? part : 1;
 }
 
-/* Returns the owner's account, which is made at `i` if there is none yet. */
+/* Returns the index of the account of the owner of holding `i`, which becomes the account if the owner has none yet. */
 static uint32_t account_of(share_holding *holdings, uint32_t n, uint32_t i)
 {
     const uint32_t owner = holdings[i].owner;
@@ -77,7 +77,7 @@ uint32_t share_next_victim(share_holding *holdings, uint32_t n, const share_clai
         if (!h->may_go || h->is_going || (spares_last && h->owner != claim->asker && account->n_going == 1)) {
             continue;
         }
-        /* how much its owner holds beyond an equal part */
+        /* how much the holding's owner holds beyond an equal part */
         const uint64_t excess = shared && account->held > equal_part(claim) ? account->held - equal_part(claim) : 0;
         if (victim == n || excess > most || (excess == most && h->order < holdings[victim].order)) {
             victim = i;

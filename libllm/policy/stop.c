@@ -38,7 +38,8 @@ void stop_close(stop *s)
     memset(s, 0, sizeof *s);
 }
 
-/* Returns the stop string that begins first in the held bytes; of several that begin there the longest. */
+/* Returns the index of the stop string that begins first in the held bytes, and of several that begin there the
+ * longest; -1 if none is found. */
 static int32_t find(const stop *s, uint32_t *offset)
 {
     for (uint32_t at = 0; at < s->n_held; at++) {
@@ -58,7 +59,7 @@ static int32_t find(const stop *s, uint32_t *offset)
     return -1;
 }
 
-/* Returns the number of leading bytes that cannot be the beginning of a stop string. */
+/* Returns the number of held bytes before the first position where a stop string may have begun. */
 static uint32_t clear_of_stops(const stop *s)
 {
     for (uint32_t at = 0; at < s->n_held; at++) {
@@ -72,8 +73,8 @@ static uint32_t clear_of_stops(const stop *s)
     return s->n_held;
 }
 
-/* Moves the first n held bytes to the result, whole characters only; an incomplete one at the end stays held unless
- * `last`. */
+/* Moves the first n held bytes to the result, as complete characters. An incomplete character at the end stays held
+ * unless `last`. */
 static void release(stop *s, uint32_t n, bool last, stop_result *out)
 {
     static const char replacement[] = "\xef\xbf\xbd";

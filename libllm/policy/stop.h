@@ -1,8 +1,9 @@
-/* stop.h: which bytes of a generation can be released to the client. Pure: bytes in, decision out; one per generation.
+/* stop.h: decides which bytes of a generation can be released to the client. Each generation has one filter. Pure
+ * functions: they change only the filter and the result.
  *
- * Released text is whole UTF-8 characters only (a byte that can never become one is replaced by U+FFFD, one per
- * maximal invalid part: Unicode 15, section 3.9) and never contains a stop string or what may still become one.
- * Offsets count raw bytes fed since stop_open. */
+ * Released text consists of complete UTF-8 characters. Each maximal invalid part is replaced by one U+FFFD (Unicode 15,
+ * section 3.9). The text never contains a stop string, or a beginning that may still become a stop string. Offsets
+ * count raw bytes fed since stop_open. */
 #ifndef LLM_STOP_H
 #define LLM_STOP_H
 
@@ -13,7 +14,7 @@
 #include "llm.h"
 
 enum {
-    STOP_FEED_BYTES_MAX = 1024, /* bytes of one stop_feed, at most */
+    STOP_FEED_BYTES_MAX = 1024, /* limit on the bytes of one stop_feed */
     STOP_HELD_BYTES_MAX = LLM_STOP_BYTES_MAX + 4,
     STOP_TEXT_BYTES_MAX = 3 * (STOP_HELD_BYTES_MAX + STOP_FEED_BYTES_MAX)
 };
@@ -22,7 +23,7 @@ typedef struct stop {
     uint32_t n_stops;
     uint32_t stop_bytes[LLM_STOPS_MAX];
     char *stops[LLM_STOPS_MAX]; /* point into one allocation, stops[0] */
-    uint32_t n_ignored;         /* the first n are ignored */
+    uint32_t n_ignored;         /* so many stop strings, from the first on, are ignored */
     uint64_t n_fed;
     uint32_t n_held;
     char held[STOP_HELD_BYTES_MAX + STOP_FEED_BYTES_MAX]; /* fed but not released */
@@ -31,19 +32,19 @@ typedef struct stop {
 typedef struct stop_result {
     char text[STOP_TEXT_BYTES_MAX]; /* released */
     uint32_t n_text;
-    int32_t stop_index; /* index of the stop string found, or -1 */
-    /* raw bytes released by all feeds together; at a stop: offset at which the stop string begins */
+    int32_t stop_index; /* index of the stop string that was found, or -1 */
+    /* raw bytes released by all feeds together; if a stop string was found, the offset at which it begins */
     uint64_t n_released;
 } stop_result;
 
-/* Copies the strings. LLM_OK, LLM_INVALID (limits of llm.h), LLM_NO_MEMORY. */
+/* Copies the stop strings. Returns LLM_OK, LLM_INVALID (limits of llm.h) or LLM_NO_MEMORY. */
 int stop_open(stop *s, uint32_t n_stops, const char *const *stops, const size_t *stop_bytes);
 void stop_close(stop *s);
 
 /* Feeds up to STOP_FEED_BYTES_MAX bytes. After a stop string, no more bytes may be fed. */
 void stop_feed(stop *s, const char *bytes, uint32_t n_bytes, stop_result *out);
 
-/* The generation has ended without a stop string: bytes held back are released as text. */
+/* Called when the generation has ended without a stop string: releases the bytes that were held back. */
 void stop_flush(stop *s, stop_result *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* utf8.h: whether bytes begin with a UTF-8 character, by Unicode 15, table 3-7: overlong forms, surrogates and values above U+10FFFF
- * are not UTF-8. Pure. */
+/* utf8.h: checks whether bytes begin with a UTF-8 character, by Unicode 15, table 3-7. Overlong forms, surrogates and
+ * values above U+10FFFF are not UTF-8. Pure function. */
 #ifndef LLM_UTF8_H
 #define LLM_UTF8_H
 
@@ -8,12 +8,13 @@
 #include <stdint.h>
 
 typedef struct utf8_part {
-    uint32_t n_bytes; /* of the character, or of the invalid part that is replaced */
+    uint32_t n_bytes; /* bytes of the character, or of the invalid part that is replaced */
     bool is_valid;
     bool is_cut; /* the available bytes are valid, but the character is incomplete */
 } utf8_part;
 
-/* Classifies the character that begins at `p`, which has n > 0 bytes. The first byte alone decides which second bytes are valid. */
+/* Classifies the character that begins at `p`, which has n > 0 bytes. The first byte alone determines which second
+ * bytes are valid. */
 static inline utf8_part utf8_part_of(const uint8_t *p, size_t n)
 {
     if (p[0] < 0x80) {
