@@ -1,7 +1,7 @@
-"""Writes the C source of the extension module `_libllm` from the public headers of libllm.
+"""Generates the C source of the extension module `_libllm` from the public headers of libllm.
 
-The headers are the only declarations: cffi reads them after the C preprocessor, and the compiler then checks every size
-and type against the same files. The native build runs:
+The headers are the only declarations. cffi parses the preprocessed headers, and the C compiler then checks every size
+and type against the same headers. The native build runs:
 
     python _native_build.py --compiler gcc --include include --output _libllm.c
 """
@@ -14,11 +14,11 @@ import cffi
 
 MODULE = "_libllm"
 HEADERS = ("llm.h", "llm_wire.h", "llm_session_table.h")
-GUARD = "LLM_CFFI"  # the headers leave out their #includes and linkage blocks when it is defined
+GUARD = "LLM_CFFI"  # macro: the headers then omit #includes and linkage blocks
 
 
 def declarations(compiler: str, include: Path) -> str:
-    """Returns the headers with macros expanded, in the form that cffi's parser needs."""
+    """Returns the preprocessed headers, which cffi can parse."""
     command = [compiler, "-E", "-P", "-x", "c", f"-D{GUARD}", f"-I{include}", "-"]
     source = "".join(f'#include "{header}"\n' for header in HEADERS)
     return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout

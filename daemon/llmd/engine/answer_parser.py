@@ -1,5 +1,6 @@
-"""Parses an answer while it is generated: its text, its reasoning and its tool calls. One parser for each answer; any
-thread, one at a time. Short pieces take microseconds to a millisecond."""
+"""Parses an answer while the answer is generated, into text, reasoning and tool calls. Each answer has its own parser.
+Any thread can use a parser, but only one thread at a time. A short piece takes a millisecond at most.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class Diff(msgspec.Struct, frozen=True, gc=False):
 
     kind: Literal["text", "reasoning", "call"]
     text: str
-    """New text; for a call, more of its arguments."""
+    """New text or, for a call, new text of the call's arguments."""
     call: int = 0
     """The number of the call in the answer, from 0."""
     name: str = ""
@@ -32,7 +33,7 @@ _diffs = msgspec.json.Decoder(list[Diff])
 
 class AnswerParser:
     def __init__(self, engine: Any, syntax: bytes) -> None:
-        """`engine`: the pointer from llm_engine_open; `syntax`: that of a prompt."""
+        """`engine` is the pointer from llm_engine_open. `syntax` is Prompt.syntax of the answer's prompt."""
         out = ffi.new("llm_answer_parser **")
         error = ffi.new("char[]", _ERROR_BYTES)
         status = lib.llm_answer_parser_open(engine, syntax, len(syntax), out, error, _ERROR_BYTES)
@@ -48,7 +49,9 @@ class AnswerParser:
         return int(lib.llm_answer_parser_rescan_bytes(self._parser))
 
     def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
-        """Parses more text. `is_final`: no more text follows. `is_cut`: the answer was cut off here."""
+        """Parses more text. `is_final` is true if no more text follows, and `is_cut` if the answer was cut off after
+        this text.
+        """
         data = text.encode("utf-8", "replace")
         status = lib.llm_answer_parser_feed(self._parser, data, len(data), is_final, is_cut, self._out, self._n_out)
         if status != Status.OK:

@@ -1,4 +1,4 @@
-"""Makes vectors from texts: one batch of the model at a time, in a thread of its own, next to the decode thread."""
+"""Computes embeddings: one batch at a time, in a thread of its own, which runs beside the decode thread."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from ..core.errors import ApiError, code_of_status
 from .native import STATUS_WORDS, Status, ffi, lib
 
 _TEXTS_AT_ONCE = 64
-"""Texts that are offered to libllm in one call. libllm embeds as many as fit a batch."""
+"""Maximum number of texts passed to libllm in one call. Of these, libllm embeds as many as fit into a batch."""
 _FLOAT_BYTES = 4
 
 
 class Embedder:
-    """Embeds texts. Requests take turns after each batch, and a cancelled request ends within its batch. Owned by the
-    event loop."""
+    """Embeds texts. Requests take turns after each batch. A cancelled request ends before its batch is finished. Owned
+    by the event loop.
+    """
 
     def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop, n_embedding: int) -> None:
         self._engine = engine
@@ -27,12 +28,12 @@ class Embedder:
         self._thread = ThreadPoolExecutor(1, "llmd-embed")
         self._turn = asyncio.Lock()
         self._cancel_flag = ffi.new("int32_t *")
-        """Nonzero cancels the last batch."""
+        """Flag of the batch that was started last. A nonzero value cancels the batch."""
         self._is_closed = False
 
     async def embed(self, texts: Sequence[bytes]) -> list[bytes]:
-        """Returns a vector for each text: float32, of length 1. Each text is int32 token ids, at most as many as the
-        model accepts.
+        """Returns a vector for each text, as float32 and of length 1. Each text is given as int32 token ids, and must
+        not have more tokens than the model accepts.
         """
         found: list[bytes] = []
         while len(found) < len(texts):
@@ -44,7 +45,7 @@ class Embedder:
         return found
 
     async def close(self) -> None:
-        """Cancels the current batch and returns when it has ended."""
+        """Cancels the current batch and waits for its end."""
         self._is_closed = True
         self._cancel_flag[0] = 1
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
@@ -57,7 +58,7 @@ class Embedder:
             cancel_flag[0] = 1  # cancelling the task alone would not stop the thread
 
     def _embed(self, texts: Sequence[bytes], cancel_flag: Any) -> list[bytes]:
-        """Embeds as many of the texts as fit a batch. Runs in the thread."""
+        """Embeds the first texts, as many as fit into a batch. Runs in the thread."""
         tokens = ffi.from_buffer("int32_t[]", b"".join(texts))
         n_tokens = array("I", [len(text) // 4 for text in texts])
         n_bytes = _FLOAT_BYTES * self._n_embedding
@@ -66,7 +67,7 @@ class Embedder:
         lengths, vectors = ffi.from_buffer("uint32_t[]", n_tokens), ffi.from_buffer("float[]", out)
         status = lib.llm_embed(self._engine, tokens, lengths, len(texts), cancel_flag, vectors, n_done)
         if status == Status.CANCELLED:
-            raise ApiError("shutting_down")  # the client that gets this has already left, or the server stops
+            raise ApiError("shutting_down")  # the client has already left, or the server stops
         if status != Status.OK:
             raise ApiError(code_of_status(STATUS_WORDS[status]))
         return [bytes(out[at : at + n_bytes]) for at in range(0, n_done[0] * n_bytes, n_bytes)]

@@ -1,8 +1,8 @@
-"""The event loop's side of libllm: sends commands, receives events, and runs calls that can take long in threads.
+"""The event loop's interface to libllm: sends commands, receives events, and runs slow calls in threads.
 
-Threads. One thread owns the engine (open, start, stop, close), because libllm requires that and because these calls
-block. Commands are pushed and events are drained only on the event loop. Rendering and tokenizing are allowed from any
-thread and run in a few threads of their own; cffi releases the interpreter lock meanwhile.
+One thread opens, starts, stops and closes the engine, because libllm requires one thread for these calls, and because
+the calls block. Only the event loop pushes commands and drains events. libllm can render and tokenize in any thread, so
+this runs in the text threads; cffi releases the interpreter lock during these calls.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _COMPLAINT_BYTES = 1024
 
 
 class Listener(Protocol):
-    """Receives the events of one generation, on the event loop. `on_finished` is called last, and exactly once."""
+    """Receives the events of one generation, on the event loop. `on_finished` is called exactly once, after all other
+    events.
+    """
 
     def on_admitted(self, event: Admitted) -> None: ...
     def on_started(self, event: Started) -> None: ...
@@ -49,7 +51,7 @@ class Listener(Protocol):
 
 
 class Watcher(Protocol):
-    """Receives changes of sessions in their order, even if the client that caused them no longer waits."""
+    """Receives the changes of sessions in order, even a change whose client no longer waits."""
 
     def on_done(self, command: Question) -> None: ...
     def on_forgotten(self, owner: int, session: str) -> None: ...
@@ -78,7 +80,7 @@ class Engine:
         self.embedder = Embedder(pointer, self.loop, self.info.n_embedding)
         self.fim = fim_of(pointer)
         self.chat_template = text_of(lib.llm_chat_template(pointer))
-        """Jinja source; "": the model has no template."""
+        """The source of the chat template (Jinja), or "" if the model has no template."""
         self.context_limits = ContextLimits(
             self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train, self.info.kv_bytes_short
         )
@@ -92,7 +94,7 @@ class Engine:
 
     @classmethod
     async def open(cls, source: EngineOptions | EngineLoader) -> Engine:
-        """Loads the model and starts the decode thread. Raises EngineError with a sentence for people."""
+        """Loads the model and starts the decode thread. Raises EngineError, whose message is for the user."""
         loader = source if isinstance(source, EngineLoader) else EngineLoader(source)
         try:
             pointer = await loader.pointer()
@@ -104,16 +106,18 @@ class Engine:
         return engine
 
     async def stop(self) -> None:
-        """Stops serving. Every live generation gets its last event, and sessions are written to the state directory."""
+        """Stops the decode thread. Every live generation gets its last event, and sessions are written to the state
+        directory.
+        """
         await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_stop, self._engine)
         while self._drain():
             pass
 
     async def close(self) -> None:
-        """Stops the engine and frees everything."""
+        """Stops the engine and frees all its memory."""
         await self.stop()
         self._complaints.cancel()
-        self._unsent.clear()  # the timer that would push them may fire after the engine is freed
+        self._unsent.clear()  # their timer may fire after the engine is freed
         self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))
         for _, future in self._awaiting_reply.values():
@@ -139,7 +143,7 @@ class Engine:
         self._complaints = self.loop.call_later(limits.COMPLAINT_POLL_S, self._poll_complaints)
 
     def _log_complaints(self) -> None:
-        """Logs what libllm reports about parked and saved sessions."""
+        """Logs the problems with parked and saved sessions that libllm has reported."""
         text = ffi.new("char[]", _COMPLAINT_BYTES)
         while lib.llm_engine_complaint(self._engine, text, _COMPLAINT_BYTES) == Status.OK:
             log.warning("%s", text_of(text))
@@ -151,15 +155,16 @@ class Engine:
         return len(self._listeners)
 
     async def idle(self) -> None:
-        """Returns when no generation is live."""
+        """Waits until no generation is live."""
         await self._idle.wait()
 
     def live(self) -> list[Listener]:
         return list(self._listeners.values())
 
     def generate(self, listener: Listener, command: Generate, after: int = 0) -> int:
-        """Starts a generation and returns its request number. `after` is a request with the same prompt, whose prefill
-        this one waits for; 0: none. Raises ApiError if the command cannot be queued.
+        """Starts a generation and returns its request number. `after` is the number of a request with the same prompt,
+        or 0: the new generation waits until that request has prefilled the prompt. Raises ApiError if the command
+        cannot be queued.
         """
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError(
@@ -172,8 +177,8 @@ class Engine:
         return request
 
     def cancel(self, request: int) -> None:
-        """Asks the engine to end the generation; `on_finished` reports the end. The command is never lost, even if the
-        ring is full.
+        """Asks the engine to end the generation. `on_finished` reports the end. If the ring of commands is full, the
+        command is sent later.
         """
         self._push_surely(wire.Cancel(request))
 
@@ -181,7 +186,9 @@ class Engine:
         self._push_surely(wire.Pause(request, paused))
 
     async def ask(self, make: Callable[Concatenate[int, P], Question], *fields: P.args, **named: P.kwargs) -> Reply:
-        """Sends a command, made with the next request number and these fields, and returns its reply."""
+        """Sends a command, and returns the reply. `make` is the command's type; it is called with the next request
+        number and these fields.
+        """
         command = make(self._next_request(), *fields, **named)
         future: asyncio.Future[Reply] = self.loop.create_future()
         self._push_or_refuse(command)
@@ -227,7 +234,9 @@ class Engine:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> bool:
-        """Receives one batch of events. The descriptor stays readable while more events wait."""
+        """Receives one batch of events. Returns False if no event waited. The descriptor stays readable while further
+        events wait.
+        """
         n = lib.llm_events_drain(self._engine, self._out, len(self._buffer))
         if n <= 0:
             return False
@@ -240,7 +249,7 @@ class Engine:
                     listeners[event.request].on_text(event)
                 else:
                     self._dispatch(event)
-            except Exception:  # one listener failed; the next events belong to others
+            except Exception:  # other listeners must still get their events
                 log.exception("an event could not be handled", extra=fields(event=type(event).__name__))
         return True
 
@@ -263,8 +272,8 @@ class Engine:
             self._listeners[event.request].on_consumed(event)
 
     def _answer(self, reply: Reply) -> None:
-        """Passes on the reply to a command. If the client has left, the reply is dropped, although the command was
-        carried out.
+        """Delivers the reply to a command. If the client has left, the reply is dropped. The watcher learns of the
+        command in either case.
         """
         command, future = self._awaiting_reply.pop(reply.request)
         if not future.done():
@@ -275,8 +284,8 @@ class Engine:
     # --- text --------------------------------------------------------------------------------------------------------
 
     async def render_chat(self, owner: int, n_bytes: int, request: Callable[[], bytes]) -> Prompt:
-        """Renders a chat. `request` makes the JSON for llm_chat_render, in the thread. Raises ApiError if the template
-        refuses it.
+        """Renders a conversation. `request` returns the JSON for llm_chat_render, and is called in the text thread.
+        Raises ApiError if the template refuses the conversation.
         """
         return await self.in_thread(owner, n_bytes, lambda: render_chat(self._engine, request()))
 
@@ -289,8 +298,9 @@ class Engine:
         return await self.in_thread(owner, len(constraint.text), lambda: make_constraint(self._engine, constraint))
 
     def tokens(self, text: str, *, around: bool = False) -> bytes:
-        """Returns the tokens of a text without control words. `around`: add the tokens with which the model begins and
-        ends a text. Called in a text thread."""
+        """Returns the tokens of a text, in which control words are plain text. If `around` is true, adds the tokens
+        with which the model begins and ends a text. Called in a text thread.
+        """
         return tokenize(self._engine, text.encode(), around, False)
 
     async def detokenize(self, owner: int, tokens: bytes) -> str:
@@ -301,21 +311,21 @@ class Engine:
         return detokenize(self._engine, tokens)
 
     def spell(self, tokens: bytes, *, special: bool = False) -> bytes:
-        """Returns the bytes of these tokens; `special`: those of control tokens, too."""
+        """Returns the bytes of these tokens. Control tokens have no bytes unless `special` is true."""
         return spell(self._engine, tokens, special=special)
 
     async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
-        """Runs a call that would block the loop in a text thread. `n_bytes` is the number of bytes that the call reads.
-        Raises ApiError if too many jobs wait. The call can use `piece` and `spell`.
+        """Runs in a text thread a call that would block the event loop. `n_bytes` is the number of bytes that the call
+        processes. Raises ApiError if too many jobs wait. The call can use `piece` and `spell`.
         """
         return await self._text_threads.run(owner, n_bytes, call)
 
     async def parsers(self, owner: int, syntax: bytes, n: int) -> list[AnswerParser]:
-        """Returns parsers for the answers to one prompt. Raises ApiError."""
+        """Returns `n` parsers, for the answers to one prompt. Raises ApiError."""
         return await self.in_thread(owner, len(syntax), lambda: [AnswerParser(self._engine, syntax) for _ in range(n)])
 
     async def parsed(self, owner: int, n_chars: int, call: Callable[[], T]) -> T:
-        """Does the same as `in_thread` for the parser of an answer. An answer has one call at a time, so the call is
-        never refused.
+        """Does the same as `in_thread`, for the parser of an answer. The call is never refused, because an answer has
+        only one such call at a time, and the number of answers is limited.
         """
         return await self._text_threads.run(owner, n_chars, call, is_bounded=True)

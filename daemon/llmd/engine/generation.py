@@ -3,10 +3,11 @@
     queued ──admitted──► admitted ──started──► running ──finished──► finished
       └───────────────────────── finished(refused) ─────────────────────▲
 
-Owned by the event loop. The engine delivers events through the `on_` methods, which wake the notifier. Exactly one task
-waits for the notifier, and takes what has arrived. Text that accumulates is joined, so that a slow client gets fewer
-writes instead of later ones. If too much text of a stream accumulates, the engine pauses the stream until the text is
-taken. If a generation is ended early, one word says why; the engine's last event still is its only end.
+Owned by the event loop. The engine delivers events by calling the `on_` methods, which wake the notifier. Exactly one
+task waits for the notifier, and takes the text that has arrived. Text that has accumulated is returned as one text, so
+that a slow client gets fewer writes instead of a growing delay. If too much text of a stream accumulates, the engine
+pauses the generation until the text is taken. `cancel_reason` says why a generation was ended early. Even then, the
+generation ends only with the engine's last event.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class CancelReason(enum.StrEnum):
 
 
 class Notifier:
-    """Wakes the one task that waits for events of several generations. The task checks `has_events` before it waits,
-    because a wake-up at any other time is lost.
+    """Wakes the one task that waits for the events of several generations. The task must check `has_events` before it
+    waits, because a wake-up has no effect while the task does not wait.
     """
 
     __slots__ = ("_create_future", "_waiter", "has_events")
@@ -48,14 +49,14 @@ class Notifier:
         self._create_future = loop.create_future  # get_running_loop() costs a system call each time
         self._waiter: asyncio.Future[None] | None = None
         self.has_events = False
-        """Events have arrived. The task resets this when it takes them."""
+        """True if events have arrived. The task resets this flag when it takes the events."""
 
     def notify(self) -> None:
         self.has_events = True
         self.wake()
 
     def wake(self) -> None:
-        """Wakes the task without events."""
+        """Wakes the task without reporting events."""
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None
@@ -63,13 +64,13 @@ class Notifier:
                 waiter.set_result(None)
 
     def wait(self) -> asyncio.Future[None]:
-        """Returns a future that must be awaited at once."""
+        """Returns the future of the next wake-up, which must be awaited at once."""
         self._waiter = waiter = self._create_future()
         return waiter
 
 
 class TokenEnds:
-    """The number of characters of an answer up to the end of each of its tokens, in order."""
+    """For each token of an answer, in order, the position in characters at which the token's text ends."""
 
     __slots__ = ("_ends", "_n_chars")
 
@@ -78,14 +79,14 @@ class TokenEnds:
         self._n_chars = 0
 
     def came(self, text: str, ends: bytes) -> None:
-        """Adds the ends of the tokens of `text`. `ends`: uint32."""
+        """Adds the ends of the tokens of `text`. `ends` are uint32, counted from the beginning of `text`."""
         before = self._n_chars
         self._ends.extend([before + end for end in memoryview(ends).cast("I")])
         self._n_chars += len(text)
 
     def count(self, begin: int, end: int) -> int:
-        """Returns the number of tokens that wrote these characters. A token without text, or one that ends within a
-        character, counts with the characters after it.
+        """Returns the number of tokens whose text is in this range of characters. A token without text, or a token that
+        ends within a character, counts with the next characters.
         """
         ends = self._ends
         first = bisect_left(ends, begin)
@@ -96,16 +97,16 @@ class TokenEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One answer to be generated: the engine's command and its context."""
+    """An answer to generate: the command for the engine, and facts that the daemon needs."""
 
     command: Generate
-    """The command. The engine fills in the request number."""
+    """The command. Engine.generate sets the request number."""
     key: SessionKey
     prompt: Prompt
     prompt_param: str
     """The client's name of the field with the prompt."""
     n_stops_returned: int = 0
-    """Number of leading stop strings that are part of the answer that they end."""
+    """Number of stop strings, from the first, that the answer includes if they end it."""
 
     @property
     def owner(self) -> int:
@@ -133,9 +134,10 @@ class Generation:
         token_ends: TokenEnds | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
-        """Queues the work. Raises ApiError if the engine cannot accept it. `keeps_text`: `answer_text` returns the
-        whole text at the end. `after`: a generation with the same prompt, after whose prefill this one begins.
-        `token_ends` collects the ends of tokens, which the work must request.
+        """Queues the work. Raises ApiError if the engine cannot accept the work. If `keeps_text` is true, `answer_text`
+        returns the whole text at the end. If `after` is a generation with the same prompt, this generation begins after
+        the prefill of `after`. `token_ends` collects the ends of tokens, which the command must then request
+        (RETURN_TOKENS).
         """
         self.work = work
         self.is_stream = is_stream
@@ -171,7 +173,7 @@ class Generation:
             self._on_start(self)
 
     def on_consumed(self, event: Consumed) -> None:
-        """Called only for a DetailedGeneration, which requests it."""
+        """Called only for a DetailedGeneration, because only its command requests this event."""
 
     def on_text(self, event: Text) -> None:
         if not self._delivering:
@@ -203,7 +205,9 @@ class Generation:
     # --- delivery ----------------------------------------------------------------------------------------------------
 
     async def admission(self) -> None:
-        """Returns when the generation has an entry in the session table. Raises ApiError if it never gets one."""
+        """Waits until the generation has an entry in the session table. Raises ApiError if the generation ends without
+        an entry.
+        """
         while self.admitted is None:
             if self.finished is not None:
                 raise self.error() or ApiError("internal_error")
@@ -221,19 +225,21 @@ class Generation:
         return text
 
     def cancel(self, reason: CancelReason) -> None:
-        """Ends the request early. Only the first reason counts. Does nothing after the end."""
+        """Ends the generation early. Only the first reason counts. Does nothing if the generation has ended."""
         if self.finished is None and self.cancel_reason is None:
             self.cancel_reason = reason
             self._engine.cancel(self._request)
 
     def release(self) -> None:
-        """Stops delivery: cancels an unfinished generation and drops its text."""
+        """Stops delivery: cancels the generation if it has not ended, and drops its text."""
         self._delivering = False
         self._pending.clear()
         self.cancel(CancelReason.CLIENT_GONE)
 
     def answer_text(self) -> str | None:
-        """Returns the text of the complete answer; None if the text is not kept, or the answer failed."""
+        """Returns the text of the complete answer, or None if the text was not kept, or if the answer has failed or has
+        not ended.
+        """
         if self._answer_texts is None or not self._delivering or self.finished is None or self.error() is not None:
             return None
         return "".join(self._answer_texts)
@@ -242,7 +248,9 @@ class Generation:
 
     @property
     def outcome_word(self) -> str:
-        """The outcome, or the reason of a cancellation, or "running"."""
+        """The word for the outcome. The reason of a cancellation if the generation was cancelled, and "running" before
+        the end.
+        """
         if self.cancel_reason is not None and (self.finished is None or self.finished.outcome == Outcome.CANCELLED):
             return self.cancel_reason
         return OUTCOME_WORDS[self.finished.outcome] if self.finished is not None else "running"
@@ -253,7 +261,7 @@ class Generation:
 
     @property
     def is_cut(self) -> bool:
-        """Whether neither the model nor a stop string ended the answer."""
+        """Whether the answer ended for another reason than the model's end token or a stop string."""
         return self.finished is not None and self.finished.outcome not in (Outcome.END, Outcome.STOP)
 
     def end_reason(self) -> EndReason:
@@ -261,7 +269,7 @@ class Generation:
         return cast(EndReason, OUTCOME_WORDS[self.finished.outcome])
 
     def error(self) -> ApiError | None:
-        """Returns the error for the client, or None after a normal end."""
+        """Returns the error for the client, or None if the generation runs or has ended normally."""
         finished = self.finished
         if finished is None or finished.outcome in (Outcome.END, Outcome.STOP, Outcome.LENGTH):
             return None
@@ -280,8 +288,8 @@ class Generation:
         return self._engine.context_limits.error(self.work.prompt.n_tokens, self.work.prompt_param)
 
     def _capacity_error(self) -> ApiError:
-        """Returns the error for a lack of entries. It names this owner's sessions that have entries, and counts those
-        of others.
+        """Returns the error for a lack of entries. Its message names the sessions of this owner that have entries, and
+        the number of entries of other owners.
         """
         holders = self._engine.session_table.names()
         own = [name for owner, name in holders if owner == self.work.owner]
@@ -300,8 +308,9 @@ class Generation:
         )
 
     def divergence(self) -> tuple[int, str, str] | None:
-        """Returns the token at which the prompt diverged from the resident tokens, with the prompt's text before and
-        after it; None if it did not diverge."""
+        """Returns the index of the token at which the prompt diverged from the resident tokens, and the prompt's text
+        before and after that point. Returns None if the prompt did not diverge.
+        """
         if self.started is None or self.started.diverged_at < 0:
             return None
         at, shown = self.started.diverged_at, limits.DIVERGENCE_TOKENS_SHOWN
@@ -317,14 +326,14 @@ def _listed(names: list[str]) -> str:
 
 
 class DetailedGeneration(Generation):
-    """A generation that also reports its tokens and the progress of its prefill."""
+    """A generation whose token details and progress of prefill are reported, too."""
 
     __slots__ = ("_events", "consumed", "first_text_s", "started_s")
 
     def __init__(self, engine: Engine, work: Work, notifier: Notifier, **others: Any) -> None:
         self._events: list[Text] = []
         self.consumed: Consumed | None = None
-        """The last event of the prefill."""
+        """The last event about the progress of the prefill."""
         self.started_s = self.first_text_s = 0.0
         super().__init__(engine, work, notifier, **others)
 
@@ -342,12 +351,12 @@ class DetailedGeneration(Generation):
         self.first_text_s = self.first_text_s or time.monotonic()
         if self._delivering:
             self._events.append(event)
-            # ids and log probabilities take as much memory as characters
+            # ids and log probabilities count as text, because they take as much memory
             self._pending_chars += (len(event.tokens) + len(event.likeliest)) // 4
         super().on_text(event)
 
     def take_events(self) -> list[Text]:
-        """Returns the events of the text that was taken last."""
+        """Returns the events of the text that `take_text` returned last."""
         events, self._events = self._events, []
         return events
 

@@ -1,8 +1,8 @@
-"""Checks and cleans JSON of clients in libllm before Python decodes it.
+"""Checks the JSON of clients in libllm, and cleans it, before Python decodes the JSON.
 
-msgspec holds the interpreter lock during a whole decode, so a body with many values would block the event loop even if
-a thread decoded it. libllm reads the body without that lock, and refuses bodies that would take long to decode. Pure;
-any thread.
+msgspec holds the interpreter lock during a whole call, so a body with many values would block the event loop even if
+another thread decoded the body. libllm scans the body without that lock, and refuses a body that would take long to
+decode. Pure; any thread.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from ..core.errors import ApiError
 from .native import JSON_TEXTS, JSON_WORDS, Status, ffi, lib
 
 _TOO_MUCH = ("values", "containers", "keys", "floats", "text_bytes")
-"""Limits of the whole body. Exceeding another limit counts as invalid JSON."""
+"""Words of limits for the whole body (the error request_too_large). A body that exceeds another limit counts as invalid
+JSON.
+"""
 
 
 class JsonScan:
-    """Checks JSON against limits, which are given by their words."""
+    """Checks JSON against limits. `allowed` maps the words of limits (native.JSON_WORDS) to numbers."""
 
     def __init__(self, allowed: Mapping[str, int]) -> None:
         self.allowed = allowed
@@ -31,8 +33,8 @@ class JsonScan:
         self._limits = ffi.new("llm_json_limits *", fields)
 
     def clean(self, data: bytes | bytearray) -> bytes:
-        """Returns the same JSON in a form that is cheap to decode. Raises an ApiError that says what is wrong, and
-        where.
+        """Returns the same document in a form that is cheap to decode. Raises an ApiError with the fault and its
+        position.
         """
         document = ffi.new("llm_json *")
         status = lib.llm_json_scan(ffi.from_buffer(data), len(data), self._limits, document)
@@ -55,13 +57,14 @@ class JsonScan:
 
 @cache
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Returns a decoder of clean JSON as this type."""
+    """Returns a decoder of cleaned JSON as this type."""
     return msgspec.json.Decoder(kind, float_hook=_float)
 
 
 def _float(text: str) -> float:
-    """Decodes a float. Python takes about 0.2 us for any of them, msgspec up to 12 us for one of many digits or a large
-    exponent."""
+    """Decodes a float. Python takes about 0.2 us for any float. msgspec would take up to 12 us for a float with many
+    digits or a large exponent.
+    """
     value = float(text)
     if math.isinf(value):
         raise ValueError("Number out of range")
@@ -69,7 +72,7 @@ def _float(text: str) -> float:
 
 
 def body_scan(n_ctx: int) -> JsonScan:
-    """Returns the limits for request bodies of a model with this context."""
+    """Returns the scan of request bodies for a model with this context."""
     n_values = limits.JSON_VALUES_MAX + limits.JSON_VALUES_PER_TOKEN * n_ctx
     return JsonScan(
         {
@@ -97,4 +100,4 @@ ARGUMENTS = JsonScan(
         "text_bytes": limits.JSON_TEXT_BYTES_MAX,
     }
 )
-"""Limits for the arguments of one tool call, which are JSON in a text."""
+"""The scan of the arguments of a tool call, which are a text that contains JSON."""

@@ -1,5 +1,5 @@
-"""Makes the engine's options from the configuration and opens the engine. Opening begins before the event loop exists,
-so that the model is read while the rest of the daemon is imported.
+"""Makes the engine's options from the configuration, and opens the engine. Opening begins before the event loop exists,
+so that the model is read while the other modules of the daemon are imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CRASH_NOTICE = (
 
 
 class EngineLoader:
-    """An engine that is being opened, and the thread that opens it and owns it afterwards."""
+    """An engine that is being opened, and the thread that opens the engine and owns it afterwards."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
@@ -35,8 +35,8 @@ class EngineLoader:
         self.thread = ThreadPoolExecutor(1, "llmd-engine")
 
     def begin(self) -> None:
-        """Begins to open the engine; further calls do nothing. Opening can only be stopped by ending the process.
-        Raises EngineError before it begins.
+        """Begins to open the engine. Further calls do nothing. Only the end of the process can stop the opening. Raises
+        EngineError if the opening cannot begin.
         """
         if self._pointer is not None:
             return
@@ -46,10 +46,10 @@ class EngineLoader:
         self._pointer = self.thread.submit(open_engine, self._options)
 
     def _prepare(self) -> None:
-        """Runs before the model is opened."""
+        """Called just before the engine is opened."""
 
     async def pointer(self) -> Any:
-        """Returns the opened engine. Raises EngineError with a sentence for people."""
+        """Waits for the opened engine and returns its pointer. Raises EngineError, whose message is for the user."""
         self.begin()
         assert self._pointer is not None
         opening = asyncio.wrap_future(self._pointer)
@@ -63,9 +63,9 @@ class EngineLoader:
 
 
 class DaemonEngineLoader(EngineLoader):
-    """Loads the engine of a daemon, and reads the chat template. Writes the name of the session table to the lock file
-    next to the socket, together with the names of tables that killed daemons left, until a daemon of the same model has
-    taken those over.
+    """Opens the engine of a daemon. Writes the name of the session table to the lock file next to the socket. The file
+    also keeps the names of tables that killed daemons left, until a daemon with the same model has taken over these
+    tables.
     """
 
     def __init__(self, config: Config) -> None:
@@ -134,4 +134,4 @@ def _abandoned_segments(socket: Path) -> str | None:
     try:
         return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
     except PermissionError:
-        return None  # writing to the file fails, too, and warns
+        return None  # the attempt to write the file will fail and warn

@@ -1,7 +1,7 @@
-"""The only module that uses libllm directly: loads the extension module and gives the C vocabulary Python names.
+"""The only module that loads libllm's extension module. Gives Python names to the enumerations and tables of libllm.
 
-libllm reads from the environment whether a failed assertion of llama.cpp starts a debugger, so this module must be the
-first to load libllm.
+This module sets the environment variable that stops llama.cpp from starting a debugger after a failed assertion. The
+variable must be set before libllm is loaded, so no other module may load libllm.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ffi: Any = _module.ffi
 
 
 def text_of(pointer: Any) -> str:
-    """Returns a NUL-terminated C string as text; "" for NULL."""
+    """Returns the text of a NUL-terminated C string, or "" for NULL."""
     return bytes(ffi.string(pointer)).decode("utf-8", "replace") if pointer else ""
 
 
@@ -58,8 +58,9 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "str":
 
 
 def copied(raw: Any, kind: Callable[..., T], **otherwise: Any) -> T:
-    """Copies a C struct to a dataclass whose fields have the names of its members; `otherwise`: values of fields that
-    need a conversion. A test compares the names."""
+    """Copies a C struct to a dataclass whose fields have the names of the struct's members. `otherwise` has the values
+    of fields that need another conversion. A test compares the names.
+    """
     plain = {name: convert(getattr(raw, name)) for name, convert in _plain(kind) if name not in otherwise}
     return kind(**plain, **otherwise)
 
@@ -109,7 +110,7 @@ class GenerateFlag(enum.IntFlag):
 
 
 def vocabulary(number: int, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the words and the sentences of one table of llm_words.h."""
+    """Returns the words and the sentences of one table in llm_words.h."""
     words = (text_of(lib.llm_word(number, value)) for value in range(count))
     texts = (text_of(lib.llm_sentence(number, value)) for value in range(count))
     return tuple(words), tuple(texts)
@@ -127,13 +128,13 @@ JSON_WORDS, JSON_TEXTS = vocabulary(lib.LLM_JSON_VERDICTS, lib.LLM_JSON_N)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An entry of a command, or a parameter of `sampling`."""
+    """A member of a command, or a parameter of the command's member `sampling`."""
 
     name: str
     type: str
     is_needed: bool
     default: float
-    """Default value, if the entry may be left out."""
+    """Value that applies if the member is missing."""
 
 
 def _fields(field: Callable[[int, Any], int]) -> tuple[Field, ...]:
@@ -175,12 +176,14 @@ def backend_version() -> str:
 
 
 def gpu_trouble() -> str:
-    """Returns why a library that was built for a GPU computes everything on the CPU; "" if it does not."""
+    """Returns the reason why libllm computes everything on the CPU although it was built for a GPU, or "" if that is
+    not so.
+    """
     return text_of(lib.llm_gpu_trouble())
 
 
 def processor() -> str:
-    """Describes for people which processor features are used."""
+    """Returns a description, for people, of the processor features that libllm uses."""
     out = ffi.new("char[]", _PROCESSOR_BYTES)
     lib.llm_processor(out, _PROCESSOR_BYTES)
     return text_of(out)
@@ -193,12 +196,12 @@ _PROCESSOR_BYTES = 1024
 
 
 def loading_per_mille() -> int:
-    """Returns the part of the model that has been read, in thousandths. Any thread."""
+    """Returns how much of the model has been read, in thousandths. Any thread."""
     return int(lib.llm_loading_progress())
 
 
 class SegmentError(Exception):
-    """A session table could not be opened; `word` is the status word."""
+    """A session table could not be opened. `word` is the word of the status."""
 
     def __init__(self, name: str, status: int) -> None:
         self.word = STATUS_WORDS[status]
@@ -211,7 +214,7 @@ class Counter:
     help: str
     is_gauge: bool
     is_time: bool
-    """The session table holds microseconds."""
+    """Whether the value is a time, which the session table counts in microseconds."""
 
 
 COUNTERS = tuple(
@@ -227,7 +230,7 @@ COUNTERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class SessionTableView:
-    """Fixed facts about a session table; see llm_session_table_view in llm_session_table.h."""
+    """Fixed facts about a session table. The fields are those of llm_session_table_view (llm_session_table.h)."""
 
     n_entries: int
     n_ctx: int
@@ -240,7 +243,7 @@ class SessionTableView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A consistent copy of one branch's record; llm_branch_view in llm_session_table.h describes the fields."""
+    """A consistent copy of the record of one branch. llm_branch_view in llm_session_table.h describes the fields."""
 
     entry: int
     owner: int
@@ -265,15 +268,17 @@ class SessionView:
 
 
 class SessionTable:
-    """Reads a session table: an engine's own, or another process's by name. Any thread; takes no lock."""
+    """Reads a session table: that of an engine in this process, or that of another process, by its name. Any thread;
+    takes no lock.
+    """
 
     def __init__(self, pointer: Any) -> None:
         self._pointer = pointer
 
     @classmethod
     def open(cls, name: str, owner: int = -1) -> SessionTable:
-        """Opens the session table of another process. `owner` is the user that must own it; -1: the user of this
-        process.
+        """Opens the session table of another process. The shared memory must belong to the user `owner`. -1 stands for
+        the user of this process.
         """
         out = ffi.new("llm_session_table **")
         status = lib.llm_session_table_open(name.encode(), owner, out)
@@ -283,7 +288,7 @@ class SessionTable:
 
     @classmethod
     def of_engine(cls, engine: Any) -> SessionTable:
-        """Returns the engine's own session table, which is valid while the engine is open."""
+        """Returns the session table of an engine in this process. The table is valid while the engine is open."""
         return cls(lib.llm_engine_session_table(engine))
 
     def read(self) -> SessionTableView:
@@ -304,12 +309,14 @@ class SessionTable:
         return copied(view, SessionView)
 
     def sessions(self) -> Iterator[SessionView]:
-        """Yields a copy of the record of every branch. Each takes about 10 us, so listings do this in a text thread."""
+        """Yields a copy of the record of every branch. A copy takes about 10 us, so lists of sessions are made in a
+        text thread.
+        """
         return (copied(view, SessionView) for view in self._records())
 
     def sessions_named(self, name: str, owner: int | None = None) -> list[SessionView]:
-        """Returns the branches of the sessions of this name; "" means branches without a session. Copies no other
-        records.
+        """Returns the branches of the sessions with this name, of one owner or of all. The name "" stands for branches
+        of requests without a session. Does not copy other records.
         """
         sought = name.encode()
         return [
@@ -319,15 +326,17 @@ class SessionTable:
         ]
 
     def entries_of(self, owner: int, name: str) -> set[int]:
-        """Returns the entries that hold branches of a session."""
+        """Returns the numbers of the entries that hold branches of a session."""
         return {view.entry for view in self.sessions_named(name, owner)}
 
     def names(self) -> list[tuple[int, str]]:
-        """Returns owner and name of each branch of a named session."""
+        """Returns the owner and session name of each branch that belongs to a named session."""
         return [(view.owner, text_of(view.name)) for view in self._records() if view.name[0] != b"\0"]
 
     def _records(self) -> Iterator[Any]:
-        """Yields the record of every entry that holds a branch, one after the other in the same buffer."""
+        """Yields the record of every entry that holds a branch. All records are yielded in the same buffer, so each
+        must be copied before the next is requested.
+        """
         view = ffi.new("llm_branch_view *")
         for entry in range(self.read().n_entries):
             if lib.llm_session_table_entry(self._pointer, entry, view) == Status.OK:

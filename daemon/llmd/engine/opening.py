@@ -1,4 +1,6 @@
-"""Opens an engine and returns facts about it. These calls block: they run in the thread that owns the engine."""
+"""Opens an engine, and returns facts about the engine. The calls block, so they run in the thread that owns the
+engine.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ class EngineError(Exception):
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
         self.field = field
-        """The field of EngineOptions that the error is about; "" for none."""
+        """The field of EngineOptions whose value caused the error, or ""."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Options of an engine, with the fields of llm_engine_options (llm.h)."""
+    """Options of an engine. The fields are those of llm_engine_options (llm.h)."""
 
     model: str
     table_name: str | None = None
@@ -69,7 +71,7 @@ _TEXTS = tuple(field.name for field in fields(EngineOptions) if field.name not i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """Fixed facts about the open engine; see llm_info in llm.h."""
+    """Fixed facts about the open engine. The fields are those of llm_info (llm.h)."""
 
     n_ctx: int
     n_ctx_train: int
@@ -77,7 +79,7 @@ class EngineInfo:
     n_sessions: int
     n_scratch: int
     n_entries: int
-    """Entries of the session table: slots and parked branches."""
+    """Entries of the session table, which are enough for all slots and all parked branches."""
     n_pins_max: int
     """Maximum number of pinned branches."""
     n_cells: int
@@ -85,12 +87,12 @@ class EngineInfo:
     n_params: int
     model_bytes: int
     host_bytes: int
-    """Bytes of weights that stay with the CPU although there is a GPU."""
+    """Bytes of weights that are in host memory, where the CPU computes with them, although the engine uses a GPU."""
     state_bytes: int
     token_bytes_max: int
     """Longest text of one token."""
     n_embedding: int
-    """Dimensions of an embedding; 0: the model does not support embeddings."""
+    """Dimensions of an embedding. 0 if the model does not support embeddings."""
     n_embedding_tokens: int
     """Maximum tokens of a text to embed."""
     parked_bytes_max: int
@@ -107,23 +109,25 @@ class EngineInfo:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether the model needs checkpoints, because its memory cannot be truncated to every prefix."""
+        """Whether the model needs checkpoints, because its state cannot be truncated to every prefix."""
         return not self.only_embeds and bool(self.memory != MEMORY_WORDS[lib.LLM_MEMORY_DENSE])
 
     @property
     def only_embeds(self) -> bool:
-        """Whether the model only makes embeddings, and has no sessions."""
+        """Whether the model can only compute embeddings, and so has no sessions."""
         return bool(self.memory == MEMORY_WORDS[lib.LLM_MEMORY_NONE])
 
     @property
     def kv_bytes_short(self) -> int:
-        """The size of the KV cache if it makes the context shorter than the model's training context, otherwise 0."""
+        """The size of the KV cache if that size makes the context shorter than the model's training context, otherwise
+        0.
+        """
         is_short = self.n_ctx < self.n_ctx_train and self.n_cells < self.n_ctx + _CELLS_STEP
         return self.state_bytes if is_short else 0
 
 
 _CELLS_STEP = 256
-"""Number of tokens by which libllm shortens a context at a time."""
+"""Step in tokens by which libllm shortens a context until its KV cache fits."""
 
 
 def open_engine(options: EngineOptions) -> Any:
@@ -147,7 +151,7 @@ def open_engine(options: EngineOptions) -> Any:
 
 
 def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
-    """Returns a warning if the CPU computes layers that were meant for a GPU; "" otherwise."""
+    """Returns a warning if the CPU computes layers that the operator wanted on a GPU, otherwise ""."""
     if trouble and n_layers != 0:
         return f"the model runs on the CPU alone, as with --gpu-layers 0: {trouble}"
     if n_layers > 0 and backend == "CPU":
@@ -156,8 +160,8 @@ def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
 
 
 def _field_of(message: str, status: int) -> str:
-    """Returns the field that an error message of libllm is about. The message begins with the name of a numeric field,
-    or with fixed words about the state directory.
+    """Returns the field of EngineOptions that an error message of libllm is about, or "". Such a message begins with
+    the name of a numeric field, or with "state directory".
     """
     first = message.split(maxsplit=1)[0].rstrip(":")
     if first in _NUMBERS:
@@ -168,8 +172,8 @@ def _field_of(message: str, status: int) -> str:
 
 
 def _check_template(pointer: Any, template: str | None) -> None:
-    """Checks the chat template. Without a valid one every chat request is refused. That is an error if the operator set
-    a template, and a warning otherwise.
+    """Checks the chat template. Without a valid template, every chat request is refused. An invalid template is an
+    error if the operator set it, otherwise a warning.
     """
     if info_of(pointer).has_chat_template or (template is None and info_of(pointer).only_embeds):
         return
@@ -182,7 +186,9 @@ def _check_template(pointer: Any, template: str | None) -> None:
 
 
 def _template_trouble(pointer: Any) -> str:
-    """Returns in one line why the model has no chat template, as rendering reports it."""
+    """Renders a short conversation, and returns the error on one line, which says why the model has no usable chat
+    template.
+    """
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
     lib.llm_chat_render(pointer, _TRIAL_CHAT, len(_TRIAL_CHAT), prompt, error, _ERROR_BYTES)
@@ -205,8 +211,9 @@ def info_of(pointer: Any) -> EngineInfo:
 
 @dataclass(frozen=True, slots=True)
 class FimTokens:
-    """Control tokens of a fill-in-the-middle prompt, in the order of llm_fim (llm.h). -1: the model has no such
-    token."""
+    """The control tokens of a fill-in-the-middle prompt, in the order of llm_fim (llm.h). A token is -1 if the model
+    does not have it.
+    """
 
     prefix: int
     suffix: int
@@ -217,7 +224,7 @@ class FimTokens:
 
 @dataclass(frozen=True, slots=True)
 class SavedSession:
-    """A session saved under a label; see llm_saved in llm.h."""
+    """A session that was saved under a label. The fields are those of llm_saved (llm.h)."""
 
     owner: int
     label: str
@@ -227,7 +234,9 @@ class SavedSession:
 
 
 def fim_of(pointer: Any) -> FimTokens | None:
-    """Returns the control tokens for filling in, or None if the model does not have them."""
+    """Returns the control tokens of fill-in-the-middle prompts, or None if the model lacks one of the three required
+    tokens.
+    """
     tokens = FimTokens(*(int(lib.llm_fim_token(pointer, mark)) for mark in range(lib.LLM_FIM_N)))
     return tokens if min(tokens.prefix, tokens.suffix, tokens.middle) >= 0 else None
 
@@ -240,7 +249,9 @@ def saved_of(pointer: Any) -> list[SavedSession]:
 
 
 def _sampling_defaults(raw: Any) -> SamplingDefaults:
-    """Returns the model's recommendations. Fields without one have the table's default."""
+    """Returns the defaults of sampling parameters: the model's recommendation or, if there is none, the table's
+    default.
+    """
     stated: dict[str, Any] = {}
     for field in fields(SamplingDefaults):
         value = getattr(raw, field.name)

@@ -1,8 +1,10 @@
-"""The name of the session table's shared memory, in the lock file next to the unix socket.
+"""The names of shared memory that holds session tables, which the lock file next to the unix socket contains.
 
 Each daemon makes a new random name, so that no other user can create shared memory of that name first. The lock file is
-in a directory of the daemon's user. Its lines are names: first the one in use, then those that killed daemons left.
-Such a name stays until a later daemon of its model has taken over the table; only then does the newest name exist.
+in a directory of the daemon's user. Each line of the file is a name. The first line is the name of the current daemon's
+table, and the other lines are the names of tables that killed daemons left. The name of a killed daemon's table stays
+until a later daemon with the same model has taken over the table. The shared memory of the first name is created only
+after that.
 """
 
 from __future__ import annotations
@@ -22,16 +24,16 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def new_name(socket_path: str | os.PathLike[str]) -> str:
-    """Returns a new name for a daemon at this socket. For people, the first half is the same for all daemons at the
-    socket.
+    """Returns a new name for a daemon at this socket. The first half of the name is the same for all daemons at the
+    socket, so that people can recognize it.
     """
     absolute = os.path.abspath(os.fspath(socket_path))
     return f"{PREFIX}{hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]}-{secrets.token_hex(8)}"
 
 
 def names(socket_path: str | os.PathLike[str]) -> list[str]:
-    """Returns the names in the lock file, the newest first, or none if the file does not exist or does not belong to
-    `owner`. Raises PermissionError.
+    """Returns the names in the lock file, the newest first. Returns an empty list if the file does not exist, or does
+    not belong to the user that `owner` returns. Raises PermissionError.
     """
     try:
         descriptor = os.open(_lock_of(socket_path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -48,14 +50,16 @@ def names(socket_path: str | os.PathLike[str]) -> list[str]:
 
 
 def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
-    """Returns the name of the table of the daemon at this socket, or of the last one that was killed there. Raises
-    PermissionError.
+    """Returns the name of the session table of the daemon at this socket or, if none runs, of the last daemon that was
+    killed at this socket. Raises PermissionError.
     """
     return next((name for name in names(socket_path) if exists(name)), None)
 
 
 def write(socket_path: str | os.PathLike[str], *in_use: str) -> None:
-    """Writes the names. Raises OSError; then neither llmctl nor the next daemon finds the table."""
+    """Writes the names to the lock file. Raises OSError. If the names cannot be written, neither llmctl nor the next
+    daemon finds the table.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(_lock_of(socket_path), flags, 0o600)
     try:
@@ -71,7 +75,9 @@ def exists(name: str) -> bool:
 
 
 def owner(socket_path: str | os.PathLike[str]) -> int:
-    """Returns the user that must own the table: the user of this process or, for root, the owner of the socket."""
+    """Returns the id of the user that must own the table: the user of this process or, if that is root, the owner of
+    the socket.
+    """
     if os.geteuid() != 0:
         return os.geteuid()
     for path in (socket_path, _lock_of(socket_path)):

@@ -1,4 +1,4 @@
-"""Converts text to tokens and back with the model's vocabulary. Any thread; these calls can take long."""
+"""Converts text to tokens and tokens to text, and renders conversations. Any thread. The calls can take long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("llmd.engine")
 _ERROR_BYTES = 1024
 _INT64_MIN = -(1 << 63)
 _RENDERED = ("messages", "chat_template_kwargs", "tools", "tool_choice", "constraint")
-"""Fields of a request with which an error of the renderer can begin."""
+"""Names of fields with which an error message of llm_chat_render can begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +25,25 @@ class Prompt:
     tokens: bytes
     """int32 little-endian"""
     text: bytes = b""
-    """The text that the template rendered, for people."""
+    """The text that the template rendered. It is only shown to people."""
     boundaries: bytes = b""
-    """int32 little-endian: token counts at which histories are likely to diverge"""
+    """int32 little-endian: the numbers of tokens after which other prompts are likely to differ."""
     n_history: int = 0
-    """Tokens before the generation prompt; 0: not known."""
+    """Number of tokens before the generation prompt (the beginning of the answer). 0 if it is not known."""
     n_head: int = 0
-    """Tokens of the leading system messages, which many conversations share; 0: none, or not known."""
+    """Number of tokens of the leading system messages, which many conversations share. 0 if there are none, or if the
+    number is not known.
+    """
     syntax: bytes = b""
-    """The syntax for the parser of the answer; b"": the answer is plain text."""
+    """The syntax for the parser of the answer. b"" if the answer is plain text."""
     constraint: bytes = b""
-    """The compiled constraint, for GENERATE; b"": none."""
+    """The compiled constraint for the GENERATE command. b"" if there is no constraint."""
     preserved: bytes = b""
     """int32 little-endian: control tokens whose text is a part of the answer's text."""
     stops: tuple[str, ...] = ()
-    """Texts that end this template's answers, besides the model's end tokens."""
+    """Stop strings of the template, which end answers in addition to the model's end tokens."""
     is_after: bool = False
-    """The prompt begins with the tokens of a past answer as they were generated."""
+    """Whether the prompt continues kept tokens of a past answer (answers/memory.py)."""
 
     @property
     def n_tokens(self) -> int:
@@ -49,7 +51,7 @@ class Prompt:
 
 
 class Pieces(dict[int, bytes]):
-    """A cache of the texts of tokens, including control tokens. It can grow to the size of the vocabulary."""
+    """A cache of the texts of tokens, including control tokens. The cache can grow to the size of the vocabulary."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -60,8 +62,8 @@ class Pieces(dict[int, bytes]):
 
 
 def render_chat(engine: Any, request: bytes) -> Prompt:
-    """Calls llm_chat_render. The prompt is the whole conversation, or the part after the answer that the request
-    continues.
+    """Calls llm_chat_render. The returned prompt has the whole conversation or, if the request continues kept tokens,
+    the messages after them.
     """
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
@@ -94,8 +96,8 @@ def _prompt_of(prompt: Any) -> Prompt:
 
 
 def _render_error(status: int, reason: str) -> ApiError:
-    """Returns the error of a rendering. A request that libllm cannot read is the client's mistake, because messages and
-    variables are passed on unchanged.
+    """Returns the error of a failed rendering. If libllm cannot parse the request, the error is the client's, because
+    messages and variables are passed on unchanged.
     """
     param = next((name for name in _RENDERED if reason.startswith(name)), "messages")
     if status != Status.INVALID:
@@ -135,8 +137,8 @@ def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
 
 
 def make_constraint(engine: Any, constraint: Constraint) -> bytes:
-    """Compiles a constraint for GENERATE. Raises an ApiError that names the client's field, and what cannot be
-    enforced.
+    """Compiles a constraint for the GENERATE command. Raises an ApiError that names the client's field, and the part
+    that cannot be enforced.
     """
     request = json.encode({"kind": constraint.kind, "text": constraint.text, "strict": constraint.is_strict})
     document = ffi.new("llm_document *")

@@ -1,8 +1,9 @@
-"""Threads for work on text that would block the event loop. The queue is limited and fair, and short work never waits
-for long work.
+"""Threads for jobs on text that would block the event loop. The queue is limited, owners share it fairly, and short
+jobs never wait for long jobs.
 
-A job is short or long by the number of bytes that it reads. Some threads take any job, but long ones first; one thread
-takes only short jobs. Owners take turns, and none can fill more of the queue than its share. Owned by the event loop.
+Whether a job is short depends on the number of bytes that it processes. One thread runs only short jobs. The other
+threads run any job, but long jobs first. Owners take turns, and no owner can fill more of the queue than its share.
+Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class _Job:
 
 
 class _Queue:
-    """Jobs that wait. Owners take turns; the jobs of one owner stay in order."""
+    """Jobs that wait. Owners take turns. The jobs of one owner stay in order."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, deque[_Job]] = OrderedDict()
@@ -53,7 +54,7 @@ class _Queue:
         return job
 
     def remove(self, job: _Job) -> bool:
-        """Removes a waiting job; returns False if the job is not in the queue."""
+        """Removes a waiting job. Returns False if the job is not in the queue."""
         jobs = self._jobs.get(job.owner)
         if jobs is None or job not in jobs:
             return False
@@ -80,12 +81,13 @@ class TextThreads:
         self._is_short_thread_free = True
         self._is_closed = False
         self._held: dict[int, tuple[int, int]] = {}
-        """Number of jobs and their bytes by owner, waiting and running."""
+        """For each owner, the number of waiting and running jobs, and the bytes of these jobs."""
 
     async def run(self, owner: int, n_bytes: int, call: Callable[[], T], *, is_bounded: bool = False) -> T:
-        """Returns or raises the result of the call. Raises ApiError if too many jobs wait. If the caller is cancelled,
-        a waiting job is removed. `is_bounded`: the caller has one job at a time, for an answer that is counted
-        elsewhere, so the job is never refused.
+        """Runs the call in a thread, and returns its result or raises its exception. Raises ApiError if too many jobs
+        wait. If the caller is cancelled while the job waits, the job is removed. If `is_bounded` is true, the job is
+        never refused, because the caller has only one such job at a time for each answer, and the number of answers is
+        limited elsewhere.
         """
         if self._is_closed:
             raise ApiError("shutting_down")
@@ -106,7 +108,7 @@ class TextThreads:
         return answer
 
     async def close(self) -> None:
-        """Refuses waiting jobs, and returns when the running ones have ended."""
+        """Refuses all waiting jobs, and waits until the running jobs have ended."""
         self._is_closed = True
         for queue in (self._short, self._long):
             while queue:
@@ -124,12 +126,12 @@ class TextThreads:
     # ------------------------------------------------------------------------------------------------
 
     def _check_share(self, owner: int, n_bytes: int) -> None:
-        """Raises ApiError if the queue is full, in total or for this owner. A single job can have any size, because the
-        body has its own limit.
+        """Raises ApiError if the queue is full, in total or for this owner. A job can have any size if it is the only
+        job, because the bodies of requests have a limit of their own.
         """
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
-        n_owners = len(self._held) + (owner not in self._held) + 1  # one more, so that a further owner finds room
+        n_owners = len(self._held) + (owner not in self._held) + 1  # one more, to leave room for a new owner
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
             raise ApiError(
                 "overloaded",

@@ -1,7 +1,8 @@
 """Messages between the event loop and the decode thread: MessagePack, specified in include/llm_wire.h.
 
-Types only, no I/O. Commands are maps, events are arrays. Tables in llm_wire.h have every name on the wire. Sampling is
-made from its table; the other types are compared with the tables (`differences`) before an engine is opened.
+Types only, no I/O. A command is a map, and an event is an array. Tables in llm_wire.h have the names of all members.
+The type Sampling is made from its table. The other types are compared with the tables before an engine is opened
+(`differences`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ ALL_TOKENS = 0xFFFFFFFF
 if TYPE_CHECKING:
 
     class Sampling(msgspec.Struct, frozen=True):
-        """Parameters of LLM_SAMPLING_TABLE by name. A missing parameter has its default, which turns its sampler off.
-        With `seed` None, the engine chooses a random seed.
+        """The parameters of LLM_SAMPLING_TABLE. A parameter that is not set has its default, which turns off its
+        sampler. If `seed` is None, the engine chooses a random seed.
         """
 
         def __init__(self, **parameters: float | None) -> None: ...
@@ -41,42 +42,49 @@ else:
 
 
 class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, tag=1, tag_field="op"):
-    """Prefills ``prompt`` into ``session``, reusing state that the tokens prove, and decodes until the answer ends."""
+    """Prefills `prompt` in `session` and decodes until the answer ends. Reuses state whose tokens are equal to the
+    prompt's.
+    """
 
     request: int
-    """The request number, which the engine assigns."""
+    """The request number, which Engine.generate assigns."""
     owner: int
     prompt: bytes | memoryview
     """int32 little-endian token ids."""
     session: str = ""
     max_tokens: int = 0
-    """Maximum tokens of the answer; 0: as many as the context holds."""
+    """Maximum tokens of the answer. 0 if only the context limits the answer."""
     sampling: Sampling = Sampling()
     logit_bias: bytes = b""
     """Pairs of (int32 token, float32 bias), little-endian."""
     stop: list[str] = []
     flags: int = 0
     boundaries: bytes | memoryview = b""
-    """int32 little-endian token counts at which histories are likely to diverge, ascending."""
+    """int32 little-endian, ascending: the numbers of tokens after which other prompts are likely to differ."""
     parent: str = ""
-    """The session from which this one is forked if it does not exist yet."""
+    """The parent session. If `session` does not exist yet, it begins as a fork of the parent."""
     n_head: int = 0
-    """Tokens at the beginning of the prompt that many conversations share."""
+    """Number of tokens at the beginning of the prompt that many conversations share."""
     n_logprobs: int = -1
-    """Number of most likely tokens to report with each generated token and its log probability; -1: no log
-    probabilities."""
+    """Number of most likely tokens to report with each generated token and its log probability. -1 if no log
+    probabilities are reported.
+    """
     after: int = 0
-    """A live generation whose prompt this one shares and waits for; 0: none."""
+    """The number of a live request with the same prompt, or 0. This request waits until that request has prefilled the
+    prompt.
+    """
     stop_tokens: bytes = b""
     """int32 little-endian ids of tokens that end the answer like the model's own end tokens."""
     min_tokens: int = 0
-    """Minimum tokens before the model's end or a stop string can end the answer."""
+    """Minimum tokens of the answer. Before this number, neither the model's end tokens nor a stop string can end the
+    answer.
+    """
     n_answer_stops: int = 0
-    """Number of leading stop strings that are not searched for in reasoning."""
+    """Number of stop strings, from the first, that are not searched for in reasoning."""
     constraint: bytes = b""
     """The compiled constraint."""
     dry_sequence_breakers: list[str] | None = None
-    """Texts that end a repetition for DRY; None: the default ones."""
+    """Texts that end a repetition for the DRY sampler. None means the default texts."""
 
 
 class _Command(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", gc=False):
@@ -104,7 +112,7 @@ class Pause(_Command, frozen=True, tag=5, gc=False):
 class Fork(_OfSession, frozen=True, tag=6, gc=False):
     new_session: str
     at: int = ALL_TOKENS
-    """Tokens of the session with which the fork begins, or ALL_TOKENS."""
+    """Number of the session's tokens that the fork gets, or ALL_TOKENS."""
     replace: bool = False
     """Whether to close an existing session with the new name."""
 
@@ -125,7 +133,9 @@ class Save(_OfSession, frozen=True, tag=10, gc=False):
 
 
 class Load(_OfSession, frozen=True, tag=11, gc=False):
-    """Loads a saved session. An existing session of the name is replaced once the files have been read."""
+    """Loads a saved session. If a session of the name exists, it is replaced, but only after the files have been
+    read.
+    """
 
     label: str
 
@@ -159,13 +169,15 @@ class Text(msgspec.Struct, array_like=True, frozen=True, tag=3, gc=False):
     text: str
     n_tokens: int
     tokens: bytes = b""
-    """int32: tokens whose text is complete with this event. This member and the next three are present if requested."""
+    """int32: the tokens whose text is complete with this event. This member and the next three members are empty unless
+    requested.
+    """
     ends: bytes = b""
-    """uint32: number of characters of ``text`` up to the end of each token."""
+    """uint32: for each token, the number of characters of `text` up to the token's end."""
     logprobs: bytes = b""
-    """float32: log probability of each token."""
+    """float32: the log probability of each token."""
     likeliest: bytes = b""
-    """n_logprobs pairs of int32 token and float32 log probability for each token."""
+    """For each token, n_logprobs pairs of an int32 token and a float32 log probability."""
 
 
 class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
@@ -194,14 +206,14 @@ class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
 
 
 class Forgotten(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
-    """A session was forgotten without a command."""
+    """Reports that the engine has forgotten a session without a command."""
 
     owner: int
     session: str
 
 
 class Consumed(msgspec.Struct, array_like=True, frozen=True, tag=7, gc=False):
-    """Progress of the prefill, if requested."""
+    """Reports the progress of the prefill, if requested."""
 
     request: int
     n_tokens: int
@@ -212,8 +224,8 @@ Event = Admitted | Started | Text | Finished | Reply | Forgotten | Consumed
 
 
 def differences() -> list[str]:
-    """Returns the differences between these types and the tables of libllm. Any difference means that they were built
-    from different sources.
+    """Returns the differences between these types and the tables of libllm. Any difference means that the daemon and
+    libllm were built from different sources.
     """
     found = []
     commands = {one.__name__.upper(): one for one in get_args(Command)}
