@@ -1,5 +1,5 @@
-"""The program `llmctl`: parses the command line, runs one verb, and turns every failure into an exit status and a
-sentence.
+"""The program `llmctl`: parses the command line, runs a verb, and turns every failure into a sentence and an exit
+status.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ ELSEWHERE = {
     "stop": "sessions close ID", "rm": "sessions close ID",
     "pull": "models: llmd serves one model, which its option --model sets",
 }  # fmt: skip
-"""Verbs of Ollama and of Docker, and the verb or option of llmd that does the same."""
+"""Verbs of Ollama and Docker, with the verb or option of llmd that does the same."""
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Names an unknown option, and the nearest known one. argparse would skip the option and mistake its value for
-    another argument, such as the verb.
+    """A parser whose error names an unknown option and the most similar known option. argparse alone would skip the
+    unknown option and take its value for another argument, such as the verb.
     """
 
     _words: Sequence[str] = ()
@@ -53,7 +53,7 @@ class VerbParser(argparse.ArgumentParser):
         return options, strange
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Names the nearest verbs instead of all of them, which is what argparse does for an unknown verb."""
+        """Raises an error for an unknown verb that names the most similar verb. argparse alone would list all verbs."""
         choices = list(action.choices or ())
         if isinstance(action, argparse._SubParsersAction) and value not in choices:
             elsewhere = ELSEWHERE.get(value) if self.prog == manual.PROGRAM else None
@@ -66,7 +66,7 @@ class VerbParser(argparse.ArgumentParser):
         super().error(self._about([strange]) if strange else message)
 
     def _strange(self) -> str | None:
-        """Returns the first unknown option, if only options precede it."""
+        """Returns the first unknown option, unless another argument comes before it."""
         is_value = False
         for word in self._words:
             if is_value:
@@ -86,8 +86,8 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
-    """Returns the options that can stand before or after the verb. Only the outer parser has defaults, so that both
-    positions work.
+    """Returns a parser with the options that can come before or after the verb. Only the outer parser sets the
+    defaults. Otherwise a default of the verb's parser would overwrite an option that comes before the verb.
     """
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("everywhere")
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         output.prepare()
         return run(parsed(arguments))
-    except BrokenPipeError:  # the program that reads the output has closed it
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         return EXIT_PIPE_CLOSED
     except output.StreamFailed as error:
         output.remark(f"llmctl: {error}")

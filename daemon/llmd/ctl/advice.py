@@ -1,4 +1,4 @@
-"""Advice for the user when no daemon answers."""
+"""Advice for the user if no daemon answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SOCKET_PATTERNS = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/l
 
 
 def advice(absent: DaemonAbsent) -> str:
-    """Returns a sentence about the error, and lines with what the user can try."""
+    """Returns a sentence about the error, and lines that say what the user can try."""
     lines = [SENTENCES[absent.reason].format(path=absent.socket_path, detail=absent.detail)]
     if absent.reason == "forbidden":
         lines.append(f"its permissions:      {permissions(absent.socket_path)}; try sudo llmctl")
@@ -51,7 +51,9 @@ def advice(absent: DaemonAbsent) -> str:
 
 
 def permissions(path: str) -> str:
-    """Returns the mode and owner of the socket, or of the first directory that hides it."""
+    """Returns the mode, owner and group of the socket. If this user cannot see the socket, returns those of the nearest
+    directory above it that the user can see.
+    """
     for path_or_parent in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
         try:
             found = os.stat(path_or_parent)
@@ -62,7 +64,7 @@ def permissions(path: str) -> str:
 
 
 def others(path: str) -> list[str]:
-    """Returns the sockets at the usual paths, except the one that failed."""
+    """Returns the sockets at the usual paths, except the socket of `path`."""
     run = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
     found = {path_or_parent for pattern in SOCKET_PATTERNS for path_or_parent in glob.glob(pattern.format(run=run))}
     return sorted(found - {path})

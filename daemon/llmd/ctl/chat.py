@@ -1,8 +1,8 @@
 """llmctl chat: a conversation in the terminal.
 
-llmctl holds the conversation and sends all of it with every turn. The daemon prefills only the new part, and each
-answer ends with a summary of that. The conversation of a named session survives this program, until the session is
-reset or closed.
+llmctl keeps the conversation and sends the whole conversation with every turn. The daemon prefills only the new part.
+After each answer, llmctl shows how many tokens were prefilled and reused. The conversation of a named session stays for
+later runs of llmctl, until the session is reset or closed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 class Terminal:
-    """Reads turns and slash commands from the terminal and writes answers to it."""
+    """Reads turns and slash commands from standard input, and writes the answers."""
 
     def __init__(self, context: Context, conversation: Conversation) -> None:
         self._context = context
@@ -81,7 +81,7 @@ class Terminal:
                 self._answer(line)
 
     def _session_line(self) -> str:
-        """Returns the current session, and the number of turns of its conversation."""
+        """Returns the name of the current session, and the number of turns in its conversation."""
         n = self._conversation.n_turns
         return f"session {self._conversation.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
 
@@ -91,7 +91,7 @@ class Terminal:
                 self._command(line)
             else:
                 self._turn(line)
-        except KeyboardInterrupt:  # Ctrl-C between an answer and the prompt
+        except KeyboardInterrupt:  # Ctrl-C after an answer, before the next prompt
             if not self._interactive:
                 raise
         except (DaemonAbsent, DaemonRefused) as error:
@@ -100,7 +100,9 @@ class Terminal:
             self._context.warn(advice.advice(error) if isinstance(error, DaemonAbsent) else _refusal(error))
 
     def _read(self) -> str | None:
-        """Returns the next turn with continuation lines joined, or None at the end of input. Ctrl-C drops the line."""
+        """Returns the next turn, with its continuation lines joined. Returns None at the end of input, and "" if Ctrl-C
+        was pressed.
+        """
         lines: list[str] = []
         while True:
             prompt = ("... " if lines else "> ") if self._interactive else ""
@@ -127,7 +129,7 @@ class Terminal:
             turn = self._conversation.ask(question, Display(hides_thinking=self._context.options.hide_thinking))
             _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
-            raise KeyboardInterrupt  # Ctrl-C stops a script, and not only its current question
+            raise KeyboardInterrupt  # without a terminal, Ctrl-C ends the program
 
     def _command(self, line: str) -> None:
         verb, _, argument = line.partition(" ")
@@ -158,16 +160,16 @@ def run(context: Context) -> int | None:
     options = context.options
     own = options.session is None
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
-    if not session_key.is_valid(name):  # before the user types a message
+    if not session_key.is_valid(name):  # checked before the user types a message
         context.warn(session_key.invalid_id("--session", name).message)
         return EXIT_USAGE
     values = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     settings = {key: value for key, value in values.items() if value is not None}
     conversation = Conversation(context.client, name, own, options.system, settings, _note)
     remember = _typed_lines() if is_terminal(sys.stdin) else None
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the parent process ignored it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the parent process ignores SIGINT
     for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))  # a closed window closes its session, too
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that the session is closed below
     try:
         Terminal(context, conversation).run()
     finally:
@@ -180,18 +182,18 @@ def run(context: Context) -> int | None:
 
 
 def _refusal(refused: DaemonRefused) -> str:
-    """Returns the daemon's refusal with advice for a chat."""
+    """Returns the sentence of the daemon's error. If the context is full, adds advice for a chat."""
     return f"{refused} /reset starts a new conversation." if refused.code == "context_length_exceeded" else str(refused)
 
 
 def _note(note: str) -> None:
-    """Writes a note about the answer to standard error, so that a pipe gets answers only."""
+    """Writes a note to standard error, so that standard output has only answers."""
     output.remark(text.dim(f"[{note}]", sys.stderr))
 
 
 def _typed_lines() -> Callable[[], None]:
-    """Enables line editing and loads the lines of earlier chats. Returns a function that saves them with those of this
-    chat.
+    """Enables line editing, and loads the lines that the user typed in earlier chats. Returns a function that saves
+    these lines and the lines of this chat.
     """
     import readline
 

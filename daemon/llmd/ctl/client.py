@@ -1,5 +1,6 @@
-"""A client of llmd over its unix socket: paths, errors, server-sent events. It prints nothing and makes no
-decisions."""
+"""A client of llmd over the unix socket. It sends requests, and decodes answers, errors and server-sent events. It
+prints nothing, and makes no decisions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ EVENT_BYTES_MAX = 16 << 20
 
 
 class DaemonAbsent(Exception):
-    """No daemon answered. advice.SENTENCES has a sentence for every ``reason``."""
+    """No daemon answered. `reason` is a key of advice.SENTENCES."""
 
     def __init__(self, socket_path: str, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
@@ -33,7 +34,9 @@ class DaemonAbsent(Exception):
 
 
 class DaemonRefused(Exception):
-    """The daemon answered with an error: its HTTP status (200 inside a stream) and its error object."""
+    """The daemon answered with an error. `status` is the HTTP status (200 for an error in a stream), and `error` the
+    error object.
+    """
 
     def __init__(self, status: int, error: Json, retry_after: str | None = None) -> None:
         super().__init__(str(error.get("message") or f"HTTP status {status}"))
@@ -43,7 +46,8 @@ class DaemonRefused(Exception):
         self.retry_after = retry_after
 
 
-# The first match wins; any other error is "unreachable" before the connection exists, and "gone" after.
+# Reasons of DaemonAbsent by the type of an exception. The first match counts. Any other exception means "unreachable"
+# before the connection exists, and "gone" afterwards.
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (FileNotFoundError, "missing"),
     (NotADirectoryError, "missing"),
@@ -73,21 +77,23 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class Client:
-    """Sends each request over a connection of its own: verbs are rare, and a connection must not outlive a canceled
-    answer.
+    """Sends each request over a connection of its own. Reusing connections would save little, because verbs are rare. A
+    canceled answer ends with its connection.
     """
 
     def __init__(self, socket_path: str, timeout_s: float | None, stream_timeout_s: float | None = None) -> None:
         self.socket_path = socket_path
         self.timeout_s = timeout_s
         self.stream_timeout_s = stream_timeout_s
-        """Longest silence of a stream, and of requests that move a session's state. None: no limit."""
+        """Maximum time in seconds without output, for streams and for requests that move a session's state. None if
+        there is no limit.
+        """
 
     def health(self) -> Json:
         return self._look("/health")[1]
 
     def ready(self) -> tuple[int, Json]:
-        """The status, and what it is about."""
+        """Returns the HTTP status and the readiness."""
         return self._look("/ready")
 
     def metrics(self) -> dict[str, float]:
@@ -141,7 +147,7 @@ class Client:
         return self._ask("GET", _session_path(name, "/explain", owner))
 
     def chat(self, request: Json) -> Generator[Json, None, None]:
-        """Yields the chunks of one streamed completion. Closing the generator cancels the generation."""
+        """Yields the chunks of a streamed chat completion. Closing the generator cancels the generation."""
         body = request | {"stream": True, "stream_options": {"include_usage": True}}
         with _Exchange(self, "POST", "/v1/chat/completions", body, timeout_s=self.stream_timeout_s) as exchange:
             yield from exchange.events()
@@ -155,13 +161,15 @@ class Client:
             return exchange.json()
 
     def _look(self, path: str) -> tuple[int, Json]:
-        """503 is no error here: it comes with a fact worth showing."""
+        """Returns the HTTP status and the answer. Status 503 is not an error here, because its answer says why llmd is
+        not ready.
+        """
         with _Exchange(self, "GET", path, tolerate=(503,), timeout_s=self.timeout_s) as exchange:
             return exchange.status, exchange.json()
 
 
 class _Exchange:
-    """One request and its answer. Every failure of the transport becomes a DaemonAbsent."""
+    """A request and its answer. Every failure of the connection raises DaemonAbsent."""
 
     def __init__(
         self,
@@ -206,7 +214,7 @@ class _Exchange:
             payload = json.dumps(body).encode()
             headers["content-type"] = "application/json"
         try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # llmd refused it unread, and the answer says why
+            with suppress(BrokenPipeError, ConnectionResetError):  # the answer has the reason
                 self._connection.request(method, path, body=payload, headers=headers)
             self._response = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -223,8 +231,9 @@ class _Exchange:
         return self._object(self.text())
 
     def events(self) -> Iterator[Json]:
-        """Yields the data of the stream's events up to [DONE]. Comments, which keep the connection alive, are
-        skipped."""
+        """Yields the data of the stream's events, up to [DONE]. Skips comments, which only keep the connection
+        alive.
+        """
         while line := self._line():
             if not line.startswith(b"data:"):
                 continue
@@ -270,7 +279,9 @@ class _Exchange:
 
 
 def _why_refused(socket_path: str) -> str:
-    """Returns the reason why the socket refused the connection. The socket exists before the model is loaded."""
+    """Returns the reason why the socket refused a connection. A daemon that is starting can have created the socket
+    already, before it accepts connections.
+    """
     try:
         if not stat.S_ISSOCK(os.stat(socket_path).st_mode):
             return "no_socket"
@@ -280,7 +291,9 @@ def _why_refused(socket_path: str) -> str:
 
 
 def is_daemon_alive(socket_path: str) -> bool:
-    """Returns whether the daemon holds the lock next to its socket, as it does until it ends."""
+    """Returns whether a daemon holds the lock of the file next to the socket. A daemon holds this lock until it
+    ends.
+    """
     try:
         with open(f"{socket_path}.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -292,7 +305,7 @@ def is_daemon_alive(socket_path: str) -> bool:
 
 
 def samples(text: str) -> dict[str, float]:
-    """Maps the names (with labels) in Prometheus text to their values. Lines that are not samples are skipped."""
+    """Returns the values in Prometheus text, by name with labels. Skips lines that are not samples."""
     found = {}
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")

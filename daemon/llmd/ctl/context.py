@@ -1,4 +1,4 @@
-"""The context of a verb: the daemon's client and the way to print answers."""
+"""The context of a verb: the client of the daemon, the options, and functions that print."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ class Context:
     json: bool
 
     def say(self, raw: Json, text: Callable[[], str]) -> None:
-        """Prints the answer itself with --json, otherwise its rendering for people."""
+        """Prints the answer as JSON if --json is set, otherwise the text that `text` returns."""
         output.answer(output.as_json(raw) if self.json else self._rendered(text))
 
     def _rendered(self, text: Callable[[], str]) -> str:
-        """Raises DaemonAbsent if the JSON does not have the form of llmd's answers, because another server answered."""
+        """Returns the text. Raises DaemonAbsent if the answer does not have the form of llmd's answers, because it then
+        comes from another server.
+        """
         try:
             return text()
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
@@ -45,7 +47,9 @@ class Context:
 
 
 def of_session(context: Context, act: Callable[[str], Json]) -> Json:
-    """Runs `act` on the session with the given id, or on the only session whose id begins with it."""
+    """Runs `act` on the session whose id is the verb's argument. If there is no such session, runs `act` on the only
+    session whose id begins with the argument.
+    """
     id_or_prefix: str = context.options.id
     try:
         return act(id_or_prefix)
@@ -77,8 +81,8 @@ def add_verb(
     more: str = "",
     epilog: str = "",
 ) -> argparse.ArgumentParser:
-    """Adds a verb with its line of help and `more` as its description. `run` returns the exit status, or None for
-    EXIT_OK.
+    """Adds a verb. `help` is the verb's line in lists of verbs; the verb's description is `help` followed by `more`.
+    `run` returns the exit status, or None for EXIT_OK.
     """
     parser = verbs.add_parser(
         name,
@@ -93,7 +97,7 @@ def add_verb(
 
 
 def add_id(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that name the session of a verb."""
+    """Adds the arguments that name the session on which a verb works."""
     parser.add_argument("id", metavar="ID", help="id of the session")
     parser.add_argument(
         "--owner", metavar="NAME", help="owner of the session, if several owners have this id: a name or a number"

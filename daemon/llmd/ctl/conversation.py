@@ -1,4 +1,4 @@
-"""The conversations of one chat program, one per session. Every turn sends the whole conversation."""
+"""The conversations of `llmctl chat`, one for each session. Every turn sends the whole conversation."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ OWN = 0
 
 
 class Display:
-    """Writes an answer to standard output while it arrives.
+    """Writes an answer to standard output while the answer arrives.
 
-    Reasoning, and the progress of a long prompt, go to standard error, dimmed, so that a pipe gets answers only.
+    Reasoning and the progress of a long prompt are written to standard error, dimmed, so that standard output has only
+    answers.
     """
 
     def __init__(self, *, hides_thinking: bool) -> None:
         self._hides_thinking = hides_thinking
         self._on_line = ""
-        """Kind of the output before the cursor: progress, reasoning or text; "" at the beginning of a line."""
+        """Kind of the last output in the cursor's line: progress, reasoning or text. "" if the line is empty."""
 
     def text(self, added: str) -> None:
         self._begin("text")
@@ -45,7 +46,7 @@ class Display:
             self._on_line = "progress"
 
     def end(self) -> None:
-        """Ends the answer; the next output begins on a new line."""
+        """Ends the answer, so that the next output begins on a new line."""
         self._begin("")
 
     def _begin(self, kind: str) -> None:
@@ -60,7 +61,7 @@ class Display:
 
 @dataclass
 class ChatTurn:
-    """The part of an answer that has been received so far."""
+    """The part of an answer that has arrived so far."""
 
     reply: str = ""
     reasoning: str = ""
@@ -90,7 +91,7 @@ class ChatTurn:
 
     @property
     def is_cut_without_answer(self) -> bool:
-        """Returns whether the length limit ended the answer during the reasoning, or before it had text."""
+        """Whether the length limit ended the answer before it had text, for example during the reasoning."""
         return self.finish_reason == "length" and not self.reply.strip()
 
     def summary(self) -> str:
@@ -110,7 +111,8 @@ class ChatTurn:
 class Conversation:
     """The conversations of this program's sessions, and the name of the current session.
 
-    `own`: the session ends with this program. `note` tells the user what happened to a session.
+    If `own` is true, the first session is closed when this program ends. `note` is called with a sentence for the user
+    if a session was reset, moved or lost.
     """
 
     def __init__(
@@ -138,8 +140,8 @@ class Conversation:
     def ask(self, question: str, display: Display | None = None) -> ChatTurn:
         """Sends one question.
 
-        After Ctrl-C the turn keeps the text received so far, which is also what the session holds. If the length limit
-        ends the answer before it has text, the question is kept for the next turn.
+        After Ctrl-C, the conversation keeps the text that has arrived so far, which is also the text that the session
+        holds. If the length limit ends the answer before it has text, the conversation keeps the question.
         """
         turn = ChatTurn()
         messages = [*self.messages, {"role": "user", "content": question}]
@@ -177,7 +179,9 @@ class Conversation:
     # --- between two runs --------------------------------------------------------------------------------------------
 
     def _earlier(self) -> list[Json]:
-        """Returns the messages of earlier chats. The system message of this chat replaces theirs."""
+        """Returns the messages of earlier chats in this session. If --system is set, that system message replaces the
+        earlier system message.
+        """
         messages: list[Json] = []
         if self.name != self._own:
             messages = self._on_disk(lambda: conversation_files.load(self.client.socket_path, self.name)) or []
@@ -191,8 +195,9 @@ class Conversation:
         return messages
 
     def _unless_reset(self, messages: list[Json]) -> list[Json]:
-        """Returns the messages, or none if the session was reset. Tokens that the daemon has lost are prefilled
-        again."""
+        """Returns the messages, or an empty list if the session was reset. If the daemon has lost the session's tokens,
+        the next turn prefills the messages again.
+        """
         session = self._session()
         if session is not None and _was_reset(session):
             aside = self._on_disk(lambda: conversation_files.set_aside(self.client.socket_path, self.name))
@@ -205,8 +210,8 @@ class Conversation:
         return messages
 
     def _note_foreign(self) -> None:
-        """Tells the user that another client uses the session: this chat begins a conversation beside that client's,
-        and takes one of the session's few branches.
+        """Tells the user if another client uses the session, because this chat then starts another conversation in the
+        session, and uses one of the session's few branches.
         """
         session = self._session() or {}
         client, n_tokens = text.scalar(session.get("client") or "another client"), session.get("tokens")
@@ -235,7 +240,9 @@ class Conversation:
             self._note_once(f"another chat uses session {self.name}; its conversation was moved to {aside.parent}")
 
     def _on_disk(self, act: Callable[[], T]) -> T | None:
-        """Calls `act`. If the disk fails, the user is told, and the conversation continues."""
+        """Calls `act` and returns its result. If reading or writing a file fails, tells the user and returns None, so
+        that the chat continues.
+        """
         try:
             return act()
         except conversation_files.DiskFailed as error:
@@ -249,5 +256,7 @@ class Conversation:
 
 
 def _was_reset(session: Json) -> bool:
-    """Returns whether the session was reset: it was used, but holds no tokens, not even tokens to prefill again."""
+    """Returns whether the session was reset: it has had requests, but it has no tokens now, not even tokens whose state
+    was lost.
+    """
     return session.get("owner", OWN) == OWN and session.get("state") == "empty" and bool(session.get("requests"))

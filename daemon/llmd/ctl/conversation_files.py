@@ -1,10 +1,11 @@
-"""Conversations of named sessions, kept from one run of llmctl to the next.
+"""Files with the conversations of named sessions, which llmctl keeps between its runs.
 
-There is one file per session, and one per label of a saved session, readable by their user only. The conversations are
-the user's own text, while the daemon's state is a cache that may be lost. Only reset and close delete a conversation.
-Any other operation that would replace it by a different one (another llmctl in the same session, a load, a fork, a
-reset from elsewhere) first renames its file to a name that ends in .previous-N.json. A new file is written next to the
-old one, synced and renamed. A failure leaves the old file, and raises DiskFailed.
+Each session has a file, and so does each label of a saved session. Only the user can read the files. A conversation is
+the user's own text and must not be lost, although the daemon's state is a cache that may be lost. So only reset and
+close delete a conversation. An operation that would replace a conversation by a different one (another llmctl in the
+same session, a load, a fork, a reset by another client) first renames the old file to a name that ends in
+.previous-N.json. A new file is written under another name, synced, and then renamed. If this fails, the old file stays,
+and DiskFailed is raised.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from pathlib import Path
 from llmd.ctl.client import Json
 
 PREVIOUS_MAX = 16
-"""Most renamed conversations of one session; the oldest are deleted."""
+"""Maximum number of renamed files of one session. Beyond it, the oldest files are deleted."""
 
 
 class DiskFailed(Exception):
-    """A file could not be read or written; the message is a sentence."""
+    """A file could not be read or written. The message is a sentence for the user."""
 
 
 def directory() -> Path:
-    """Returns the directory of conversations and typed lines."""
+    """Returns the directory for conversations and for typed lines."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(base) / "llmd"
 
@@ -37,7 +38,7 @@ def directory() -> Path:
 
 
 def load(socket_path: str, session: str) -> list[Json]:
-    """Returns the messages of a session, the oldest first; an empty list if no file exists."""
+    """Returns the messages of a session, the oldest first, or an empty list if the session has no file."""
     path = _path(socket_path, session)
     with _reporting("read"):
         try:
@@ -49,8 +50,8 @@ def load(socket_path: str, session: str) -> list[Json]:
 
 
 def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
-    """Writes the messages. If the stored messages are another program's, which these do not continue, they are renamed,
-    and their new name is returned.
+    """Writes the messages to the session's file. If the new messages do not continue the old messages in the file,
+    because another program wrote them, the old file is renamed and its new name returned.
     """
     with _reporting("store"), _locked():
         return _write(_path(socket_path, session), session, socket_path, messages)
@@ -64,7 +65,7 @@ def set_aside(socket_path: str, session: str) -> Path | None:
 def forget(socket_path: str, session: str) -> None:
     path = _path(socket_path, session)
     with _reporting("remove"):
-        if path.exists():  # otherwise no directory is made, since the home can be read-only
+        if path.exists():  # locking would create a directory, and the home directory can be read-only
             with _locked():
                 path.unlink(missing_ok=True)
 
@@ -76,7 +77,9 @@ def rename(socket_path: str, session: str, new: str) -> Path | None:
 
 
 def copy(socket_path: str, session: str, new: str, n_turns: int | None = None) -> Path | None:
-    """Copies the first turns, or all. Returns the new name of the earlier messages of `new`, if they were renamed."""
+    """Copies the first `n_turns` turns of a conversation, or all turns, to the session `new`. If the file of `new` was
+    renamed, returns its new name.
+    """
     return _copy(_path(socket_path, session), _path(socket_path, new), new, socket_path, n_turns)
 
 
@@ -92,8 +95,8 @@ def save_as(socket_path: str, session: str, label: str) -> Path | None:
 
 
 def load_as(socket_path: str, label: str, session: str) -> Path | None:
-    """Copies the conversation of a label to a session. Without one, the session's own is removed: it belongs to another
-    state.
+    """Copies the conversation of a saved session to a session. If the saved session has no conversation, the file of
+    the session is renamed, because the conversation does not belong to the state that was loaded.
     """
     return _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
 
@@ -118,8 +121,8 @@ def _reporting(action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Holds the lock that lets one llmctl at a time change files, for milliseconds. Reading needs no lock, because
-    files are renamed.
+    """Holds the lock, so that only one llmctl at a time changes files. A change takes milliseconds. Reading needs no
+    lock, because a new file is complete before it gets its name.
     """
     folder = directory()
     (folder / "chats").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -129,8 +132,8 @@ def _locked() -> Iterator[None]:
 
 
 def _read(path: Path) -> list[Json]:
-    """Returns the messages of a file, or none if it does not exist. Raises ValueError if the file is not one of
-    llmctl's.
+    """Returns the messages in a file, or an empty list if the file does not exist. Raises ValueError if llmctl cannot
+    have written the file.
     """
     try:
         found = json.loads(path.read_bytes())
@@ -142,7 +145,7 @@ def _read(path: Path) -> list[Json]:
 
 
 def _write(path: Path, session: str, socket_path: str, messages: list[Json]) -> Path | None:
-    partial = path.with_name(f"{path.stem}.partial")  # no other llmctl uses the name: the lock is held
+    partial = path.with_name(f"{path.stem}.partial")  # only the holder of the lock uses this name
     content = json.dumps({"session": session, "socket": socket_path, "messages": messages})
     try:
         partial.unlink(missing_ok=True)
@@ -171,7 +174,7 @@ def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: i
     with _reporting("copy"):
         try:
             messages = _read(source)
-        except ValueError:  # `load` reports it
+        except ValueError:  # `load` reports the damaged file
             messages = []
         messages = messages[: _end_of(messages, n_turns)]
         if not messages and not target.exists():
@@ -181,14 +184,14 @@ def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: i
 
 
 def _end_of(messages: list[Json], n_turns: int | None) -> int:
-    """Returns the index at which the turn after the first `n_turns` begins."""
+    """Returns the number of messages in the first `n_turns` turns, or in all turns."""
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     return len(messages) if n_turns is None or n_turns >= len(users) else users[n_turns] if n_turns else 0
 
 
 def _begins(path: Path, messages: list[Json]) -> bool:
-    """Returns whether these messages contain everything in the file. System messages are ignored, because each run of
-    chat can bring its own.
+    """Returns whether these messages begin with all messages in the file. System messages do not count, because each
+    chat can set another system message.
     """
     try:
         old, new = _without_system(_read(path)), _without_system(messages)
@@ -202,8 +205,8 @@ def _without_system(messages: list[Json]) -> list[Json]:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Renames the file to the next number. Deletes earlier files that this one continues, and the oldest beyond the
-    limit.
+    """Renames the file to the next .previous-N.json, and returns its new name. Deletes earlier renamed files whose
+    conversation this file continues, and the oldest files beyond PREVIOUS_MAX.
     """
     pattern = f"{path.stem}.previous-[0-9]*.json"
     numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(pattern)}

@@ -1,4 +1,4 @@
-"""llmctl sessions explain: the last turns of a session, each as a paragraph."""
+"""llmctl sessions explain: prints a paragraph about each of the last turns of a session."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def counts(turn: Json) -> str:
 
 
 def divergence(point: Json) -> list[str]:
-    """Returns the three texts on a line each. If both sides read the same, their token ids are shown too."""
+    """Returns lines with the text before the point of divergence, the session's text after it, and the prompt's text
+    after it. If the texts after it are equal, the token ids are shown, too.
+    """
     lines = [f"{INDENT}the prompt diverges from the session at token {text.count(point.get('at', 0))}"]
     read_the_same = _read_the_same(point.get("resident") or "", point.get("prompt") or "")
     for name, key in (("after", "before"), ("session", "resident"), ("prompt", "prompt")):
@@ -69,13 +71,13 @@ def divergence(point: Json) -> list[str]:
 
 
 def _read_the_same(resident: str, prompt: str) -> bool:
-    """Returns whether both texts are equal up to the end of the shorter one. Equal numbers of tokens can have different
-    lengths.
+    """Returns whether both texts are equal up to the end of the shorter text. Both texts have the same number of
+    tokens, but can have different lengths.
     """
     n = min(len(resident), len(prompt))
     return n > 0 and resident[:n] == prompt[:n]
 
 
 def quoted(value: str) -> str:
-    """Quotes a text on one line and escapes line ends and control characters."""
+    """Quotes a text on one line. Escapes line ends and control characters."""
     return '"' + text.printable(value.replace("\n", "\\n").replace("\t", "\\t")) + '"'

@@ -1,4 +1,4 @@
-"""Texts of llmctl's --help and man page, apart from the verbs."""
+"""The texts of llmctl's --help and man page, except the texts about verbs."""
 
 from __future__ import annotations
 

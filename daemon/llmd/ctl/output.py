@@ -1,6 +1,7 @@
-"""The three standard streams of llmctl. If one of them fails, llmctl ends with a sentence and an exit status.
+"""The three standard streams of llmctl. If standard input or output fails, llmctl ends with a sentence and an exit
+status.
 
-Answers go to standard output, where a failure is an error. Remarks go to standard error and can get lost.
+Answers are written to standard output. Remarks are written to standard error; if that fails, the remark is lost.
 """
 
 from __future__ import annotations
@@ -19,33 +20,35 @@ class StreamFailed(Exception):
 
 
 def prepare() -> None:
-    """Prepares the standard streams before anything is opened. Undecodable bytes are read as U+FFFD, and characters
-    that cannot be encoded are written escaped.
+    """Prepares the standard streams. Must be called before anything else is opened. Bytes that cannot be decoded are
+    read as U+FFFD, and characters that cannot be encoded are written as escapes.
 
-    If the caller has closed a stream, Python has no object for it: print() would write errors to standard output, and
-    the next socket would get the number of the stream.
+    If the caller has closed a stream, sys.stdin, sys.stdout or sys.stderr is None: print() would then write remarks to
+    standard output, and the next socket would get the descriptor of the stream.
     """
     is_closed = sys.stdout is None
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is `number`
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
     if isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stdout.buffer, io.RawIOBase):
-        # With PYTHONUNBUFFERED, the part of a write that does not fit into a full pipe would silently be dropped.
+        # With PYTHONUNBUFFERED, sys.stdout has no buffer, and would silently drop the part of a text that does not fit
+        # into a full pipe.
         sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)
     if is_closed:
         raise StreamFailed(f"standard output cannot be written: {CLOSED}")
 
 
 def answer(text: str, end: str = "\n") -> None:
-    """Writes to standard output and flushes. Raises StreamFailed, or BrokenPipeError if the reader has closed
-    the pipe."""
+    """Writes text to standard output and flushes. Raises StreamFailed, or BrokenPipeError if the reader has closed the
+    pipe.
+    """
     try:
         sys.stdout.write(text + end)
         sys.stdout.flush()
@@ -58,12 +61,12 @@ def answer(text: str, end: str = "\n") -> None:
 
 
 def line(prompt: str) -> str:
-    """Reads a line from standard input, without the line end. Raises EOFError at the end of input, or if the terminal
-    is lost.
+    """Returns the next line of standard input, without the line end. Raises EOFError at the end of input, or if the
+    terminal is lost.
     """
     if sys.stdin is None:
         raise StreamFailed(f"standard input cannot be read: {CLOSED}")
-    if not sys.stdout.isatty():  # input() would write the prompt to standard output
+    if not sys.stdout.isatty():  # input() would write the prompt to the pipe
         remark(prompt, end="")
         prompt = ""
     try:
@@ -81,13 +84,15 @@ def finish() -> None:
 
 
 def as_json(raw: object) -> str:
-    """Returns JSON on one line. It is ASCII unless standard output can encode every character."""
+    """Returns JSON on one line. The JSON is ASCII unless standard output can encode every character."""
     carries_all = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return json.dumps(raw, ensure_ascii=not carries_all)
 
 
 def remark(text: str, end: str = "\n") -> None:
-    """Writes to standard error. If that fails, the remark is lost, but the exit status still tells the result."""
+    """Writes a remark to standard error. If that fails, the remark is lost, but llmctl still ends with the right exit
+    status.
+    """
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
@@ -95,7 +100,9 @@ def remark(text: str, end: str = "\n") -> None:
 
 
 def _silence(number: int) -> None:
-    """Redirects the descriptor to /dev/null, because buffered output would fail again when the interpreter exits."""
+    """Redirects a descriptor to /dev/null. Otherwise output that is still buffered would fail again when the
+    interpreter exits.
+    """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, number)
     os.close(null)

@@ -1,5 +1,5 @@
-"""The tokens of a session, read from the session table in shared memory: no request, no wait for the daemon's event
-loop.
+"""The tokens of a session. They are read from the session table in shared memory, so that no request has to wait for
+the daemon's event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from llmd.engine import segment
 
 TOKENS_PER_LINE = 12
 
-# Status words of a session table that cannot be opened, as reasons of DaemonAbsent.
+# Reasons of DaemonAbsent if a session table cannot be opened, by the word of the status.
 _REASONS = {"not_found": "segment_missing", "version_mismatch": "segment_version", "io_error": "segment_forbidden"}
 
 
@@ -44,7 +44,7 @@ class Resident:
 
 def read(socket_path: str, name: str, owner: int | None) -> Resident:
     try:
-        from llmd.engine import native  # imported here only: it loads libllm, which no other verb needs
+        from llmd.engine import native  # only here, because it loads libllm, which no other verb needs
     except ImportError as error:
         raise Unreadable(str(error)) from error
     try:
@@ -52,7 +52,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     except PermissionError as error:
         raise DaemonAbsent(socket_path, "segment_forbidden", str(error)) from error
     if segment_name is None:
-        is_named = bool(segment.names(socket_path))  # before a segment exists
+        is_named = bool(segment.names(socket_path))  # a daemon writes the name before it creates the shared memory
         reason = "starting" if is_named and is_daemon_alive(socket_path) else "segment_missing"
         raise DaemonAbsent(socket_path, reason, f"{socket_path}.lock names no session table")
     try:
@@ -60,7 +60,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     except native.SegmentError as error:
         raise DaemonAbsent(socket_path, _REASONS.get(error.word, "segment_missing"), str(error)) from error
     found = table.sessions_named(name, owner)
-    found.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)  # branches, the last used first
+    found.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)  # the most recently used branch first
     if len({view.owner for view in found}) > 1:
         owners = ", ".join(str(view.owner) for view in found)
         message = f"Owners {owners} have a session {name}. Name the owner: --owner NAME."

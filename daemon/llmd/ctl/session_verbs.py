@@ -1,4 +1,6 @@
-"""llmctl sessions reset | close | fork | park | pin | rename | save | load, and sessions saved list | remove."""
+"""The verbs llmctl sessions reset, close, fork, park, pin, rename, save and load, and llmctl sessions saved list and
+remove.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,8 @@ def run_close(context: Context) -> int:
 
 
 def _forgotten(context: Context, raw: Json, existed: str, done: str) -> int:
-    """Reports whether the session existed. If not, the daemon has not failed, but the user may have meant another
-    session.
+    """Reports whether the session existed. A session that did not exist is not an error for the daemon, but llmctl
+    returns EXIT_NOT_FOUND, because the user may have meant another session.
     """
     name, is_there = context.options.id, raw.get(existed, True)
     _conversation_follows(context, lambda socket_path: conversation_files.forget(socket_path, name))
@@ -94,8 +96,8 @@ def run_fork(context: Context) -> None:
 
 
 def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | None:
-    """Copies the conversation up to the point of the fork. If that point is a number of tokens, nothing is copied,
-    because only the daemon knows how many turns they are.
+    """Copies the conversation up to the point of the fork. If that point is a number of tokens, no turn is copied,
+    because only the daemon could know how many turns these tokens are.
     """
     at = options.at
     if at is None:
@@ -108,7 +110,9 @@ def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | 
 
 
 def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -> None:
-    """Applies the daemon's change to the conversation that llmctl keeps. It keeps none for other owners."""
+    """Makes the same change to the conversation that llmctl keeps. Does nothing for sessions of other owners, because
+    llmctl keeps no conversations of them.
+    """
     if context.options.owner is None:
         try:
             if (aside := act(context.client.socket_path)) is not None:

@@ -1,4 +1,4 @@
-"""llmctl sessions list | show, and the group of verbs to which explain and session_verbs add theirs."""
+"""The verbs llmctl sessions list and show. explain.py and session_verbs.py add the other verbs of llmctl sessions."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def run_show(context: Context) -> None:
 
 
 def owner_number(context: Context) -> int | None:
-    """Returns the owner's number, which the session table contains. If --owner is a name, the daemon must
-    translate it."""
+    """Returns the owner's number, or None if --owner is not set. If --owner is a name, asks the daemon for the number,
+    because the session table has no names of owners.
+    """
     owner = context.options.owner
     if owner is None or (owner.isascii() and owner.isdigit()):
         return int(owner) if owner is not None else None
@@ -81,7 +82,7 @@ def show_tokens(context: Context, view: resident.Resident) -> None:
 
 
 def overview(raw: Json) -> str:
-    """Returns the table of sessions, and the numbers of slots."""
+    """Returns the table of sessions, and a line about the slots."""
     sessions = [*(raw.get("data") or []), *(raw.get("scratch") or [])]
     header = [
         "ID", "STATE", "TOKENS>", "BRANCHES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "CLIENT",
@@ -107,7 +108,7 @@ def slots_line(raw: Json) -> str:
 
 
 def unprocessed_tokens(session: Json) -> int:
-    """Returns the prompt tokens that the session's branches have neither prefilled nor reused yet."""
+    """Returns the number of prompt tokens that the session's running requests have neither prefilled nor reused yet."""
     unprocessed = (one for one in session.get("timelines") or [] if one.get("state") == "prefill")
     return sum(max(0, (one.get("last") or {}).get("prompt_tokens", 0) - one.get("tokens", 0)) for one in unprocessed)
 
@@ -132,20 +133,22 @@ def _row(session: Json) -> list[str]:
 
 
 def owner(session: Json) -> str:
-    """Returns the owner's name, or the number if no key has the name any more."""
+    """Returns the owner's name, or the owner's number if no key belongs to this owner any more."""
     return text.scalar(session.get("owner_name") or session.get("owner", 0))
 
 
 def longest(session: Json) -> int:
-    """Returns the tokens of the session's longest branch. The sum of all branches can exceed the context, which would
-    look like an error.
+    """Returns the number of tokens of the session's longest branch. The sum over all branches is not shown, because it
+    can exceed the context, which would look like an error.
     """
     tokens: list[int] = [one.get("tokens", 0) for one in session.get("timelines") or []]
     return max(tokens) if tokens else int(session.get("tokens", 0))
 
 
 def branches(session: Json) -> str:
-    """Returns for example "3, 1 parked". The parked branches are left out if all or none are parked."""
+    """Returns the number of branches, for example "3, 1 parked". The number of parked branches is left out if all
+    branches are parked, or none.
+    """
     found = session.get("timelines") or []
     n_parked = sum(one.get("state") == "parked" for one in found)
     return f"{len(found)}, {n_parked} parked" if 0 < n_parked < len(found) else str(len(found))
@@ -178,7 +181,7 @@ def details(session: Json) -> str:
 
 
 def token_lines(session: Json) -> list[tuple[str, str]]:
-    """Returns the line of tokens, or one line for each of several branches."""
+    """Returns one line for the tokens of a session with one branch, or one line for each branch."""
     context_tokens, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
     if len(found) < 2:
         return [("tokens", f"{text.count(session.get('tokens', 0))} of {context_tokens}")]
@@ -192,7 +195,7 @@ def branch(one: Json, context_tokens: str) -> str:
 
 
 def last_start(last: Json) -> str:
-    """Returns for example "exact_prefix: 412 of 415 prompt tokens reused (The prompt extends ...)"."""
+    """Returns a line such as "exact_prefix: 412 of 415 prompt tokens reused (The prompt extends ...)"."""
     reused, prompt = text.count(last.get("reused_tokens", 0)), text.count(last.get("prompt_tokens", 0))
     diverged = last.get("diverged_at")
     where = "" if diverged is None else f", diverged at token {text.count(diverged)}"

@@ -1,4 +1,4 @@
-"""llmctl status, models and version: whether llmd runs, its totals, and the model that it serves."""
+"""The verbs llmctl status, models and version, which show whether llmd runs, its totals, and its model."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def checkpoints(storage: Json) -> str:
 
 
 def disk(storage: Json) -> str:
-    """Returns for example "3 GiB of 20 GiB", and a warning if the disk refuses states."""
+    """Returns a text such as "3 GiB of 20 GiB", with a warning if the disk refuses states."""
     refuses = (
         "; the disk is full or fails: parked states that do not fit into memory are dropped"
         if storage.get("disk_refuses")
@@ -77,7 +77,7 @@ def disk(storage: Json) -> str:
 
 
 def share_of(storage: Json, name: str) -> str:
-    """Returns for example "1.5 MiB of 2 GiB"."""
+    """Returns a text such as "1.5 MiB of 2 GiB"."""
     return f"{text.size(storage.get(name, 0))} of {text.size(storage.get(name + '_max', 0))}"
 
 
@@ -88,8 +88,8 @@ def state(ready: Json) -> str:
 
 
 def words(counters: Counters, prefix: str) -> str:
-    """Returns counters that share a prefix, named by the rest of their names: "12 end, 1 cancelled". The largest come
-    first.
+    """Returns the counters whose names begin with `prefix`, the largest first, for example "12 end, 1 cancelled". The
+    words are the rest of the counters' names.
     """
     found = {
         name.removeprefix(prefix).removesuffix("_total"): int(value)
@@ -102,7 +102,7 @@ def words(counters: Counters, prefix: str) -> str:
 
 
 def each(counters: Counters, seconds: str, number: str) -> str:
-    """Returns the mean duration since the daemon started, in milliseconds."""
+    """Returns the mean duration in milliseconds since the daemon started."""
     n = counters.get(number, 0)
     return f"{1000 * counters.get(seconds, 0) / n:.1f} ms each" if n else "none yet"
 
@@ -152,7 +152,7 @@ def _size(meta: Json) -> str:
 
 
 def _sampling(recommended: Json) -> str:
-    """Returns the recommended values of the most common parameters."""
+    """Returns the model's recommended values for the most common sampling parameters."""
     names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
     return ", ".join(f"{name} {text.scalar(recommended[name])}" for name in names if name in recommended)
 

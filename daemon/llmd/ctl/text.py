@@ -1,4 +1,4 @@
-"""Text for people: aligned tables, counts, ages, and foreign text made safe for a terminal."""
+"""Text for people: aligned tables, counts and ages. Makes text of others safe for a terminal."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def count(number: int) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Returns for example "1 session" or "1,234 sessions"."""
+    """Returns a text such as "1 session" or "1,234 sessions"."""
     return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def share(part: int, total: int) -> str:
-    """Returns for example "87 %", or a dash if `total` is 0."""
+    """Returns a text such as "87 %", or a dash if `total` is 0."""
     return f"{100 * part // total} %" if total else NOTHING
 
 
 def duration(seconds: float) -> str:
-    """Returns the two largest units: 45s, 3m 20s, 2h 5m, 9d 4h."""
+    """Returns a duration in its two largest units, such as 45s, 3m 20s, 2h 5m or 9d 4h."""
     left = max(0, int(seconds))
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
@@ -59,7 +59,9 @@ def size(n_bytes: int) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns columns as wide as their content. A header that ends in ">" aligns its column to the right."""
+    """Returns a table whose columns are as wide as their content. A header that ends in ">" aligns its column to the
+    right.
+    """
     titles = [title.removesuffix(">") for title in header]
     widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
     lines = []
@@ -70,7 +72,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """Returns one "name  value" per line."""
+    """Returns one line "name value" for each pair."""
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs)
 
@@ -82,7 +84,7 @@ def dim(text: str, stream: TextIO | None = None) -> str:
 
 
 def scalar(raw: object) -> str:
-    """Formats a JSON scalar."""
+    """Returns a JSON scalar as text."""
     if raw is None or raw == "":
         return NOTHING
     return count(raw) if isinstance(raw, int) and not isinstance(raw, bool) else printable(str(raw))

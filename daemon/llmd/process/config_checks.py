@@ -1,4 +1,4 @@
-"""Checks combinations of options, and options against this machine."""
+"""Checks options that depend on each other, or on this machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .config_table import SLOTS_MAX, Config
 
 
 class ConfigError(Exception):
-    """An option has an invalid value, or a file cannot be read. The message names it."""
+    """An option has an invalid value, or a file cannot be read. The message names the option or the file."""
 
 
 def check(config: Config) -> None:
-    """Checks options together. Raises ConfigError."""
+    """Checks combinations of options. Raises ConfigError."""
     if config.max_sessions + config.scratch_sessions > SLOTS_MAX:
         raise ConfigError(
             f"--max-sessions: {config.max_sessions} and --scratch-sessions: {config.scratch_sessions} "
@@ -24,7 +24,7 @@ def check(config: Config) -> None:
 
 
 def remarks(config: Config) -> list[str]:
-    """Returns warnings about values that are valid but probably a mistake."""
+    """Returns warnings about values that are valid, but are probably a mistake."""
     n = n_processors()
     if config.threads <= n:
         return []
@@ -40,15 +40,16 @@ _CGROUP_SELF = Path("/proc/self/cgroup")
 
 
 def n_processors(mount: Path = _CGROUP_MOUNT, own: Path = _CGROUP_SELF) -> int:
-    """Returns how many processors this process can use: its affinity, limited by the smallest quota of its control
-    groups (version 2). libllm computes it in the same way (machine/cgroup.h).
+    """Returns the number of processors that this process can use: the number in its affinity mask, or the smallest
+    quota of its control groups (version 2) if that is smaller. libllm computes the number in the same way
+    (machine/cgroup.h).
     """
     return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
 
 
 def _quotas(mount: Path, own: Path) -> list[int]:
-    """Returns the quotas of this process's control group and those above it, in processors, rounded up. Quotas that
-    cannot be read are left out.
+    """Returns the quotas of this process's control group and of all groups above it, in processors, rounded up. Quotas
+    that cannot be read are left out.
     """
     group = PurePosixPath("/")
     with suppress(OSError):

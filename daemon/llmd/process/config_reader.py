@@ -1,4 +1,6 @@
-"""Reads the options from the command line, then the environment, then the TOML file. The defaults fill the rest."""
+"""Reads the options. The command line overrides the environment, the environment overrides the TOML file, and the file
+overrides the defaults.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ USAGE_ERROR = 2
 _CONFIG = next(option for option in OPTIONS if option.name == "config")
 _MODEL = "positional_model"
 _SYNONYMS = {"-m": "--model", "-c": "--ctx-size", "-ngl": "--gpu-layers", "-t": "--threads", "-np": "--max-sessions"}
-"""Short options of llama.cpp's programs."""
+"""Short options of llama.cpp's programs, with the options of llmd that do the same."""
 
 
 def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
-    """Returns the configuration. Raises ConfigError; `--help` and `--version` exit."""
+    """Returns the configuration. Raises ConfigError. `--help` and `--version` end the process."""
     environment = os.environ if environment is None else environment
     parsed, strange = parser().parse_known_args(arguments)
     if strange:
@@ -54,7 +56,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
 
 
 def load_or_exit(arguments: Sequence[str]) -> Config:
-    """Does the same as `load`, but an invalid option ends the process with a sentence and status 2."""
+    """Does the same as `load`. If an option is invalid, prints a sentence and ends the process with status 2."""
     try:
         return load(arguments)
     except ConfigError as error:
@@ -64,7 +66,8 @@ def load_or_exit(arguments: Sequence[str]) -> Config:
 
 _SEE = f"; {PROGRAM} --help lists all options"
 
-# Variables that build.sh, libllm and the tests read. They can be set in the environment of `./build.sh serve`.
+# Variables that build.sh, libllm and the tests use. They are known here, because they can be set when `./build.sh
+# serve` runs llmd.
 NOT_OPTIONS = frozenset(
     f"LLMD_{name}"
     for name in """
@@ -75,7 +78,7 @@ NOT_OPTIONS = frozenset(
 
 
 def remarks(environment: Mapping[str, str]) -> list[str]:
-    """Returns warnings about variables that look like options but have no effect."""
+    """Returns warnings about environment variables that look like options but have no effect."""
     known = {option.environment for option in OPTIONS}
     strange = sorted(name for name in environment if name.startswith("LLMD_") and name not in known | NOT_OPTIONS)
     return [f"the environment has {name}, which is not an option{nearest(name, known)}{_SEE}" for name in strange]
@@ -114,7 +117,7 @@ _TOML_KINDS: dict[type, str] = {dict: "a table", list: "a list in which not ever
 
 
 def _toml_text(path: Path, key: str, value: object) -> str:
-    """Returns a TOML value as text in the syntax of the command line."""
+    """Returns a TOML value in the syntax of the command line."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

@@ -1,5 +1,5 @@
-"""The option table. Each field of `Config` defines one option (option.py), and a `Config` has the value of each.
-config_reader.py fills it; config_checks.py checks options together.
+"""The option table. Each field of `Config` defines one option (option.py), and an instance of `Config` has the values
+of all options. config_reader.py makes the instance, and config_checks.py checks combinations of options.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .option import (
 )
 from .socket_trust import default_socket
 
-# The model that is served without --model.
+# The model that llmd serves if --model is not set.
 DEMO_MODEL = Path(__file__).parents[1] / "data" / "llmd-demo.gguf"
 STAND_IN_MODEL = Path(__file__).parents[3] / "build" / "models" / "tiny-dense.gguf"
 EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL

@@ -1,4 +1,4 @@
-"""Titled lists of a program's manual, for `--help` and the man page."""
+"""The titled lists in a program's manual, for `--help` and the man page."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 WIDTH = 100
 TERM_WIDTH_MAX = 44
-"""Width of a term; the explanation of a longer term begins on the next line."""
+"""Maximum width of the column of terms. The explanation of a longer term begins on the next line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     title: str
     rows: tuple[tuple[str, str], ...]
-    """Terms and their explanations."""
+    """The terms, each with its explanation."""
 
 
 def format_sections(*sections: Section) -> str:
-    """Formats sections for a terminal: the epilog of --help."""
+    """Returns the sections as text for a terminal, for the epilog of --help."""
     return "\n".join(f"{section.title}:\n{_listed(section.rows)}" for section in sections)
 
 
@@ -42,13 +42,13 @@ def _listed(rows: tuple[tuple[str, str], ...]) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Returns a suggestion to append to an error about the word; "" if no word is similar."""
+    """Returns a suggestion to append to an error about an unknown word, or "" if none of `words` is similar."""
     return _suggestion(*difflib.get_close_matches(word, list(words), 1))
 
 
 def unrecognized(arguments: Sequence[str], flags: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
-    """Returns the error for arguments that the parser did not recognize, beginning with the first. `synonyms` maps
-    flags of other programs to llmd's.
+    """Returns the error for arguments that the parser did not recognize. If the first argument is a flag, the error is
+    about this flag only. `synonyms` maps flags of other programs to llmd's flags.
     """
     if not arguments[0].startswith("-"):
         return f"unrecognized arguments: {' '.join(arguments)}"

@@ -1,7 +1,8 @@
-"""The sockets that the daemon listens on. They are opened before the model is loaded.
+"""The sockets that the daemon listens on.
 
-So a port in use is reported at once, and no other daemon can take the port meanwhile. The unix socket belongs to this
-user alone: llmd removes only a socket of this user on which no program listens (socket_trust.py).
+The sockets are opened before the model is loaded, so that a port in use is reported at once, and no other program can
+take the port while the model loads. Only this user may use the unix socket. If a file exists at the path of the unix
+socket, llmd removes it only if it is a socket of this user on which no program listens (socket_trust.py).
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ log = logging.getLogger("llmd")
 
 _OTHER_PATH = "choose another path with --socket"
 UNIX_PATH_BYTES_MAX = 107
-"""Size of sun_path without its terminator; see unix(7)."""
+"""Size of sun_path (unix(7)), without the terminating zero."""
 
 
 class ListenError(Exception):
-    """The daemon cannot listen on an address. The message names the address and what to do."""
+    """The daemon cannot listen on an address. The message names the address and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnixSocket:
-    """A unix socket that this process made and will remove."""
+    """The unix socket. This process has created its file, and removes the file at the end."""
 
     listener: socket.socket
     path: Path
     inode: tuple[int, int]
     lock: int
-    """Descriptor of the lock file next to the socket, which is held until the daemon ends. The file is never removed:
-    otherwise two daemons could hold a lock each.
+    """Descriptor of the lock file next to the socket. The daemon holds the lock until it ends. The lock file is never
+    removed, because two daemons could otherwise lock two different files of the same name.
     """
 
     def close(self) -> None:
@@ -52,13 +53,13 @@ class UnixSocket:
             if _inode(os.lstat(self.path)) == self.inode:
                 self.path.unlink()
         except OSError:
-            pass  # the file is gone, or the directory belongs to another user now
+            pass  # the file does not exist, or this user may no longer write the directory
         os.close(self.lock)
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Open sockets. `local` is one of `sockets`, or None if systemd passed the sockets."""
+    """The open sockets. `local` is also in `sockets`; it is None if systemd passed the sockets."""
 
     sockets: list[socket.socket]
     local: UnixSocket | None
@@ -97,7 +98,9 @@ def address_of(listener: socket.socket) -> str:
 
 
 def open_listeners(config: Config) -> Listeners:
-    """Opens the sockets that systemd passed, or those of the configuration. Raises ListenError."""
+    """Returns the sockets that systemd passed or, if it passed none, opens the sockets of the configuration. Raises
+    ListenError.
+    """
     passed = _passed()
     if passed:
         return Listeners(passed, None)
@@ -149,8 +152,8 @@ def _tcp(host: str, port: int) -> socket.socket:
 
 
 def _unix(path: Path) -> UnixSocket:
-    """Opens the unix socket. From the first moment on only its user can use it, whatever the umask. Only the holder of
-    the lock accesses the path.
+    """Opens the unix socket. From its first moment on, only this user can use the socket, whatever the umask. The
+    socket's path is changed only while the lock is held.
     """
     if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
         raise ListenError(f"--socket: {path} has more than {UNIX_PATH_BYTES_MAX} bytes; choose a shorter path")
@@ -171,10 +174,12 @@ def _unix(path: Path) -> UnixSocket:
 
 
 def _lock(path: Path) -> int:
-    """Acquires the lock that shows that a daemon uses the path. Creates the directory if it is missing."""
+    """Acquires the lock, which shows that a daemon uses the socket's path, and returns its descriptor. Creates the
+    directory if it does not exist.
+    """
     try:
         make_private(path.parent)
-        check_socket(path)  # the directory exists now, and no other user can replace it
+        check_socket(path)  # after make_private, so that no other user can create the directory
         warn_of_open(path.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         lock = os.open(f"{path}.lock", flags, 0o600)
@@ -195,7 +200,9 @@ def _lock(path: Path) -> int:
 
 
 def _remove_dead(path: Path) -> None:
-    """Removes the socket of a daemon that died. Any other file at that path is left alone and is an error."""
+    """Removes the socket of a daemon that was killed. Raises an error, and removes nothing, if the path has any other
+    file.
+    """
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -207,7 +214,7 @@ def _remove_dead(path: Path) -> None:
 
 
 def _is_listened_on(path: Path) -> bool:
-    """Returns whether a program listens on the socket. Only a refused connection proves that no program listens."""
+    """Returns whether a program may listen on the socket. Only a refused connection proves that no program listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -220,8 +227,8 @@ def _is_listened_on(path: Path) -> bool:
 
 
 def descriptors_for(n_connections: int) -> int:
-    """Returns how many of these connections the process can have, after raising its limit of open files as far as
-    possible.
+    """Raises the process's limit of open files as far as needed and allowed. Returns how many of `n_connections`
+    connections the process can then have.
     """
     needed = n_connections + limits.DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

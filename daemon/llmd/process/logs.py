@@ -1,5 +1,5 @@
-"""Log lines for people (text) or machines (json): a message and fields, on standard error. Writing a line must neither
-block nor stop the daemon.
+"""Log lines on standard error, for people (text) or for programs (json). A line has a message and fields. Writing a
+line must neither block nor stop the daemon.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..core import limits
 
 _PLAIN = re.compile(r"[\w.:/@%+,*\[\]-]+")
 STDERR = 2
-"""Descriptor of standard error."""
+"""The descriptor of standard error."""
 
 
 def configure(level: str, form: str) -> None:
@@ -36,14 +36,14 @@ def configure(level: str, form: str) -> None:
 
 
 def print_fatal(text: str) -> None:
-    """Prints the reason why the process ends before it has started."""
+    """Prints the reason why the daemon cannot start."""
     line = f"<{_PRIORITIES[logging.ERROR]}>{text}" if writes_to_journal() else text
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
 def writes_to_journal(environment: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether standard error is connected to systemd's journal; see systemd.exec(5)."""
+    """Returns whether standard error is connected to systemd's journal (systemd.exec(5))."""
     try:
         found = os.fstat(STDERR)
     except OSError:
@@ -52,8 +52,8 @@ def writes_to_journal(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Sink(logging.Handler):
-    """Writes whole lines to a descriptor. If the reader has stopped, the disk is full or the terminal is lost, lines
-    are dropped and counted, and the daemon is delayed only for a moment.
+    """Writes whole lines to a descriptor. If a line cannot be written (the reader has stopped, the disk is full or the
+    terminal is lost), the line is dropped and counted, and the daemon waits for LOG_PATIENCE_MS at most.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -117,7 +117,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _value(value: object) -> str:
-    """Returns the value on one line, with line ends and control characters of terminals escaped."""
+    """Returns the value on one line. Line ends and control characters are escaped."""
     text = str(value)
     if _PLAIN.fullmatch(text):
         return text
@@ -139,11 +139,11 @@ class JsonFormatter(logging.Formatter):
 
 
 _PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
-"""Priorities in syslog(3)."""
+"""Priorities of syslog(3), by the level of logging."""
 
 
 class JournalFormatter(logging.Formatter):
-    """Adds a priority to each line, as sd-daemon(3) describes. The journal adds the time itself."""
+    """Adds the priority to each line, as sd-daemon(3) describes."""
 
     def __init__(self, lines: logging.Formatter) -> None:
         super().__init__()

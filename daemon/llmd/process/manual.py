@@ -1,4 +1,4 @@
-"""Texts of llmd's --help and man page, except those of the options."""
+"""The texts of llmd's --help and man page, except the texts about options."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Options: fields of `Config` with everything that command line, environment, TOML file, help and documentation need.
+"""Options. An option is a field of `Config`, with the facts that the command line, the environment, the TOML file,
+--help and the documentation need.
 
-The name determines all spellings: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE`, and `ctx_size` in TOML.
+All spellings of an option are made from the field's name. The option `ctx_size` is `--ctx-size` on the command line,
+`LLMD_CTX_SIZE` in the environment, and `ctx_size` in TOML.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ NO_PATH = "none"
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A type of option values. `parse` raises ValueError for a text that is not valid."""
+    """A type of option values. `parse` raises ValueError if a text is invalid."""
 
     parse: Callable[[str], Any]
     expects: str
-    """Describes the valid texts in an error."""
+    """Description of the valid texts, for errors."""
     words: tuple[str, ...] = ()
     """All valid texts, if there are only a few."""
 
@@ -59,7 +61,7 @@ def size(low: int, high: int, expects: str) -> ValueKind:
 
 
 def _between(low: float, value: N, high: float) -> N:
-    """Returns the value if it is in the range, which NaN never is. Raises ValueError."""
+    """Returns the value. Raises ValueError if the value is outside the range, or NaN."""
     if not low <= value <= high:
         raise ValueError
     return value
@@ -86,7 +88,7 @@ def _words(value: str) -> tuple[str, ...]:
 
 
 class PartError(ValueError):
-    """One of several values in a text is not valid."""
+    """A text has several values, and one of them, `part`, is invalid."""
 
     def __init__(self, part: str) -> None:
         self.part = part
@@ -99,8 +101,8 @@ _OTHER_ORIGINS = ("*", "null", "file://")
 
 
 def _origins(value: str) -> tuple[str, ...]:
-    """Accepts origins in the form that browsers send: no pattern, no path, no default port. Other forms would never
-    match.
+    """Returns the origins in a list. Raises PartError for an origin with a pattern, a path or a default port, because
+    browsers send origins without these, so such an origin would never match.
     """
     found = _words(value)
     for one in found:
@@ -112,7 +114,7 @@ def _origins(value: str) -> tuple[str, ...]:
 def _path(value: str) -> Path:
     try:
         return Path(_text(value)).expanduser()
-    except RuntimeError as error:  # the path begins with ~ and an unknown user
+    except RuntimeError as error:  # the path begins with ~ and the name of an unknown user
         raise ValueError from error
 
 
@@ -148,7 +150,7 @@ class Option:
         return "LLMD_" + self.name.upper()
 
     def default_text(self) -> str:
-        """Returns the default as the command line spells it; "" if the option has none."""
+        """Returns the default in the syntax of the command line, or "" if the option has no default."""
         if callable(self.default):
             return str(self.default())
         if isinstance(self.default, bool):

@@ -1,4 +1,4 @@
-"""Checks that the decode thread makes progress, for /ready and for systemd's watchdog."""
+"""Progress of loading the model, and of the decode thread, for /ready and systemd."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Callable
 from ..core import limits
 
 ReadHeartbeat = Callable[[], tuple[int, bool]]
-"""Returns the number of loops of the decode thread, and whether the thread is inside a step (Engine.heartbeat)."""
+"""Returns the number of loops that the decode thread has completed, and whether the thread is inside a step
+(Engine.heartbeat).
+"""
 
 
 class Heartbeat:
-    """Compares each reading with the last. A thread that waits for work makes progress; a thread that is still in the
-    step of the last reading does not.
+    """Finds out whether the decode thread makes progress, by comparing each reading with the last. A thread that waits
+    for work counts as making progress. A thread that is still in the same step as at the last reading makes no
+    progress.
     """
 
     def __init__(self, read: ReadHeartbeat, clock: Callable[[], float] = time.monotonic) -> None:
@@ -24,7 +27,9 @@ class Heartbeat:
         self._since = clock()
 
     def stalled_for_s(self) -> float:
-        """Returns for how long the decode thread has been observed in the same step; 0 if it makes progress."""
+        """Returns the number of seconds for which the decode thread has been observed in the same step, or 0 if the
+        thread makes progress.
+        """
         count, busy = self._read()
         if count != self._count or not busy:
             self._count = count
@@ -48,7 +53,9 @@ class Loading:
         return self._clock() - self._since
 
     def retry_after_s(self) -> int:
-        """Returns the recommended delay before a retry, estimated from the time of the part that is loaded."""
+        """Returns the number of seconds after which a client should try again: the remaining time of loading, estimated
+        from the time that the loaded part has taken.
+        """
         per_mille = self.per_mille()
         left = self.seconds() * (1000 - per_mille) / per_mille if per_mille > 0 else 0.0
         return min(max(math.ceil(left), limits.RETRY_AFTER_S), limits.LOAD_RETRY_AFTER_S_MAX)

@@ -1,9 +1,9 @@
-"""Rules for trusting the unix socket.
+"""Rules that decide which unix socket llmd and llmctl trust.
 
-The unix socket needs no key: everybody who can open it administers the daemon (LOCAL in http/access.py). So the socket
-belongs to this user alone from its first moment on. llmd accepts only files of this user at its path, and llmctl
-refuses a socket that another user may have put there. engine/segment.py does not trust another user's lock file next to
-it. http/access.py checks TCP clients: keys, and the Host and Origin of browsers.
+The unix socket needs no key, and everybody who can open the socket is an administrator (LOCAL in http/access.py). So
+only this user can open the socket, from its first moment on. If a file exists at the socket's path, llmd uses the path
+only if the file belongs to this user. llmctl refuses a socket that another user may have created. engine/segment.py
+ignores a lock file of another user. The rules for TCP clients are in http/access.py.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from pathlib import Path
 log = logging.getLogger("llmd")
 
 SOCKET_MODE = 0o600
-"""Mode of the socket, whatever the umask: bind() gives the file the mode of its descriptor."""
+"""Mode of the socket's file, whatever the umask. bind() gives the file the mode that the descriptor has."""
 
 
 class UntrustedSocketError(Exception):
-    """Another user could impersonate the daemon, or owns a file at its path. The message names the file and
-    what to do."""
+    """Another user could impersonate the daemon, or owns a file that the daemon needs. The message names the file and
+    says what to do.
+    """
 
 
 # --- path ------------------------------------------------------------------------------------------------------------
@@ -43,8 +44,9 @@ def _socket_in_tmp() -> Path:
 
 
 def check_socket(path: Path) -> None:
-    """Checks the default directory in /tmp, which any user could create first. Raises UntrustedSocketError unless the
-    directory belongs to this user alone; a missing directory is allowed."""
+    """Checks the default directory in /tmp, because any user could have created it first. Raises UntrustedSocketError
+    if the directory exists and another user owns it or can write to it. Does nothing for other paths.
+    """
     if path != _socket_in_tmp():
         return
     try:
@@ -61,8 +63,8 @@ def check_socket(path: Path) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """Makes the directory and its missing parents. Each is for this user only, whatever the umask; Path.mkdir would
-    apply the umask to the parents.
+    """Creates the directory and its missing parents. Only this user can use the created directories, whatever the
+    umask. Path.mkdir would create the parents with the mode of the umask.
     """
     if not directory.is_dir():
         make_private(directory.parent)
@@ -76,7 +78,7 @@ def warn_of_open(directory: Path) -> None:
 
 
 def check_own(name: str, status: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
-    """Checks that a file at a path of llmd has the right kind and belongs to this user. Raises UntrustedSocketError."""
+    """Raises UntrustedSocketError unless a file has the right kind and belongs to this user."""
     if not is_kind(status.st_mode):
         raise UntrustedSocketError(f"{name} exists and is not {kind}; remove it, or choose another path with --socket")
     if status.st_uid != os.geteuid():

@@ -1,4 +1,6 @@
-"""systemd's protocols: readiness, watchdog and socket activation. Without systemd these functions do nothing."""
+"""systemd's protocols for readiness, the watchdog and socket activation. Without systemd, these functions do
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ LISTEN_FDS_START = 3
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Notifies the service manager, like sd_notify(3). Returns False if there is no service manager, or if it does not
-    listen.
+    """Notifies the service manager, like sd_notify(3). Returns False if there is no service manager, or if it cannot be
+    notified.
     """
     address = environment.get("NOTIFY_SOCKET")
     if not address:
@@ -31,19 +33,20 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def more_time(seconds: float, is_needed: bool = True) -> tuple[str, ...]:
-    """Returns a line for `notify` that allows the start or stop this much more time from now, whatever the unit
-    says."""
+    """Returns a line for `notify`, or none if `is_needed` is false. The line extends systemd's timeout for the start or
+    stop: the time left is `seconds` from now, whatever the unit sets.
+    """
     return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_needed else ()
 
 
 def reloading() -> str:
-    """Returns a line for `notify` that announces a reload. READY=1 ends the reload."""
+    """Returns the lines for `notify` that announce a reload. READY=1 must follow when the reload is done."""
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | None:
-    """Returns the interval for notifying the watchdog, which is half of its timeout, or None if systemd has no watchdog
-    for this process.
+    """Returns the interval at which the watchdog must be notified, which is half of the watchdog's timeout. Returns
+    None if systemd has no watchdog for this process.
     """
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
@@ -56,7 +59,7 @@ def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | 
 
 def listen_sockets(environment: MutableMapping[str, str] = os.environ) -> list[socket.socket]:
     """Returns the sockets that systemd opened for this process (sd_listen_fds(3)). A second call returns none, and
-    child processes do not see them.
+    child processes do not inherit the sockets.
     """
     count = environment.pop("LISTEN_FDS", "")
     pid = environment.pop("LISTEN_PID", "")
