@@ -6,7 +6,7 @@
 
 enum {
     ANCHOR = 256,
-    ENTRIES_MAX = 4096, /* one pass over them takes less than a millisecond */
+    ENTRIES_MAX = 4096, /* one pass over all entries takes less than a millisecond */
 };
 
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max)
@@ -78,14 +78,15 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 
 /* ---- eviction ---- */
 
-/* Every entry knows its parent: the longest entry of the same owner that is a shorter prefix of it. Its prefixes are
- * then its chain of parents, and no operation compares a history with all others, which costs what the histories share
- * (a common system prompt of 20,000 tokens, for each of thousands of entries). The relation serves eviction alone, so
- * that equal hashes decide here; whatever is restored is proven by its tokens (checkpoint_find, checkpoint_match). */
+/* Each entry points to its parent, the longest entry of the same owner whose tokens are a shorter prefix of the entry's
+ * tokens. The chain of parents then contains all prefixes of an entry, and no operation compares a history with all
+ * others. Such a comparison would take time for all tokens that the histories share (a common system prompt of 20,000
+ * tokens, for each of thousands of entries). Parents are used for eviction only, so equal hashes are enough here.
+ * Before a checkpoint is restored, its tokens are compared (checkpoint_find, checkpoint_match). */
 
 enum { TAIL = 64 }; /* tokens at the end that are compared before the whole prefix */
 
-/* Returns the parent of c. All its prefixes are found in one pass over its tokens. */
+/* Returns the parent of c. One pass over the tokens of c finds all its prefixes. */
 static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *c)
 {
     token_hash h = token_hash_begin(c->owner);
@@ -97,14 +98,14 @@ static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *
             token_hash_add(&h, c->tokens[hashed++]);
         }
         if (other->owner == c->owner && token_hash_equal(other->hash, h)) {
-            parent = other; /* entries ascend: the last one is the longest */
+            parent = other; /* entries ascend by k, so that the last match is the longest */
         }
     }
     return parent;
 }
 
-/* Whether `other` continues c; both have the same parent. Histories that diverge do so before c ends, so that its last
- * tokens nearly always decide. */
+/* Whether the tokens of `other` begin with those of c. Both must have the same parent. The last tokens of c are
+ * compared first, because these nearly always differ if the histories diverge. */
 static bool continues(const checkpoint *other, const checkpoint *c)
 {
     const uint32_t known = c->parent != NULL ? c->parent->k : 0;
@@ -113,9 +114,9 @@ static bool continues(const checkpoint *other, const checkpoint *c)
            memcmp(other->tokens + known, c->tokens + known, (tail - known) * sizeof *c->tokens) == 0;
 }
 
-/* The formula of checkpoint.h. Dividing by the distance to the end of the history (plus ANCHOR) spaces the anchors of a
- * long history logarithmically. By the tokens saved alone they would be spaced evenly, with too few near the end, where
- * most prompts diverge. */
+/* Returns the value of c, by the formula of checkpoint.h. Dividing by the distance to the end of the history (plus
+ * ANCHOR) spaces the checkpoints of a long history logarithmically. With the saved tokens alone, checkpoints would be
+ * spaced evenly, with too few near the end, where most prompts diverge. */
 static double value_of(const checkpoint_store *store, const checkpoint *c)
 {
     const double saved = (double)(c->k - (c->parent != NULL ? c->parent->k : 0));
@@ -123,7 +124,7 @@ static double value_of(const checkpoint_store *store, const checkpoint *c)
     return saved / ((double)c->n_bytes * (double)(c->longest - c->k + ANCHOR) * (1.0 + age));
 }
 
-/* Sets the relations of c, which was added: between its parent and the entries that continue it. */
+/* Links c, after it was added, between its parent and the entries that continue it, and updates all its prefixes. */
 static void relate(const checkpoint_store *store, checkpoint *c)
 {
     c->parent = find_parent(store, c);
@@ -141,7 +142,7 @@ static void relate(const checkpoint_store *store, checkpoint *c)
     }
 }
 
-/* Updates the relations after c was removed. */
+/* Updates the parents and `longest` of the other entries after c was removed. */
 static void unrelate(const checkpoint_store *store, const checkpoint *c)
 {
     for (uint32_t i = 0; i < store->n_entries; i++) {
@@ -149,7 +150,8 @@ static void unrelate(const checkpoint_store *store, const checkpoint *c)
         other->parent = other->parent == c ? c->parent : other->parent;
         other->longest = other->k;
     }
-    for (uint32_t i = store->n_entries; i > 0; i--) { /* parents are shorter and come later in this loop */
+    /* parents are shorter than their children, so they come later in this loop */
+    for (uint32_t i = store->n_entries; i > 0; i--) {
         const checkpoint *other = store->entries[i - 1];
         if (other->parent != NULL && other->parent->longest < other->longest) {
             other->parent->longest = other->longest;
@@ -272,7 +274,7 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
     }
     checkpoint *c = calloc(1, sizeof *c);
     int32_t *own_tokens = malloc(k * sizeof *tokens);
-    /* make_room comes last, as evicted entries do not come back */
+    /* make_room comes last, because evicted entries do not come back if another step fails */
     if (c == NULL || own_tokens == NULL || !make_room(store, n_bytes)) {
         free(c);
         free(own_tokens);
@@ -302,8 +304,8 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole)
 {
     const size_t n_blob_bytes = checkpoint_blob_bytes(n_state_bytes, n_logits);
-    /* Allocated before anything is evicted for it. Its pages take memory only when they are filled, after the
-     * evictions. */
+    /* The blob is allocated before entries are evicted for it. Its pages take memory only when they are filled, after
+     * the evictions. */
     blob *held =
         n_blob_bytes <= store->n_bytes_max / 2 ? ledger_new(store->ledger, LEDGER_CHECKPOINT, n_blob_bytes) : NULL;
     if (held == NULL) {
@@ -311,7 +313,7 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
     }
     const checkpoint_parts parts = {.n_state_bytes = n_state_bytes, .n_logits = n_logits, .is_whole = is_whole};
     checkpoint *c = checkpoint_adopt(store, owner, tokens, k, &parts, held);
-    ledger_drop(store->ledger, LEDGER_CHECKPOINT, held); /* now the entry holds it, or it is freed */
+    ledger_drop(store->ledger, LEDGER_CHECKPOINT, held); /* frees the blob unless the entry holds it */
     return c;
 }
 

@@ -1,18 +1,20 @@
-/* checkpoint.h: saved states in host memory, one byte budget for all. Owned by the decode thread.
+/* checkpoint.h: saved states in host memory, with one byte budget for all. Owned by the decode thread.
  *
- * A checkpoint is the state after exactly k tokens. It is valid for a prompt iff the prompt's first k tokens are its
- * tokens. Nothing invalidates it; it can only be evicted for the budget. It belongs to no session: two sessions of one
- * owner with the same prefix share one. (The store serves one model and one context configuration, so that the
- * fingerprint is the same for all; on disk it is written out, snapshot.h.)
+ * A checkpoint is the state after exactly k tokens. A checkpoint is valid for a prompt iff the prompt's first k tokens
+ * are the checkpoint's tokens. Nothing invalidates a checkpoint; it is only evicted if the budget is exceeded. No
+ * session owns a checkpoint: two sessions of one owner with the same prefix share it. (The checkpoint store serves one
+ * model and one context configuration, so the fingerprint of these is the same for all checkpoints. Files contain the
+ * fingerprint, snapshot.h.)
  *
- * Eviction takes the entry of the least value
+ * Eviction removes the entry of the least value:
  *
  *      tokens saved beyond the next shorter entry of the same history
  *      ---------------------------------------------------------------  x  1 / (1 + uses of others since its last use)
  *      bytes  x  (distance to the end of that history + ANCHOR)
  *
- * so that one long history keeps anchors spaced logarithmically from its end, and histories go by their last use: the
- * use of an entry is one of all shorter entries of its history. Pinned entries are never evicted. */
+ * so that the checkpoints of a long history are spaced logarithmically from its end, and the least recently used
+ * history is evicted first. A use of an entry counts as a use of all shorter entries of the same history. Pinned
+ * entries are never evicted. */
 #ifndef LLM_CHECKPOINT_H
 #define LLM_CHECKPOINT_H
 
@@ -27,18 +29,18 @@ typedef struct checkpoint {
     uint32_t k;
     /* owners share no checkpoint: a cache hit can be measured and would reveal another owner's prompt */
     uint32_t owner;
-    token_hash hash; /* of the k tokens: finds candidates, which the tokens then prove */
+    token_hash hash; /* of the k tokens: finds candidates, whose tokens are then compared */
     int32_t *tokens;
-    blob *held;  /* of the ledger: the state, followed by the logits. Saving a checkpoint to disk needs no copy */
-    void *state; /* in `held` */
-    size_t n_state_bytes; /* 0: there are only logits */
+    blob *held;           /* of the ledger: the state, followed by the logits. Saving the blob to disk needs no copy */
+    void *state;          /* in `held` */
+    size_t n_state_bytes; /* 0 if there are only logits */
     bool is_whole;        /* needs no source (model.h: FULL, or a WHOLE checkpoint) */
     float *logits;        /* in `held`, after token k; or NULL */
     uint32_t n_logits;
-    uint32_t n_pins;           /* sessions that began with it as their shared prefix */
-    uint64_t used;             /* clock of the last use of this entry or of one that continues it */
+    uint32_t n_pins;           /* number of branches that pin this entry as their shared prefix */
+    uint64_t used;             /* clock of the last use of this entry, or of a longer entry that continues it */
     struct checkpoint *parent; /* the longest entry that is a shorter prefix of this one, or NULL */
-    uint32_t longest;          /* k of the longest entry that this one is a prefix of, itself included */
+    uint32_t longest;          /* k of the longest entry that begins with this entry's tokens; may be this entry */
     size_t n_bytes;            /* total, this struct included */
 } checkpoint;
 
@@ -64,35 +66,38 @@ void checkpoint_store_close(checkpoint_store *store);
 checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
 
 /* Finds entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. Entries that
- * are not whole are found only if k <= attention, as they need a branch that holds the attention of these tokens. */
+ * are not whole are found only if k <= attention, because such an entry needs a branch that holds the attention of its
+ * tokens. */
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t attention, checkpoint **out, uint32_t n_out);
 
-/* Makes room and adds an entry with n_state_bytes of state and, if n_logits > 0, as many floats; the caller must fill
- * both at once. NULL: it is too large for the budget, or memory is short; nothing is added. */
+/* Adds an entry with space for n_state_bytes of state and for n_logits floats, and evicts other entries if needed. The
+ * caller must fill both at once. Returns NULL and adds nothing if the entry is too large for the budget, or memory is
+ * short. */
 checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole);
 
 /* The parts of a checkpoint's blob. */
 typedef struct checkpoint_parts {
     size_t n_state_bytes;
-    uint32_t n_logits; /* 0: none */
+    uint32_t n_logits; /* 0 if there are no logits */
     bool is_whole;
 } checkpoint_parts;
 
-/* The same with a blob that is already filled, which is held once more. */
+/* Adds an entry for a blob that is already filled. The entry holds the blob, too. */
 checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                              const checkpoint_parts *parts, blob *held);
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
-/* Takes an unpinned entry out of the store while one with more of the same tokens' state is saved. The caller must then
- * call checkpoint_replace, which frees the entry or, if saving failed (`by` is NULL), puts it back: it still fits the
- * budget. Returns the entry that is in the store afterwards. */
+/* checkpoint_detach takes an unpinned entry out of the store while a more complete entry for the same tokens is saved.
+ * The caller must then call checkpoint_replace, which frees the detached entry or, if saving failed (`by` is NULL),
+ * puts the detached entry back, as it still fits the budget. checkpoint_replace returns the entry that is in the store
+ * afterwards. */
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 
-/* Pins are counted. checkpoint_pin returns false if the pinned entries would leave too little of the budget; c is
- * unchanged then. */
+/* Pins are counted. checkpoint_pin returns false and leaves c unchanged if the pinned entries would leave too little of
+ * the budget. */
 bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
 void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
 

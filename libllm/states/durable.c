@@ -85,7 +85,7 @@ uint64_t durable_new_id(void)
         const bool is_drawn = getrandom(&id, sizeof id, 0) == (ssize_t)sizeof id;
         if (!is_drawn && errno != EINTR && !read_random_device(&id)) {
             perror("llmd: no random numbers");
-            abort(); /* an id that is not random could be that of another session's file */
+            abort(); /* an id that is not random could be the id of another session's file */
         }
     }
     return id;
@@ -132,7 +132,7 @@ bool durable_allocate(int fd, uint64_t n)
         errno = ENOSPC;
         return false;
     }
-    /* Not posix_fallocate: on file systems without support it writes to every block. */
+    /* posix_fallocate is not used, because on file systems without support it writes to every block. */
     while (fallocate(fd, 0, 0, (off_t)n) != 0) {
         if (errno != EINTR) {
             return errno != ENOSPC && errno != EDQUOT;

@@ -1,6 +1,6 @@
-/* durable.h: files of the state directory, each complete or absent whenever the machine stops: a file is written under
- * a temporary name, synced and renamed, and the directory is synced. Also the checksum that tells a complete file from
- * a damaged one. No thread of its own. */
+/* durable.h: writes and reads files of the state directory. Each file is complete or absent whenever the machine stops,
+ * because it is written under a temporary name, synced and renamed, and the directory is synced. Also computes the
+ * checksum that reveals a damaged file. Has no thread of its own. */
 #ifndef LLM_DURABLE_H
 #define LLM_DURABLE_H
 
@@ -27,27 +27,29 @@ enum { DURABLE_PATH_BYTES = 4096 };
 enum { DURABLE_RESERVE_SHARE = 20 };
 #define DURABLE_RESERVE_BYTES_MAX ((uint64_t)2 << 30)
 
-/* Returns 64 random bits, not 0: the id of a branch and its files, so that no client's name or label chooses a file
- * name. Any thread. */
+/* Returns 64 random bits, never 0. The id of a branch and its files is random so that no client chooses a file name by
+ * a session name or label. Called by any thread. */
 uint64_t durable_new_id(void);
 
 void durable_path(char out[DURABLE_PATH_BYTES], const char *directory, uint64_t id, const char *ending);
-/* Reads the id from such a name; false for any other name. */
+/* Parses the id in such a name. Returns false for any other name. */
 bool durable_parse(const char *name, const char *ending, uint64_t *id);
 
-/* ---- files: false with errno ---- */
+/* ---- files: failures return false and set errno ---- */
 
 int durable_create(const char *directory, uint64_t id, const char *ending); /* a descriptor, or -1 */
-/* Reserves the space of a file of n bytes before it is written, if the file system can. Leaves a part of the disk to
- * other programs: one byte in DURABLE_RESERVE_SHARE, at most DURABLE_RESERVE_BYTES_MAX. */
+/* Reserves the space for a file of n bytes before the file is written, if the file system supports that. Returns false
+ * if other programs would be left less than 1/DURABLE_RESERVE_SHARE of the disk, or less than DURABLE_RESERVE_BYTES_MAX
+ * on a large disk. */
 bool durable_allocate(int fd, uint64_t n);
 bool durable_write(int fd, const void *bytes, size_t n);
-bool durable_read(int fd, void *bytes, size_t n); /* reads all n bytes; false with errno 0: the file ends before */
-bool durable_finish(int fd, bool is_good);        /* syncs the file if it is good; closes it in any case */
+/* reads all n bytes; returns false with errno 0 if the file ends before */
+bool durable_read(int fd, void *bytes, size_t n);
+bool durable_finish(int fd, bool is_good); /* syncs the file if it is good; closes it in any case */
 bool durable_rename(const char *directory, uint64_t id, const char *from, const char *to);
 bool durable_remove(const char *directory, uint64_t id, const char *ending); /* true also if there is no such file */
 bool durable_exists(const char *directory, uint64_t id, const char *ending);
-bool durable_make(const char *directory); /* makes it for this user only; true if it exists */
+bool durable_make(const char *directory); /* makes the directory for this user only; true if it exists */
 bool durable_sync(const char *directory);
 
 #endif

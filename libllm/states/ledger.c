@@ -5,14 +5,14 @@
 #include <sys/mman.h>
 
 enum {
-    /* Smaller blocks are left to the allocator, which keeps them for later. Larger ones are mapped one by one:
+    /* Smaller blocks come from malloc, which keeps freed blocks for later. Larger blocks are mapped one by one, because
      * otherwise states and logits of closed sessions, interleaved with small blocks, would never return to the
      * system. */
     MAPPED_BYTES_MIN = 64 << 10,
     /* A smaller block is allocated anew cheaply, so it is not kept as the spare. */
     SPARE_BYTES_MIN = 1 << 20,
-    /* The spare is in no account. A recurrent state is smaller than this, and states of long contexts rarely have the
-     * same size twice. */
+    /* The spare counts for no use, so it is limited. A recurrent state is smaller than this, and states of long
+     * contexts rarely have the same size twice. */
     SPARE_BYTES_MAX = 160 << 20,
 };
 
@@ -37,7 +37,7 @@ void ledger_bytes_free(void *bytes, size_t n_bytes)
     }
     if (n_bytes < MAPPED_BYTES_MIN) {
         free(bytes);
-        /* munmap would split a mapping, and the process has reached its limit on mappings */
+        /* munmap failed because it would split a mapping, and the process has reached its limit on mappings */
     } else if (munmap(bytes, n_bytes) != 0) {
         madvise(bytes, n_bytes, MADV_DONTNEED);
     }
@@ -75,7 +75,8 @@ void blob_free(blob *b)
     }
 }
 
-/* States of one model mostly have one size, and a new one often follows the end of an old one. */
+/* Returns the spare blob if it has the requested size, else NULL. States of one model mostly have the same size, and a
+ * new state is often made after an old one was dropped. */
 static blob *take_spare(ledger *l, size_t n_bytes)
 {
     blob *b = l->spare;

@@ -18,7 +18,7 @@ enum {
     ORDER_MARK = 0x01020304,
 };
 
-/* The first bytes of both heads. */
+/* The first bytes of both kinds of heads. */
 typedef struct file_mark {
     char magic[8];
     uint32_t version;
@@ -237,7 +237,7 @@ int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[
 typedef struct reading {
     int fd;
     uint64_t left;         /* bytes of the file not yet read */
-    uint64_t n_bytes_left; /* of its parts, by its head */
+    uint64_t n_bytes_left; /* bytes of the parts not yet read, according to the head */
     durable_sum sum;
     const char *why;
 } reading;
@@ -279,7 +279,7 @@ static int no_memory(reading *r)
 
 static int take_blob(reading *r, uint64_t n_bytes, blob **out)
 {
-    if (n_bytes > r->left) { /* before memory for it is allocated */
+    if (n_bytes > r->left) { /* checked before memory is allocated */
         return refuse(r, "it is cut short");
     }
     if (n_bytes > r->n_bytes_left) {
@@ -301,7 +301,7 @@ static int take_checksum(reading *r)
     return status == LLM_OK && checksum != expected ? refuse(r, "its contents are damaged") : status;
 }
 
-/* Opens the file, and reads the part of the head that all versions have. */
+/* Opens the file, and checks that it is a regular file. */
 static int open_file(reading *r, const char *directory, uint64_t id, const char *ending)
 {
     char path[DURABLE_PATH_BYTES];

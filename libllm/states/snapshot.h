@@ -1,4 +1,5 @@
-/* snapshot.h: a session as two files. No thread of its own: the store thread writes and reads, the opener scans.
+/* snapshot.h: writes and reads a branch as two files. Has no thread of its own: the store thread writes and reads the
+ * files, and the opener scans the directory.
  *
  *   ID.llmd-session   small, rewritten whenever a change must last: identity of the branch, and all its tokens
  *       head          magic, version, sizes, id, name, pin, stamps, model identity, checksum of the head
@@ -8,15 +9,15 @@
  *   ID.llmd-state     large, never changed: the model's state after the first k of these tokens
  *       head          magic, version, sizes, k, hash of the k tokens, geometry, checksum of the head
  *       parts         part head + state + logits, each: first the whole state, then checkpoints of shorter prefixes
- *       checksum      of everything behind the head
+ *       checksum      of everything after the head
  *
- * The branch file knows nothing of the state file: a state is one of this session iff its hash is that of the session's
- * first k tokens. So any mix that a crash leaves is safe, and a session whose state is gone is read again from its
- * tokens.
+ * The branch file does not mention the state file: a state belongs to the branch iff the state's hash is that of the
+ * branch's first k tokens. So any combination of files that a crash leaves is safe, and if the state is gone, the
+ * branch's tokens are prefilled again.
  *
- * All in the byte order and layout of the writing machine: the heads' sizes refuse any other. Nothing in a file is
- * trusted before its checksum is right; a branch file of another model (identity) and a state of another memory layout
- * (geometry) are told apart from damage. */
+ * Files have the byte order and struct layout of the machine that wrote them. Reading refuses a file whose head has
+ * another byte order or size. Nothing in a file is trusted before its checksum was checked. A branch file of another
+ * model (identity) and a state of another memory layout (geometry) are not reported as damaged. */
 #ifndef LLM_SNAPSHOT_H
 #define LLM_SNAPSHOT_H
 
@@ -30,7 +31,7 @@
 
 enum { SNAPSHOT_PARTS_MAX = 64 };
 
-/* Endings of the files, and of those that are being written. */
+/* Endings of complete files, and of files that are being written. */
 #define SNAPSHOT_BRANCH "llmd-session"
 #define SNAPSHOT_BRANCH_WRITING "writing"
 #define SNAPSHOT_STATE "llmd-state"
@@ -53,30 +54,31 @@ typedef struct state_part {
     bool is_whole;
     size_t n_state_bytes;
     uint32_t n_logits;
-    blob *held; /* while writing: held by the job, as in flight; after reading: held by nothing yet */
+    blob *held; /* while being written, held by the job as in flight; after a read, without a holder */
 } state_part;
 
-/* The token counts of its parts. A branch that has at least so many of the same tokens can continue from there. */
+/* The token counts of the parts of a state file. A branch that shares the first k tokens can continue from a part of k
+ * tokens. */
 typedef struct state_ends {
-    uint32_t n; /* 0: unknown */
+    uint32_t n; /* 0 if unknown */
     uint32_t k[SNAPSHOT_PARTS_MAX];
 } state_ends;
 
 typedef struct state_file {
     uint32_t k; /* tokens that the state covers */
     token_hash hash;
-    uint32_t n_parts; /* 0: there is no state */
+    uint32_t n_parts; /* 0 if there is no state */
     state_part parts[SNAPSHOT_PARTS_MAX];
 } state_file;
 
-/* The facts in the head of a state file. */
+/* The contents of the head of a state file. */
 typedef struct state_facts {
     bool is_there;
     bool is_of_other_geometry;
     uint32_t k;
     token_hash hash;
-    uint64_t n_bytes; /* of all parts: the bytes to read */
-    state_ends ends;  /* of its parts, if requested; else unknown */
+    uint64_t n_bytes; /* bytes of all parts, which a read reads */
+    state_ends ends;  /* token counts of the parts, if requested; else unknown */
 } state_facts;
 
 void branch_file_clear(branch_file *f); /* frees the tokens */
@@ -85,7 +87,7 @@ void state_file_clear(state_file *f);
 uint64_t state_file_bytes(const state_file *f);
 state_ends state_file_ends(const state_file *f);
 
-/* Returns the largest of these counts that is at most n; 0: none. */
+/* Returns the largest count in `e` that is at most n_tokens; 0 if there is none. */
 uint32_t state_ends_within(const state_ends *e, uint32_t n_tokens);
 
 /* Whether a state of k tokens with that hash belongs to these tokens. */
@@ -93,17 +95,18 @@ bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t 
 
 /* ---- the branch file ---- */
 
-/* Writes the file under its temporary name; branch_file_commit renames it, and durable_sync must follow. LLM_OK, or
- * LLM_IO with errno; then no temporary file is left. */
+/* branch_file_prepare writes the file under a temporary name, branch_file_commit renames the file, and
+ * branch_file_abandon removes the temporary file. The caller must call durable_sync after branch_file_commit. Return
+ * LLM_OK, or LLM_IO with errno. If branch_file_prepare fails, no temporary file is left. */
 int branch_file_prepare(const char *directory, const uint8_t identity[16], const branch_file *f);
 int branch_file_commit(const char *directory, uint64_t id);
 void branch_file_abandon(const char *directory, uint64_t id);
 
-/* Does all three steps, durable_sync included. */
+/* Prepares and commits the file, and calls durable_sync. */
 int branch_file_write(const char *directory, const uint8_t identity[16], const branch_file *f);
 
-/* LLM_OK; LLM_NOT_FOUND; LLM_IO; LLM_VERSION (no branch file, damaged, or of another model; `why` says which);
- * LLM_NO_MEMORY. */
+/* Reads a branch file. Returns LLM_OK, LLM_NOT_FOUND, LLM_IO, LLM_NO_MEMORY, or LLM_VERSION if the file is no branch
+ * file, is damaged, or is of another model. `why` then says which. */
 int branch_file_read(const char *directory, uint64_t id, const uint8_t identity[16], branch_file *out,
                      const char **why);
 
@@ -111,32 +114,33 @@ int branch_file_read(const char *directory, uint64_t id, const uint8_t identity[
 
 int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f);
 
-/* Reads the head and, with looks_at_parts, those of the parts: one seek per part on a slow disk. Their counts stay unknown if a
- * head is invalid, which reading the file will report. LLM_OK with is_there false if there is no file. */
+/* Reads the head of a state file. With looks_at_parts, also reads the heads of the parts, with one seek per part on a
+ * slow disk. The token counts of the parts stay unknown if a part's head is invalid; a later read of the file will
+ * report that. If there is no file, returns LLM_OK and sets is_there to false. */
 int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], bool looks_at_parts,
                     state_facts *out, const char **why);
 
-/* Allocates at most n_bytes_max, whatever the file says. Returns as branch_file_read does; LLM_VERSION also for another
- * geometry. */
+/* Reads a state file. Allocates at most n_bytes_max, whatever the file contains. Returns the same statuses as
+ * branch_file_read, and LLM_VERSION also for a state of another geometry. */
 int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[16], uint64_t n_bytes_max,
                     state_file *out, const char **why);
 
 /* ---- both: snapshot_directory.c ---- */
 
-/* Removes both files, the branch file first: a state file alone is useless, and the next start removes it. LLM_OK or
- * LLM_IO. */
+/* Remove one of the two files. The branch file should be removed first, because a state file alone is useless, and the
+ * next start removes it. Return LLM_OK or LLM_IO. */
 int snapshot_remove_branch(const char *directory, uint64_t id);
 int snapshot_remove_state(const char *directory, uint64_t id);
 
-/* Gives the state file a second name, which is safe as state files never change. LLM_OK or LLM_IO. */
+/* Gives the state file a second name, which is safe because state files never change. Returns LLM_OK or LLM_IO. */
 int snapshot_link_state(const char *from_directory, uint64_t from, const char *to_directory, uint64_t to);
 
-/* Renames a file that must not be read again to ID.refused or ID.refused-state. */
+/* Rename a file that must not be read again to ID.refused or ID.refused-state. */
 void snapshot_set_branch_aside(const char *directory, uint64_t id);
 void snapshot_set_state_aside(const char *directory, uint64_t id);
 
-/* Calls `found` for each branch file in the directory; then removes temporary files and state files without a branch
- * file, which a crash left. LLM_OK or LLM_IO. */
+/* Calls `found` for each branch file in the directory. Then removes files that a crash left: temporary files, and state
+ * files without a branch file. Returns LLM_OK or LLM_IO. */
 int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t id), void *context);
 
 #endif

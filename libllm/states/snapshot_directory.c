@@ -1,4 +1,4 @@
-/* snapshot_directory.c: operations on the two files of a branch as a whole: link, remove, set aside, scan. */
+/* snapshot_directory.c: links, removes, sets aside and scans the two files of a branch as a whole. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -47,7 +47,8 @@ int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t i
             found(context, id);
         }
     }
-    rewinddir(d); /* state files are checked after all branch files, as some of those may just have been refused */
+    /* state files are checked after all branch files, because `found` may have refused some branch files */
+    rewinddir(d);
     while ((entry = readdir(d)) != NULL) {
         if (durable_parse(entry->d_name, SNAPSHOT_BRANCH_WRITING, &id)) {
             (void)durable_remove(directory, id, SNAPSHOT_BRANCH_WRITING);

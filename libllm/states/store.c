@@ -22,19 +22,19 @@ typedef struct job_queue {
 } job_queue;
 
 struct store {
-    store_files files; /* owned by the store thread, except for what its own mutex guards */
+    store_files files; /* owned by the store thread, except for the members that its own mutex guards */
     notifier *consumer;
     int lock_fd;
     pthread_t thread;
     pthread_mutex_t mutex; /* guards the members below */
     pthread_cond_t changed;
-    /* changes of branch files: they go before states that were pushed earlier, but alternate with them */
+    /* changes of branch files, which go before states that were pushed earlier, but alternate with states */
     job_queue changes;
     job_queue states;
     uint64_t n_pushed;
     bool was_change; /* whether the last job taken was a change */
     job_queue done;
-    uint32_t n_jobs; /* in `changes`, in `states`, or in work */
+    uint32_t n_jobs; /* jobs in `changes`, in `states`, or in work */
     bool is_closing;
 };
 
@@ -103,9 +103,9 @@ void store_job_free(store_job *job)
     free(job);
 }
 
-/* Makes the job that removes the states of sessions whose branch files are removed. It comes after jobs that may still
- * write them, and before any state that is pushed from now on. NULL: there are none, or memory is short; then the next
- * start removes them. */
+/* Creates the job that removes the states of branches whose branch files are removed or reset. The job comes after
+ * queued jobs that may still write these states, and before any state that is pushed later. Returns NULL if there are
+ * no such branches, or if memory is short; then the next start removes the states. */
 static store_job *sweep_after(const store_job *job)
 {
     bool any = false;
@@ -139,8 +139,8 @@ static void work(store *s, store_job *job)
     notifier_wake(s->consumer);
 }
 
-/* Takes the next job. The queues alternate, as a client that changes branch files without end would block all states.
- * But no state is taken before a change that was pushed earlier. */
+/* Removes the next job from its queue, and returns it. The queues alternate, because otherwise a client that changes
+ * branch files without end would block all states. But no state goes before a change that was pushed earlier. */
 static store_job *next_job(store *s)
 {
     const store_job *change = s->changes.first, *state = s->states.first;
@@ -245,7 +245,7 @@ bool store_complaint(store *s, char *out, size_t n_bytes)
 uint64_t store_free_bytes(const store *s)
 {
     struct statvfs disk;
-    /* Some FUSE file systems report no blocks at all: the free space is unknown then, not 0. */
+    /* Some FUSE file systems report no blocks at all; then the free space is unknown, not 0. */
     const bool is_known = statvfs(s->files.directory, &disk) == 0 && disk.f_blocks > 0;
     return is_known ? (uint64_t)disk.f_bavail * disk.f_frsize : UINT64_MAX / 2;
 }
@@ -300,8 +300,8 @@ static int lock_directory(store *s, char *error, size_t error_bytes)
     return LLM_OK;
 }
 
-/* The directory is named after the digest of the model; model.txt tells people which model that is. llmd does not read
- * it. */
+/* Writes model.txt, which tells people to which model the directory belongs, because the directory is named after the
+ * digest of the model. llmd does not read this file. */
 static void name_directory(const store_options *options)
 {
     char *path = NULL;

@@ -40,7 +40,7 @@ void store_files_complain(store_files *f, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     pthread_mutex_lock(&f->mutex);
-    if (f->n_complaints < COMPLAINTS_MAX) { /* the first complaints name the cause */
+    if (f->n_complaints < COMPLAINTS_MAX) { /* the first complaints are kept, because they name the cause */
         memcpy(f->complaints[f->n_complaints++], text, sizeof text);
     } else {
         f->n_suppressed++;
@@ -91,7 +91,8 @@ static bool is_written(const store_change *c)
     return c->verb == CHANGE_WRITE || c->verb == CHANGE_RESET;
 }
 
-/* Prepares all writes before it commits any: writing needs disk space and can fail, a removal cannot be undone. */
+/* Prepares all writes before any change is committed, because writing needs disk space and can fail, and a removal
+ * cannot be undone. */
 static int prepare_all(store_files *f, store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -138,9 +139,9 @@ static bool commit_all(store_files *f, store_job *job, bool writes)
     return any;
 }
 
-/* Writes come before removals, and are durable by then: a reset of a pinned session removes the branches that held the
- * pin, and a crash in between must find the pin in the empty branch that stays. If preparing fails, only removals run,
- * because they need no disk space. */
+/* Commits and syncs the writes before the removals: a reset of a pinned session removes the branches that had the pin,
+ * and after a crash in between, the pin must be in the empty branch that stays. If preparing fails, only the removals
+ * are done, because removals need no disk space. */
 static void change(store_files *f, store_job *job)
 {
     job->status = (llm_status)prepare_all(f, job);

@@ -1,6 +1,7 @@
-/* store_files.h: the store's work on the disk: the sessions of one model, sessions saved under labels, and messages
- * that a person should know about it. Work is done by the store thread (scans by the opener before it begins); the
- * index of labels and the complaints may be read by any thread. Private to store*.c. */
+/* store_files.h: the store's work on the disk: files of the sessions of one model, files of sessions saved under
+ * labels, and complaints about failures for the log. The store thread does the work, except for the scans, which the
+ * opener does before that thread begins. Any thread may read the index of labels and the complaints. Private to
+ * store*.c. */
 #ifndef LLM_STORE_FILES_H
 #define LLM_STORE_FILES_H
 
@@ -12,7 +13,7 @@ enum { COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 512 };
 
 /* A session saved under a label. */
 typedef struct saved_entry {
-    uint64_t id; /* of its files in `saved_directory`: random, so that no label chooses a file name */
+    uint64_t id; /* id of its files in `saved_directory`; random, so that no label determines a file name */
     llm_saved facts;
 } saved_entry;
 
@@ -22,7 +23,7 @@ typedef struct store_files {
     uint8_t identity[16];
     uint8_t geometry[16];
     bool can_truncate_states;
-    bool is_refusing;      /* the last state could not be written; reported once */
+    bool is_refusing;      /* the last write of a state failed, which is reported once */
     pthread_mutex_t mutex; /* guards the members below */
     uint32_t n_saved;
     saved_entry saved[LLM_SAVED_MAX];
@@ -41,7 +42,7 @@ void store_files_work(store_files *f, store_job *job);
 void store_files_scan(store_files *f, void (*found)(void *context, branch_file *file, const state_facts *state),
                       void *context);
 
-/* A file that was refused or could not be read. */
+/* Reports a file that was refused or could not be read. A refused file is renamed. */
 void store_files_refuse(store_files *f, bool is_saved, uint64_t id, int status, const char *why);
 
 /* store_saved.c: the index of labels. */

@@ -1,4 +1,5 @@
-/* store_saved.c: sessions saved under labels: files with random names, and an index from owner and label to them. */
+/* store_saved.c: sessions saved under labels. Their files have random names, and an index finds the files of an owner
+ * and label. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static saved_entry entry_of(const branch_file *file, const state_facts *state)
     return entry;
 }
 
-/* Whether a new label may be added. */
+/* Whether the owner may add a new label. */
 static bool has_room(store_files *f, uint32_t owner)
 {
     uint32_t n_own = 0;
@@ -64,8 +65,8 @@ static void remove_files(store_files *f, uint64_t id)
 
 /* ---- a start ---- */
 
-/* Keeps the newer of two files of one label. A crash between a save and the removal of the file that it replaces leaves
- * two. */
+/* Adds a file to the index. Of two files of one label, keeps the newer: a crash between a save and the removal of the
+ * replaced file leaves two files. */
 static void scan_one(void *context, uint64_t id)
 {
     store_files *f = context;
@@ -104,8 +105,8 @@ void store_saved_scan(store_files *f)
 
 /* ---- saving ---- */
 
-/* Saves the state first: the label exists once its branch file does. If the state cannot be linked, the tokens are
- * saved alone. */
+/* Writes the state first, because the label exists as soon as its branch file does. If the state cannot be linked, only
+ * the tokens are saved. */
 static int write_files(store_files *f, store_job *job)
 {
     int status = LLM_OK;
@@ -120,7 +121,7 @@ static int write_files(store_files *f, store_job *job)
     return status;
 }
 
-/* Replaces the entry of this label. Returns the id of the old files; 0: there were none. */
+/* Adds or replaces the entry of this label. Returns the id of the replaced files; 0 if there were none. */
 static uint64_t index_saved(store_files *f, const saved_entry *entry)
 {
     uint64_t old_id = 0;
@@ -136,8 +137,8 @@ static uint64_t index_saved(store_files *f, const saved_entry *entry)
     return old_id;
 }
 
-/* Makes the new file newer than the one it replaces, whatever the clock says: of two files of one label, a start keeps
- * the newer. */
+/* Returns a time stamp for a new file that is later than the stamp of the replaced file, whatever the clock says,
+ * because of two files of one label a start keeps the newer. */
 static uint64_t stamp_after(const saved_entry *old)
 {
     const uint64_t now = clock_ms();
@@ -188,7 +189,8 @@ static void forget(store_files *f, uint64_t id)
     pthread_mutex_unlock(&f->mutex);
 }
 
-/* A state that this engine cannot use is left out: the tokens are prefilled. */
+/* Loads the state that belongs to the saved tokens. A state that this engine cannot use is not loaded, and the tokens
+ * are prefilled. */
 static void load_state(store_files *f, store_job *job, uint64_t id)
 {
     const char *why = "";
@@ -217,7 +219,7 @@ void store_saved_load(store_files *f, store_job *job)
         return;
     }
     if (entry.facts.n_bytes > job->n_bytes_max) {
-        job->status = LLM_BUSY; /* meanwhile a larger one replaced it */
+        job->status = LLM_BUSY; /* meanwhile a larger session was saved under the label */
         return;
     }
     job->status = (llm_status)branch_file_read(f->saved_directory, entry.id, f->identity, &job->file, &why);
