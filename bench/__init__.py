@@ -1,1 +1,1 @@
-"""Measures the figures that the documentation states. See docs/benchmarks.md."""
+"""Measurements of the figures in the documentation. See docs/benchmarks.md."""

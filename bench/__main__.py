@@ -1,4 +1,4 @@
-"""Command line: python -m bench [NAME [options]]. Without a name it runs every measurement with its defaults."""
+"""Command line: python -m bench [NAME [options]]. Without a name, runs every measurement with its default options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = (
 
 
 class Scenario(Protocol):
-    """The parts of a module that holds one measurement."""
+    """The interface of a module with one measurement."""
 
     __doc__: str
     MODELS: tuple[str, ...]

@@ -3,9 +3,10 @@
 The figures are the longest block of the event loop, the longest wait of another client who says "hi" in a warm session,
 and the peak memory.
 
-The block is the daemon's own measurement: the upper end of the largest histogram class with an entry. "loop blocked" is
-wall-clock time (llmd_event_loop_lag_seconds); if the machine does other things too, they can be the cause, and the case
-"nothing" shows how much. "of that at work" is processor time of the event loop alone (llmd_event_loop_work_seconds).
+The daemon itself measures the block, which is reported as the upper bound of the largest histogram class with an entry.
+"loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the machine can also block the loop;
+the case "nothing" shows for how long. "of that at work" is processor time of the event loop alone
+(llmd_event_loop_work_seconds).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _cost(server: Server, name: str, body_limit: int) -> Cost:
-    """Measures one round of this input."""
+    """Sends the input once, and returns its cost."""
     command = [sys.executable, "-m", "bench.inputs", name, str(server.port), str(body_limit), "1"]
     root = Path(__file__).parents[1]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
@@ -89,7 +90,7 @@ def _cost(server: Server, name: str, body_limit: int) -> Cost:
 
 
 def _say_hi(server: Server) -> float:
-    """Returns the milliseconds to the end of the answer, including retries."""
+    """Returns the milliseconds until the answer has ended, including retries."""
     started_s = time.monotonic()
     while True:
         try:
@@ -101,7 +102,7 @@ def _say_hi(server: Server) -> float:
 
 
 def _delays(server: Server) -> dict[str, dict[float, int]]:
-    """Returns for each kind of delay how many delays were at most as long as each bound."""
+    """Returns the daemon's histograms by kind of delay: for each bound, the number of delays that were not longer."""
     found: dict[str, dict[float, int]] = {"lag": {}, "work": {}}
     for kind, bound, count in DELAYS.findall(ask(server.port, "GET", "/metrics").decode()):
         found[kind][float(bound)] = int(float(count))

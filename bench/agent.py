@@ -1,8 +1,8 @@
 """An agent's long prompt next to small chats, all at the defaults: how long each waits, and how much memory it takes.
 
-First the agent's prompt is prefilled alone, in a session that is then forgotten. The chats have their first turns. Then
-the agent's prompt arrives, and while it is prefilled each chat has its next turn, spread over the time that the prompt
-took alone. Afterwards the agent continues, and each chat has one more turn.
+First the agent's prompt is prefilled alone, in a session that is then forgotten. Then the chats have their first turns.
+Then the agent's prompt arrives again. While it is prefilled, each chat has its second turn; these turns are spread over
+the time that the prompt took alone. Afterwards the agent continues, and each chat has a third turn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A long prompt arrives while four streams run, then two at once: gaps of the streams, first token of the newcomers.
 
-A step is the median gap of the four streams with nothing else. The longest gap is that of the median stream: whatever
-stops the model stops all streams, while a single stream can also wait for the rest of a character that consists of
-several tokens.
+A step is the median gap of the four streams while no other request runs. The longest gap is the longest gap of the
+median stream. A pause of the model stops all streams, but a single stream can have a longer gap for another reason: it
+waits for all tokens of a character.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .streams import Request, Run, body, prompt_of
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 STREAMS, PROMPT_TOKENS = 4, 64
 ARRIVES_AFTER_STEPS = 20
-# The streams run this many times longer than the newcomer takes alone.
+# The streams run for this multiple of the time that the newcomer takes alone.
 SLOWED = 2.5
 CALIBRATION_TOKENS = 16
 STEPS_AT_MOST, GAP_MS_AT_MOST = 2.0, 100.0
@@ -130,7 +130,7 @@ def _add_targets(report: Report, case: str, ours: dict[str, list[float]]) -> Non
         gap / max(step, GAP_MS_AT_MOST / STEPS_AT_MOST)
         for gap, step in zip(ours["longest gap"], ours["step of the streams"], strict=True)
     ]
-    # The target is two plain steps or 100 ms, whichever is longer.
+    # The target is two steps or 100 ms, whichever is longer.
     report.add(
         Figure(
             case=case, quantity="longest gap, in steps of at least 50 ms", unit="", values=steps, at_most=STEPS_AT_MOST

@@ -1,6 +1,6 @@
 """Tokens per second alone and beside processes that use the processors: one and two that only spin, and a compiler.
 
-The runs alone and the runs beside other processes alternate, so that each repeat gives a ratio.
+Runs alone and runs beside other processes alternate, so that each repeat gives a ratio.
 """
 
 from __future__ import annotations
@@ -101,5 +101,5 @@ def _neighbour(command: list[str]) -> Iterator[None]:
         process.stdout.readline()
         yield
     finally:
-        os.killpg(process.pid, signal.SIGKILL)  # also ends the compiler that it started
+        os.killpg(process.pid, signal.SIGKILL)  # also ends the compiler's own children
         process.communicate()

@@ -1,6 +1,6 @@
 """The client hangs up in prefill and in decode: how long its next request then waits for its first chunk.
 
-The same request with nothing before it is measured for comparison.
+For comparison, the same request is measured with no request before it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .streams import Request, body, prompt_of
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 WAITS_MS_AT_MOST = 100.0
 NEXT_TOKENS = 8
-"""Tokens of the next prompt, so few that its prefill takes almost no time."""
+"""Tokens of the next prompt, whose prefill then takes almost no time."""
 N_TOKENS = 400
 CASES = {"in prefill": 0, "in decode": 16, "nothing before it": None}
-"""Tokens of the prompt before, by case; 0: the long prompt."""
+"""Tokens of the cancelled request's prompt, by case. 0 stands for the long prompt."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def _figure(case: str, quantity: str, values: list[float], at_most: float | None
 
 
 def _waited(server: Server, seed: str, n_prompt: int | None, options: argparse.Namespace) -> float:
-    """Returns how long the next request waited, in milliseconds."""
+    """Returns the milliseconds for which the next request waited."""
     after = Request(body(prompt_of(NEXT_TOKENS, f"next {seed}"), 1), user=0)
     if n_prompt is None:
         return streams.send(server.port, [after]).streams[0].first_ms

@@ -1,5 +1,6 @@
-"""A small blocking HTTP client for servers on this machine, and one streamed chat answer with the times that its user
-sees."""
+"""A small blocking HTTP client for servers on this machine. It measures the times of a streamed chat answer as its user
+sees them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ TIMEOUT_S = 600.0
 
 
 class RefusedError(Exception):
-    """A request was answered with an error; the message quotes it."""
+    """A request was answered with an error. The message quotes the answer."""
 
 
 def ask(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
@@ -48,7 +49,7 @@ class Answer:
     first_ms: float
     """Seconds from sending the request to the first piece of text."""
     reason: str
-    """Why the request started as it did (llmd's reason word), if the server says."""
+    """llmd's reason word for the start of the request, or "" if the server reports none."""
 
     @property
     def text(self) -> str:
@@ -56,7 +57,7 @@ class Answer:
 
 
 def chat(port: int, messages: Messages, **parameters: Any) -> Answer:
-    """Streams one answer. Raises RefusedError, also for an error in the stream."""
+    """Streams an answer. Raises RefusedError if the server refuses the request, or if the stream has an error."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     body = {"messages": messages, "stream": True, "stream_options": {"include_usage": True}, **parameters}
     started_s = time.monotonic()
@@ -88,6 +89,6 @@ def _piece(event: dict[str, Any]) -> str:
 def _answer_of(pieces: list[str], first_ms: float, last: dict[str, Any]) -> Answer:
     session, timings = last.get("session", {}), last.get("timings", {})
     n_prompt = int(last["usage"]["prompt_tokens"])
-    # llmd reports the number of consumed tokens; llama-server calls it prompt_n.
+    # llmd reports this number in `session`. llama-server reports it as timings.prompt_n.
     n_prefilled = session.get("prefilled_prompt_tokens", timings.get("prompt_n", n_prompt))
     return Answer(pieces, n_prompt, int(n_prefilled), first_ms, str(session.get("session_reset_reason", "")))

@@ -1,8 +1,8 @@
-"""One conversation as a client holds it, and the least number of tokens that a server must prefill for each request.
+"""A conversation of a client, and the smallest number of tokens that a server must prefill for each of its requests.
 
-The necessary tokens are those of the prompt after the longest prefix that any earlier state of any conversation with
-the server had consumed. States are compared as text, so that the measure is the same for every server and independent
-of how the server keeps its history.
+The necessary tokens are the prompt's tokens after the longest prefix that the server has consumed before, in any
+conversation. Prefixes are compared as text, so that the number is the same for all servers and does not depend on how a
+server keeps its history.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USER_WORDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Prompt tokens that one request prefilled, and the least that it had to."""
+    """The number of prompt tokens that a request prefilled, and the number that was necessary."""
 
     n_prefilled: int
     n_needed: int
@@ -40,8 +40,8 @@ def words(seed: str, n: int) -> str:
 class Conversation:
     """A conversation with the server at `port`.
 
-    `consumed` has the states of all conversations with that server; they share the list, and each adds its own.
-    `n_system` is the number of words of the system prompt, which is the same for all.
+    `consumed` has the texts that the server has consumed. All conversations with the server share this list, and each
+    adds its own texts. `n_system` is the number of words in the system prompt, which is the same for all conversations.
     """
 
     def __init__(self, port: int, name: str, consumed: list[str], n_system: int, **parameters: Any) -> None:
@@ -53,7 +53,7 @@ class Conversation:
         self.messages: Messages = [{"role": "system", "content": words("system", n_system)}]
 
     def say(self, turn: str) -> Cost:
-        """Appends a user message and its answer."""
+        """Appends a user message, and the answer to it."""
         self.messages.append(self.user(turn))
         return self._answered()
 
@@ -69,20 +69,22 @@ class Conversation:
         return self.say("edited")
 
     def strip(self) -> Cost:
-        """Removes the beginning of every answer, like a client that drops reasoning, and continues the conversation."""
+        """Removes the first half of every answer, like a client that drops reasoning, and continues the
+        conversation.
+        """
         for message in self.messages:
             if message["role"] == "assistant":
                 message["content"] = message["content"][len(message["content"]) // 2 :]
         return self.say("stripped")
 
     def branch(self, turn: int) -> Cost:
-        """Keeps the first `turn` turns and appends another message."""
+        """Removes all but the first `turn` turns, and appends another message."""
         self._left = [*self.messages]
         del self.messages[1 + 2 * turn :]
         return self.say("branch")
 
     def back(self) -> Cost:
-        """Returns to the conversation before the branch, and continues it."""
+        """Restores the conversation that `branch` has changed, and continues it."""
         self.messages = self._left
         return self.say("back")
 
@@ -90,7 +92,7 @@ class Conversation:
         prompt = client.post(self._port, "/apply-template", {"messages": self.messages})["prompt"]
         n_needed = self._needed(prompt)
         answer = client.chat(self._port, self.messages, **self._parameters)
-        # The last token was generated but not consumed.
+        # The server has generated the last token, but has not consumed it.
         self._consumed.append(prompt + "".join(answer.pieces[:-1]))
         self.messages.append({"role": "assistant", "content": answer.text})
         return Cost(answer.n_prefilled, n_needed, answer.first_ms, answer.reason)

@@ -1,4 +1,4 @@
-"""A daemon for one measurement: started in a temporary directory, queried over TCP, stopped at the end."""
+"""A server for one measurement. It is started in a temporary directory, and stopped at the end."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ START_S_MAX = 120.0
 STOP_S_MAX = 60.0
 
 
-# Variables that build.sh sets for every program it starts. A user's server does not have them.
+# Variables that build.sh sets for every program that it starts. Servers of users run without these variables.
 _NOT_A_USERS = ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")
 
 
 def clean_environment() -> dict[str, str]:
-    """Returns the environment without the settings of build.sh and of the user's own daemon."""
+    """Returns the environment without variables that build.sh sets, and without options of llmd."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith("LLMD_") and name not in _NOT_A_USERS
     }
 
 
 class StartError(Exception):
-    """The server did not start; the message says why."""
+    """The server did not start. The message says why."""
 
 
 class Server:
-    """A server process that listens on a port of this machine. `with` waits until it is ready, and stops it at
-    the end."""
+    """A server process that listens on a port of this machine. `with` waits until the server is ready, and stops the
+    server at the end.
+    """
 
     def __init__(self, command: list[str], directory: tempfile.TemporaryDirectory[str], ready_at: str) -> None:
-        """`directory` is owned and removed at the end. `ready_at` is the path that answers 200 once the model is
+        """`directory` is removed at the end. `ready_at` is the path whose answer has status 200 as soon as the model is
         loaded.
         """
         self._directory = directory
@@ -50,7 +51,7 @@ class Server:
         self.pid = self._process.pid
         self.port = 0
         self.ready_s = 0.0
-        """Seconds from the start of the process until it was ready, to 10 ms."""
+        """Seconds from the start of the process until the server was ready, to 10 ms."""
 
     def __enter__(self) -> Server:
         try:
@@ -66,14 +67,16 @@ class Server:
         self._stop()
 
     def metric(self, name: str) -> float:
-        """Returns one value of /metrics."""
+        """Returns the value of a metric (/metrics)."""
         match = re.search(rf"^{name} (\S+)$", ask(self.port, "GET", "/metrics").decode(), re.MULTILINE)
         if match is None:
             raise KeyError(name)
         return float(match[1])
 
     def is_ready(self) -> bool:
-        """Returns whether the server is ready; called while it starts. Sets the port."""
+        """Returns whether the server is ready, and sets `port` as soon as the port is known. Called while the server
+        starts.
+        """
         match = re.search(r"http://127\.0\.0\.1:(\d+)", self._log.read_text(errors="replace"))
         if match is None:
             return False
@@ -103,7 +106,7 @@ class Server:
 
 
 def daemon(model: str, **options: str | int) -> Server:
-    """Returns llmd as a server. The options are its own, with underscores."""
+    """Returns llmd as a server. `options` are options of llmd, with underscores in their names."""
     directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
     root = Path(directory.name)
     given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}

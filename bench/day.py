@@ -1,7 +1,7 @@
 """A day on a workstation in simulated time: 10,000 sessions on a simulated model, without pauses between turns.
 
-Sessions of one to eight turns are opened over the day. A few are in use at any moment, most are abandoned, and some are
-used again hours later. Only the idle time is left out.
+Sessions of one to eight turns are opened over the day. A few sessions are in use at any moment, most are abandoned
+after their turns, and some are used again hours later. Only the idle time of the day is left out.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ USERS = 8
 """Number of users who work at the same time: agents, editors and chats."""
 TURNS_MAX, TURN_TOKENS_MAX, ANSWER_TOKENS_MAX = 8, 400, 60
 COMES_BACK = 0.1
-"""Share of the sessions that are used again later in the day."""
+"""Fraction of the sessions that are used again later in the day."""
 BATCHES = 20
 PARKED_MAX = 1024
-"""The daemon's --max-parked. The least recently used sessions beyond it are forgotten first."""
-# Ids of tokens that are text in every simulated model.
+"""The daemon's --max-parked. Beyond this number, the daemon forgets the least recently used sessions."""
+# Token ids that stand for ordinary text in every simulated model.
 TEXT_TOKENS = range(97, 123)
 
 
@@ -50,7 +50,9 @@ def _sessions(options: argparse.Namespace) -> int:
 
 
 def plan(n_sessions: int, seed: str) -> list[list[Turn]]:
-    """Returns the turns of each user, in order. A session belongs to one user, and its prompts grow like a client's."""
+    """Returns the turns of each user, in order. A session belongs to one user. Each prompt of a session repeats the one
+    before, as clients do, and is longer.
+    """
     chance = random.Random(seed)
     by_user: list[list[Turn]] = [[] for _ in range(USERS)]
     later: list[tuple[int, Turn]] = []

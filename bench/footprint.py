@@ -1,8 +1,8 @@
 """The cost of a running daemon: start to ready, idle memory and processor, memory of sessions, and memory returned.
 
 "beyond the weights" is the resident memory minus the size of the model's file. The memory of a session is measured
-without the first session, because a server can allocate memory for all sessions with the first. Each turn starts a new
-daemon.
+without the first session, because a server can allocate the memory of all sessions when the first session begins. Each
+turn starts a new daemon.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def _add_targets(report: Report, found: Values, reading: list[float]) -> None:
 
 
 def _read_s(path: str) -> float:
-    """Returns the time to read the whole file, from the page cache if it is cached, like the start of a daemon does."""
+    """Returns the seconds to read the whole file. If the file is cached, it is read from the page cache, as at the
+    start of a daemon.
+    """
     started_s = time.monotonic()
     with open(path, "rb", buffering=0) as file:
         while file.read(READ_BYTES):

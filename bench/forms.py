@@ -1,7 +1,6 @@
 """Cost of structured output for other streams.
 
-Measures the gaps between the tokens of free streams, alone and next to a stream whose tokens are checked against a
-schema.
+Measures the gaps between the tokens of streams without structured output: alone, and next to a stream with a schema.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ SCHEMA = {
         }
     },
 }
-"""Schema of an answer that never ends."""
+"""A schema whose answer never has to end."""
 
 
 class Heard:
-    """The times at which one stream's tokens came."""
+    """The times at which the tokens of one stream arrived."""
 
     def __init__(self) -> None:
         self.at_s: list[float] = []
@@ -105,7 +104,7 @@ async def _measure(report: Report, path: str, options: argparse.Namespace) -> No
 async def _together(
     engine: Engine, options: argparse.Namespace, other_grammar: bytes | None
 ) -> tuple[list[float], float]:
-    """Returns the gaps of the free streams, and the median gap of the stream next to them."""
+    """Returns the gaps of the streams without structured output, and the median gap of the stream next to them."""
     free = [Heard() for _ in range(options.streams)]
     other = Heard()
     for number, heard in enumerate(free):

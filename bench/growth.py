@@ -1,8 +1,8 @@
 """Cost of a token for the daemon itself in a short and in a long answer: it must not grow with the answer.
 
-It is the processor time of the event loop, of the decode thread (including the simulated model) and of all other
-threads, divided by the tokens of one answer, for each dialect and form. Costs that occur once per request make short
-answers more expensive per token.
+The cost is the processor time divided by the number of tokens in the answer. It is measured for each dialect and form,
+and separately for the event loop, the decode thread (including the simulated model) and all other threads. Costs that
+occur once per request make short answers more expensive per token.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .report import Figure, Report
 MODELS = ("sim:dense",)
 LENGTHS = (3000, 30000)
 GROWTH_MOST = 1.25
-"""Largest ratio between a token's cost in the second half of a long answer and in the first half."""
+"""Largest allowed ratio of a token's cost in the second half of a long answer to the cost in the first half."""
 COUNTS_US = 1.0
-"""Microseconds per token below which the growth of a thread's cost does not count."""
+"""Cost in microseconds per token below which the growth of a thread's cost is ignored."""
 THREADS = ("loop", "decode", "others")
 TEMPLATE = ROOT / "tests" / "templates" / "qwen3.jinja"
 """A template with reasoning and calls."""
 _ROOM = 2048
-"""Tokens of the context that are reserved for prompts."""
+"""Number of tokens of the context that are reserved for prompts."""
 
 Body = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Form:
     name: str
     path: str
     body: Callable[[int], Body]
-    """Returns the body of a request for an answer of about so many tokens."""
+    """Returns the body of a request for an answer of about the given number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ def _compare(report: Report, server: Server, form: Form, lengths: tuple[int, int
 
 
 def _growth(turn: list[Cost], thread: str) -> float:
-    """Returns the ratio between a token's cost after the middle and before it, without costs that occur once per
-    request.
+    """Returns the ratio of a token's cost in the second half of the answer to the cost in the first half, without costs
+    that occur once per request.
     """
     short, middle, long = turn
     before = (middle.us[thread] - short.us[thread]) / (middle.n_tokens - short.n_tokens)
@@ -124,7 +124,9 @@ def _cpu_s(pid: int) -> dict[str, float]:
 
 
 def _sent(port: int, path: str, body: Body) -> None:
-    """Reads the answer to its end without parsing it, so that the daemon is the slower of the two."""
+    """Sends a request, and receives the whole answer without parsing it, so that the client is faster than the
+    daemon.
+    """
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -146,11 +148,11 @@ SCHEMA = {
 }
 _ROW = " little world made some people very"
 _TOKENS_OF_ROW = 8
-"""One token per word, and those between two rows."""
+"""Tokens of a row: one per word, and the tokens between two rows."""
 
 
 def _script(n: int) -> str:
-    """Returns what the simulated model answers to the words of `_chat_body`."""
+    """Returns the script of the simulated model: its answers to the words in `_chat_body`."""
     words = " little world" * (n // 2)
     rows = ",".join([f'"{_ROW}"'] * (n // _TOKENS_OF_ROW + 1))
     form = f'{{"rows":[{rows}]}}'
@@ -166,7 +168,9 @@ def _chat_body(topic: str, **more: Any) -> Callable[[int], Body]:
 
 
 def _plain(limit: str, prompt: str, **more: Any) -> Callable[[int], Body]:
-    """`limit`: the dialect's name for the most tokens to generate; `prompt`: its name for the prompt."""
+    """Returns a function that makes the body of a request. `limit` is the dialect's name for the maximum number of
+    tokens, and `prompt` the dialect's name for the prompt.
+    """
 
     def body(n: int) -> Body:
         asked: Body = {prompt: [{"role": "user", "content": "hello"}] if prompt == "messages" else "hello", **more}
@@ -200,7 +204,7 @@ def forms() -> Iterator[Form]:
 _PARAMETERS = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "string"}}}}
 _TOOL = {"type": "function", "function": {"name": "keep", "description": "", "parameters": _PARAMETERS}}
 _STOPS = ["zebra", " little world made zebras", "\n\n\n\nzebra", " the of and zebra"]
-"""Stop strings that the answer sometimes begins but never completes."""
+"""Stop strings of which the answer contains beginnings, but never a whole string."""
 
 
 def _openai() -> Iterator[Form]:

@@ -1,7 +1,7 @@
 """Sends the worst inputs that a client can send, one kind each: python -m bench.inputs NAME PORT BODY_LIMIT TIMES.
 
-It runs in a process of its own, so that its cost is not measured. It prints "ready" when the input is prepared, and
-sends it when it reads a line.
+This program runs in a process of its own, so that its own cost is not measured. It prints "ready" when the input is
+prepared, and sends the input after reading a line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Send = Callable[[int], None]
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 MB = 1_000_000
 HELD_S = 3.0
-"""Seconds for which connections that send nothing or little are held."""
+"""Seconds for which a connection that sends nothing, or little, is kept open."""
 TIMEOUT_S = 120.0
 
 
@@ -28,7 +28,7 @@ def connect(port: int) -> socket.socket:
 
 
 def exchange(port: int, data: bytes) -> None:
-    """Sends, half-closes and reads to the end. A server is allowed to stop reading."""
+    """Sends the data, closes the sending direction, and receives until the end. The server may stop reading earlier."""
     with connect(port) as connection:
         try:
             connection.sendall(data)
@@ -55,18 +55,18 @@ def fields(values: Mapping[str, object], path: str = CHAT) -> Send:
 
 
 def content(text: bytes) -> Send:
-    """Returns a message whose content is this JSON string, given without its quotes."""
+    """Returns a chat request with one message. `text` is the message's content as JSON, without the quotes."""
     return body(b'{"max_tokens":1,"messages":[{"role":"user","content":"' + text + b'"}]}')
 
 
 def padded(limit: int, filler: bytes) -> Send:
-    """Returns a body of exactly the limit."""
+    """Returns a body whose size is exactly the limit."""
     start, end = b'{"max_tokens":1,"messages":[{"role":"user","content":"', b'"}]}'
     return body(start + filler * ((limit - len(start) - len(end)) // len(filler)) + end)
 
 
 def bomb() -> Send:
-    """Returns some hundred kilobytes that decompress to 300 MB."""
+    """Returns a compressed body of some hundred kilobytes that decompresses to 300 MB."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = b"".join(packer.compress(bytes(MB)) for _ in range(300)) + packer.flush()
     return body(packed, CHAT, "Content-Encoding: gzip")
@@ -81,7 +81,7 @@ INTEGERS = (
 
 
 def combined(n_floats: int, n_objects: int) -> Send:
-    """Returns one body with everything that takes long to decode."""
+    """Returns a body that combines everything that takes long to decode."""
     values = [SLOW_FLOAT] * n_floats + [b'{"k%d":"v%d"}' % (n, n) for n in range(n_objects)]
     call = b'{"function":{"name":"f","arguments":{"a":[%b]}}}' % b",".join(values)
     messages = b'{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[%b]}' % call
@@ -89,19 +89,19 @@ def combined(n_floats: int, n_objects: int) -> Send:
 
 
 def as_floats() -> bytes:
-    """Returns the members that are integers, each written as a float."""
+    """Returns JSON members whose type is integer, with each value written as a float."""
     return b"".join(b',"%b":1.0' % name.encode() for name in INTEGERS)
 
 
 def variables(n_floats: int) -> Send:
-    """Returns a valid body, because variables of a template can hold any values."""
+    """Returns a body with slow floats that is nevertheless valid, because template variables can have any values."""
     floats = b",".join([SLOW_FLOAT] * n_floats)
     head = b'{"messages":[{"role":"user","content":"hi"}],"logprobs":true,"chat_template_kwargs":{"a":[%b]}' % floats
     return body(head + as_floats() + b"}")
 
 
 def unknown(n: int) -> Send:
-    """Returns a body with unknown members. Ollama's API ignores them, and llmd logs their names."""
+    """Returns a body with unknown members. In Ollama's API, llmd ignores unknown members and logs their names."""
     return body(
         json.dumps({"messages": [], **{f"k{n}": 1.5 if n < 1000 else n for n in range(n)}}).encode(), "/api/chat"
     )
@@ -115,7 +115,7 @@ def biased(n_ids: int, n_biases: int) -> Send:
 
 
 def calls(n: int) -> Send:
-    """Returns past calls with as many floats as llmd compares one by one."""
+    """Returns a conversation with past calls, whose arguments have as many floats as llmd compares as values."""
     function = {"name": "f", "arguments": f"[{','.join([SLOW_FLOAT.decode()] * 500)}]"}
     call = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
     return fields({"messages": [{"role": "user", "content": "hi"}, *[call] * n, {"role": "user", "content": "hi"}]})
@@ -129,7 +129,7 @@ def items(n: int, item: Mapping[str, object]) -> Send:
 
 
 def held(n: int, data: bytes, drip: bytes = b"") -> Send:
-    """Opens so many connections at once, each of which sends this data and then nothing, or a little now and then."""
+    """Opens `n` connections at once. Each sends `data`, and then `drip` now and then, or nothing if `drip` is empty."""
 
     def send(port: int) -> None:
         connections = []
@@ -154,7 +154,7 @@ def held(n: int, data: bytes, drip: bytes = b"") -> Send:
 
 
 def many(n: int, data: bytes) -> Send:
-    """Opens one connection after the other."""
+    """Opens `n` connections, one after the other."""
 
     def send(port: int) -> None:
         for _ in range(n):
@@ -168,7 +168,7 @@ def get(path: str = "/health", *headers: str) -> bytes:
 
 
 def unread(port: int) -> None:
-    """Requests a long answer and reads nothing."""
+    """Requests long answers and reads nothing."""
     with connect(port) as connection:
         connection.settimeout(HELD_S)
         try:
@@ -179,7 +179,7 @@ def unread(port: int) -> None:
 
 
 def left(n: int) -> Send:
-    """Sends requests whose clients disconnect before the answer."""
+    """Sends `n` requests, and disconnects each time before the answer."""
     data = json.dumps({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1000, "ignore_eos": True})
     whole = head(CHAT, len(data)) + data.encode()
 

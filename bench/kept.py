@@ -1,6 +1,6 @@
-"""Figures in the repository: one CSV file per processor in bench/results.
+"""The figures in the repository: one CSV file per processor in bench/results.
 
-A file holds the newest figures of each measurement and model. Older figures are in git's history.
+A file has only the newest figures of each measurement and model. Older figures are in the history of the repository.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def keep(path: Path, machine: str, measured: str, rows: Sequence[Mapping[str, str]]) -> None:
-    """Writes `rows` into the file in place of its rows of the same measurement and model.
+    """Writes `rows` to the file. They replace the file's rows of the same measurement and model.
 
-    `machine` describes the processor and becomes the file's first line. `measured` is the day and the commit.
+    `machine` is a description of the processor, which becomes the file's first line. `measured` is the day and the
+    commit.
     """
-    # A model that was given as a path is stored under its file name, because the path has no meaning on another
-    # machine.
+    # If a model was given as a path, only its file name is stored, because the path has no meaning on another machine.
     new = [{"measured": measured, **row, "model": row["model"].rpartition("/")[2]} for row in rows]
     replaced = {(row["bench"], row["model"]) for row in new}
     kept = [row for row in read(path) if (row["bench"], row["model"]) not in replaced] if path.exists() else []

@@ -1,4 +1,4 @@
-"""Describes the machine, and what other processes did during a measurement."""
+"""Describes the machine, and the load that other processes caused during a measurement."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-# Instruction sets that decide which kernels llama.cpp uses. Only the best one that the processor has is shown.
+# Instruction sets that determine which kernels llama.cpp uses, the best first. Only the processor's best instruction
+# set is shown.
 _INSTRUCTIONS = (("amx_int8", "AMX"), ("avx512_vnni", "AVX-512 VNNI"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
 
 
 def describe() -> str:
-    """Returns for example "AMD EPYC (family 25, model 17; AVX-512 VNNI), 2 processors": different models share
-    a name."""
+    """Returns a text such as "AMD EPYC (family 25, model 17; AVX-512 VNNI), 2 processors". The name alone would not do,
+    because different models share a name.
+    """
     return f"{processor(Path('/proc/cpuinfo').read_text())}, {len(os.sched_getaffinity(0))} processors"
 
 
@@ -31,7 +33,7 @@ def processor(cpuinfo: str) -> str:
 
 
 def thread_cpu_s(pid: int, tid: int) -> float:
-    """Returns the processor time of one thread so far, to the nanosecond if the kernel measures it."""
+    """Returns the processor time that a thread has used so far, with nanoseconds if the kernel measures them."""
     try:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, IndexError):
@@ -44,7 +46,7 @@ def _stat_cpu_s(stat: str) -> float:
 
 
 def _processes() -> dict[int, tuple[str, float, int]]:
-    """Returns name, processor time and parent of every process."""
+    """Returns the name, processor time and parent of every process, by pid."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -66,7 +68,7 @@ class Neighbours:
         self._before = _processes()
 
     def report(self) -> str:
-        """Returns for example "1.3 of 2 processors (python3 0.9, cc1plus 0.4), load average 2.1"."""
+        """Returns a text such as "1.3 of 2 processors (python3 0.9, cc1plus 0.4), load average 2.1"."""
         elapsed_s = time.monotonic() - self._started_s
         by_name: dict[str, float] = {}
         total = 0.0
@@ -93,7 +95,9 @@ def _is_ours(pid: int, processes: dict[int, tuple[str, float, int]]) -> bool:
 
 
 def today() -> str:
-    """Returns the day and the commit, "2026-01-31, commit 0123abc", and whether the sources have changes."""
+    """Returns the day and the commit, such as "2026-01-31, commit 0123abc". Adds "and changes" if sources differ from
+    the commit.
+    """
     commit = _git("rev-parse", "--short", "HEAD")
     changed = _git("status", "--porcelain", "--", ":/", *(f":!/{path}" for path in _NO_SOURCES))
     of_commit = f", commit {commit}{' and changes' if changed else ''}" if commit else ""
@@ -109,11 +113,11 @@ def _git(*arguments: str) -> str:
 
 
 def process_cpu_s(pid: int) -> float:
-    """Returns the processor time of all threads of a process so far."""
+    """Returns the processor time that all threads of a process have used so far."""
     return sum(thread_cpu_s(pid, int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 def resident_mb(pid: int) -> float:
-    """Returns the resident memory: anonymous, shared and file-backed."""
+    """Returns the resident memory of a process in megabytes, including shared and file-backed memory."""
     rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     return int(rows["VmRSS"].split()[0]) / 1000 * 1.024

@@ -1,9 +1,10 @@
 """Many streams at once: in fresh slots, in every other of the warm sessions, and after streams that came and went.
 
-Measures total and per-stream tokens per second of decode after a prompt of 64 tokens, gaps between tokens, and the
-first token of the last stream. The total counts from the first text of any stream. Every server has one turn before the
-measured ones, and the daemon forgets the sessions of a turn after it, so that every turn finds the same slots. Streams
-in every other slot are compared with streams in neighboring slots, in sessions that are equally warm.
+Measures decode after a prompt of 64 tokens: tokens per second of all streams and of each stream, gaps between tokens,
+and the time to the first token of the last stream. The time for the total begins with the first text of any stream.
+Every server has one turn before the measured turns. The daemon forgets the sessions of each turn afterwards, so that
+every turn finds the same slots. Streams in every other slot are compared with streams in neighboring slots, in sessions
+that are equally warm.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ PROMPT_TOKENS, N_CTX = 64, 1024
 STAGGERED, BESIDE = "staggered", "neighbours beside staggered"
 KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
 TRAFFIC_REQUESTS, TRAFFIC_REQUESTS_SHORT = 144, 16
-"""Requests of all users together if there are four or more users: about two minutes of four or eight users."""
-# Least ratio of the total to llama-server's, by the number of streams.
+"""Total number of requests, which take four or eight users about two minutes. The first number applies to four or more
+users.
+"""
+# Target: smallest ratio of our total rate to llama-server's, by the number of streams.
 TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
 SAME_AS_FRESH = 0.95
 REFERENCES = {STAGGERED: BESIDE, "after traffic": "fresh"}
@@ -77,8 +80,9 @@ def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], opti
 def _measure_staggered(
     report: Report, model: str, n: int, runs: Runs, neighbours: Runs, options: argparse.Namespace
 ) -> None:
-    """Runs next to each of our turns one in neighboring slots of another daemon, so that both run in the same
-    minute."""
+    """Runs a turn in neighboring slots of another daemon right after each of our turns, so that both run in the same
+    minute.
+    """
     with both(options, model, slots=2 * n, n_ctx=N_CTX) as servers, ours(model, slots=n, n_ctx=N_CTX) as other:
         for side, server in (*servers.items(), (OURS, other)):
             warm(server, n, 1, options.tokens, "before")
@@ -118,7 +122,9 @@ def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
 
 
 def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
-    """Continues one of every so many warm sessions. Fresh sessions have as many tokens before the stream."""
+    """Continues one of every `every` warm sessions. Before the stream, such a session has as many tokens as a fresh
+    session has after its prompt.
+    """
     names = [f"{seed} {number}" for number in range(every * n)]
     prompts = {name: prompt_of(PROMPT_TOKENS, name) for name in names}
     for name in names:
@@ -129,7 +135,7 @@ def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
 
 
 def traffic(n_users: int, n_requests: int) -> list[Request]:
-    """Returns requests of users who each send one after the other, of all lengths, each in a new session."""
+    """Returns requests of many lengths, each in a new session. A user sends one request after the other."""
     lengths = random.Random("traffic")
     requests = []
     for number in range(n_users * n_requests):
@@ -140,8 +146,9 @@ def traffic(n_users: int, n_requests: int) -> list[Request]:
 
 
 def _rate(kind: str, run: Run, n: int, options: argparse.Namespace) -> float:
-    """Returns the tokens per second of all streams together, from the first text on; for traffic including the
-    prompts."""
+    """Returns the tokens per second of all streams together. The time begins with the first text or, for traffic, with
+    the first prompt.
+    """
     if kind == "traffic":
         n_tokens: int = sum(request.body["max_tokens"] for request in traffic(n, len(run.streams) // n))
         return n_tokens / run.whole_s
@@ -171,7 +178,7 @@ def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str
 
 
 def _of_each(runs: Runs, n_tokens: int) -> dict[str, list[float]]:
-    """Returns the decode rate of the median stream after its first token."""
+    """Returns, for each run of each side, the decode rate of the median stream after its first token."""
     return {
         side: [statistics.median(one.decode_rate(n_tokens) for one in run.streams) for run in made]
         for side, made in runs.items()

@@ -1,4 +1,4 @@
-"""The generated models. Models of realistic size are made when they are first used."""
+"""The generated models. A model of realistic size is generated when it is first used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Q4 = "-q4"
 
 
 def path_of(model: str) -> str:
-    """Returns the path of a model. `model` is the name of a generated one, a path, or sim:..."""
+    """Returns the path of a model. `model` is the name of a generated model, a path, or sim:..."""
     if not model.startswith(("bench-", "tiny-")):
         return model
     path = DIRECTORY / f"{model}.gguf"
@@ -33,7 +33,7 @@ def _generate(model: str) -> list[str]:
 
 
 def _quantize(model: str) -> list[str]:
-    """Quantizes the model to Q4_K_M with llama.cpp's own program."""
+    """Returns the command that quantizes the model to Q4_K_M with llama.cpp's own program."""
     directory = peer.directory()
     if directory is None:
         raise SystemExit(f"{model} is made by llama-quantize; {peer.advice()}")

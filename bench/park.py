@@ -9,8 +9,8 @@ from pathlib import Path
 from . import models
 from .report import Figure, Report
 
-# A restore should take at most twice the time that the memory bandwidth allows. Below a few megabytes the time is not
-# bandwidth but calls, some hundred microseconds, and there is no target.
+# A restore should take at most twice the time of copying its bytes. Below a few megabytes there is no target, because
+# calls take most of the time, some hundred microseconds.
 MODELS = ("bench-small", "tiny-window", "tiny-recurrent", "tiny-hybrid-q8")
 RATIO = 0.5
 TARGET_BYTES_MIN = 4_000_000
@@ -31,7 +31,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _measure(path: str, n_tokens: int, repeats: int) -> list[list[int]]:
-    """Returns rows of bytes, memcpy_us, save_us, load_us. The first row is a warm-up."""
+    """Returns rows of bytes, memcpy_us, save_us and load_us. The first row is a warm-up."""
     if not PROGRAM.exists():
         raise SystemExit(f"{PROGRAM} is missing: run ./build.sh bench")
     command = [str(PROGRAM), path, str(n_tokens), str(repeats + 1)]

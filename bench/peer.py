@@ -1,7 +1,7 @@
 """llama.cpp's own programs for comparison, built by `./build.sh peer` from the same source with the same flags.
 
-They run as their users run them: in the environment of a shell, with their own defaults. Only options without which a
-scenario is impossible (a slot per stream, a longer context) are added.
+The programs run as users run them: in the environment of a shell, with their own defaults. Options are added only if a
+measurement is impossible without them (a slot per stream, a longer context).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .daemon import Server, clean_environment, free_port
 # build.sh sets this variable to the directory of the programs, if they are built.
 DIRECTORY_VARIABLE = "LLMD_BENCH_PEER"
 SLOTS = 4
-"""Slots of llama-server by default."""
+"""Number of slots that llama-server has by default."""
 
 
 def directory() -> Path | None:
@@ -34,8 +34,8 @@ def advice() -> str:
 def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None = None) -> Server:
     """Returns llama-server with `slots` streams at once.
 
-    If that is more than its default number of slots, the option is passed to it. It divides its context among its
-    slots, so it gets `n_ctx` tokens for each.
+    The number of slots is passed only if it exceeds llama-server's default. llama-server divides its context among its
+    slots, so the context is `n_ctx` tokens for each slot.
     """
     found = directory()
     if found is None:
@@ -49,17 +49,19 @@ def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None
 
 @dataclass(frozen=True, slots=True)
 class EngineRate:
-    """The content of one line of llama-bench."""
+    """The content of one row of llama-bench's output."""
 
     n_prompt: int
     n_decoded: int
     n_depth: int
     tokens_per_s: tuple[float, ...]
-    """Rate of each repeat."""
+    """The rate of each repeat."""
 
 
 def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], repeats: int) -> list[EngineRate]:
-    """Runs llama-bench: prefill of `prompts`, and decode of `n_decoded` tokens after `depths`."""
+    """Runs llama-bench. Measures prefill of prompts of these lengths, and decode of `n_decoded` tokens after contexts
+    of these depths.
+    """
     found = directory()
     if found is None:
         raise SystemExit(advice())
@@ -74,7 +76,7 @@ def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], re
 
 
 def read_engine(rows: list[dict[str, Any]]) -> list[EngineRate]:
-    """Reads llama-bench's JSON."""
+    """Parses the JSON of llama-bench."""
     return [
         EngineRate(row["n_prompt"], row["n_gen"], row["n_depth"], tuple(float(rate) for rate in row["samples_ts"]))
         for row in rows

@@ -15,7 +15,7 @@ from . import kept, machine
 COLUMNS = ("bench", "model", "case", "side", "quantity", "unit", "median", "least", "most", "repeats", "target", "met")
 OURS = "llmd"
 RATIO = "ratio"
-"""Name of the side of a figure that compares the other two."""
+"""The side of a figure that is the ratio of the two other sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """Returns whether the target is met, or None if there is no target."""
+        """Whether the target is met. None if there is no target."""
         if self.at_least is not None:
             return self.median >= self.at_least
         return self.median <= self.at_most if self.at_most is not None else None
@@ -51,15 +51,18 @@ class Figure:
 
 
 def ratios_of(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Returns the ratio of each turn if both sides have as many turns, otherwise the ratio of the medians."""
+    """Returns the ratio of each turn if both sides have the same number of turns, otherwise the ratio of the
+    medians.
+    """
     if len(ours) == len(theirs):
         return [a / b for a, b in zip(ours, theirs, strict=True) if b]
     return [statistics.median(ours) / statistics.median(theirs)] if ours and theirs else []
 
 
 class Report:
-    """The figures of one measurement of one model. They are printed at the end, with the load of the machine
-    meanwhile."""
+    """The figures of one measurement of one model. They are printed at the end, together with the load of the machine
+    during the measurement.
+    """
 
     def __init__(self, bench: str, model: str, about: str) -> None:
         self._bench = bench
@@ -86,7 +89,9 @@ class Report:
         at_most: float | None = None,
         against: str = "llama-server",
     ) -> None:
-        """Adds a figure for each side, and the ratio of ours to `against`, to which the target applies."""
+        """Adds a figure for each side, and the ratio of our side to the side `against`. The target applies to the
+        ratio.
+        """
         for side, measured in values.items():
             self.add(Figure(case=case, side=side, quantity=quantity, unit=unit, values=measured))
         self.add_ratio(case, quantity, values, at_least=at_least, at_most=at_most, against=against)
@@ -115,9 +120,9 @@ class Report:
         )
 
     def close(self, keep: Path | None = None) -> None:
-        """Prints everything, and writes the figures into the file `keep` of one processor.
+        """Prints all figures, and writes them to the file `keep`, which has the figures of one processor.
 
-        A missed target is not an error: whether it matters depends on the load of the machine, which is also printed.
+        A missed target is not an error, because the cause can be the load of the machine, which is also printed.
         """
         _say(f"  {self._neighbours.report()}")
         cases = max((len(figure.case) for figure in self._figures), default=0)

@@ -1,6 +1,6 @@
 """Cost of idle sessions for a running one: prefill and decode in an empty daemon and in one that holds other sessions.
 
-An idle session should cost memory and nothing else. The two daemons take turns with the same prompts.
+An idle session should cost only memory. The two daemons take turns with the same prompts.
 """
 
 from __future__ import annotations

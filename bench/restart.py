@@ -1,7 +1,7 @@
 """The first prompt after a restart: the old conversation, a new one with the same system prompt, an unrelated one.
 
-An orderly stop writes the sessions. Afterwards the part that a new conversation shares with them is on disk. Each case
-is the first request of a new daemon.
+An orderly stop writes the sessions to disk. After the restart, a new conversation can reuse from disk the tokens that
+it shares with these sessions. Each case is the first request of a new daemon.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from .report import Figure, Report, ratios_of
 MODELS = ("bench-dense", "bench-hybrid")
 GOES_ON, NEW, STRANGER = "goes on", "new, the same system prompt", "new, another system prompt"
 HALF = 0.5
-"""A new conversation should wait for its first token at most this fraction of an unrelated conversation's time."""
+"""Target: a new conversation with the same system prompt gets its first token within this fraction of the time that an
+unrelated conversation needs.
+"""
 N_TOKENS, USER_WORDS = 16, 60
 
 
@@ -64,7 +66,7 @@ def _restarts(path: str, seed: str, options: argparse.Namespace) -> dict[str, cl
         for case, (session, prompt) in cases.items():
             with daemon(path, state_dir=state) as server:
                 answers[case] = _ask(server.port, session, prompt)
-                client.ask(server.port, "DELETE", f"/v1/sessions/{session}")  # the next case needs the same state
+                client.ask(server.port, "DELETE", f"/v1/sessions/{session}")  # the next case must find the same state
         return answers
 
 

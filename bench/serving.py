@@ -1,8 +1,8 @@
 """The serving layer alone: a simulated model costs nothing, so what is left is rings, events and HTTP.
 
-The event loop is the daemon's first thread; its processor time is what a streamed token costs. With a model that runs
-freely, the loop falls behind and joins tokens into fewer events. The paced cases show the cost of a token that is sent
-alone.
+The event loop is the daemon's first thread. The cost of a streamed token is the processor time of this thread. If the
+model has no pace, the event loop falls behind and joins several tokens into one event. The cases with a pace show the
+cost of a token that is sent alone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _tokens(most: int, n_streams: int, step_us: int, seconds: float) -> int:
-    """Returns the tokens per stream: at most `most`, and if steps have a pace, at most as many as take `seconds`."""
+    """Returns the number of tokens per stream, at most `most`. If steps have a pace, the tokens take at most
+    `seconds`.
+    """
     return min(most, int(seconds * 1e6 / max(step_us, 1))) if step_us else most // (1 if n_streams > 1 else 2)
 
 

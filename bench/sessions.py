@@ -1,7 +1,8 @@
 """Interleaved conversations: tokens that each kind of request prefills, the least necessary, and the wait.
 
-The wait is the time to the first token. With more conversations than slots, sessions leave the model's memory between
-their turns. The same requests go to llama-server, turn by turn in the same run, with as many slots.
+The wait is the time to the first token. If there are more conversations than slots, sessions leave the model's memory
+between their turns. llama-server gets the same requests in the same run, turn by turn, and has the same number of
+slots.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TURNS, BRANCH_AT = 6, 3
 N_CTX = 4096
 
 Costs = dict[str, list[Cost]]
-# In this order, because each continues what the one before left.
+# The order matters, because each operation continues the conversation that the operation before left.
 OPERATIONS: dict[str, Callable[[Conversation], Cost]] = {
     "regenerate": Conversation.regenerate,
     "edit last": Conversation.edit_last,
@@ -52,8 +53,8 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _costs(report: Report, model: str, n: int, options: argparse.Namespace) -> dict[str, Costs]:
-    """Returns the costs of every server by kind of request. All servers have as many slots, and as much context for
-    each.
+    """Returns the costs of every server, by kind of request. All servers have the same number of slots, and the same
+    context for each slot.
     """
     path = models.path_of(model)
     with ExitStack() as stack:
@@ -92,7 +93,7 @@ def _add(report: Report, case: str, side: str, costs: Costs) -> None:
     for kind, made in costs.items():
         reasons = Counter(cost.reason for cost in made if cost.reason)
         why = " ".join(f"{word}:{count}" for word, count in reasons.most_common())
-        # The last token is always needed, for its logits: a request that is completely resident costs one token.
+        # At least one token is always necessary, because a request needs the logits of the last prompt token.
         ratio = sum(cost.n_prefilled for cost in made) / sum(max(cost.n_needed, 1) for cost in made)
         figures: tuple[tuple[str, str, list[float]], ...] = (
             ("prefilled", why, [cost.n_prefilled for cost in made]),

@@ -1,4 +1,4 @@
-"""The servers that are compared: the daemon and, if it is built, llama-server, both as their users run them."""
+"""The servers that are compared: llmd and, if it is built, llama-server. Both run as users run them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from .daemon import Server, daemon
 from .report import OURS
 
 SLOTS = 8
-"""Slots of the daemon for named sessions by default."""
+"""Number of slots for named sessions that the daemon has by default."""
 CTX_DEFAULT = 8192
-"""Tokens that the daemon has room for in each session by default; a single session can hold more."""
+"""Number of tokens for which the daemon by default has room in every session at once. A single session can hold more
+tokens.
+"""
 PEER = "llama-server"
 
 Sides = dict[str, Server]
@@ -21,10 +23,10 @@ Sides = dict[str, Server]
 
 @contextmanager
 def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0) -> Iterator[Sides]:
-    """Starts all servers at the same time and returns them by name when they are ready.
+    """Starts all servers at the same time, and returns the servers by name when all are ready.
 
-    They serve `slots` streams at once, each of at most `n_ctx` tokens. Only values above a server's default are passed
-    to it. `options.also` names further servers.
+    Each server can run `slots` streams at once, each with at most `n_ctx` tokens. A value is passed to a server only if
+    it exceeds the server's default. `options.also` names further servers.
     """
     path = models.path_of(model)
     with ExitStack() as stack:
@@ -36,13 +38,13 @@ def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0
 
 
 def ours(model: str, slots: int = 0, n_ctx: int = 0) -> AbstractContextManager[Server]:
-    """Returns only the daemon of `both`."""
+    """Returns the daemon, with the same options as in `both`."""
     flags: dict[str, str | int] = {"max_sessions": slots} if slots > SLOTS else {}
     flags |= {"ctx_size": n_ctx} if n_ctx > CTX_DEFAULT else {}
     return daemon(models.path_of(model), **flags)
 
 
 def alternating(sides: Sides, turn: int) -> list[tuple[str, Server]]:
-    """Returns the sides in an order that changes from turn to turn, so that no side always goes first."""
+    """Returns the sides in an order that changes with each turn, so that no side is always first."""
     order = list(sides.items())
     return order if turn % 2 == 0 else order[::-1]

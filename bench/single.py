@@ -1,7 +1,7 @@
 """One stream: first token, prefill and decode after short and long prompts, against llama-server and llama-bench.
 
-Decode is measured after the prompt, at its depth. llama-bench runs the same engine without a server. The overhead of
-our server is the share of a request's time in which no step of the model runs.
+Decode is measured after the prompt, so its depth is the length of the prompt. llama-bench runs the same engine without
+a server. The overhead of our server is the fraction of a request's time during which no step of the model runs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .sides import alternating, both
 
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 ENGINE = "llama-bench"
-# llama-bench prefills everything twice, to warm up.
+# Longest prompt for llama-bench, because llama-bench prefills each prompt twice, to warm up.
 ENGINE_PREFILL_MAX = 1000
-# Least ratio to llama-server by depth; the ratio to llama-bench is the same for all depths.
+# Targets: the smallest ratio to llama-server, by depth, and the smallest ratio to llama-bench at all depths.
 DECODE_AT_LEAST = {4000: 1.5}
 ENGINE_AT_LEAST = 0.98
 
@@ -51,7 +51,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             for n in prompts:
                 report.progress(f"{turn + 1} of {repeats}: {n} tokens")
                 for side, server in alternating(servers, turn):
-                    steps_s = _steps_s(servers[OURS])  # for every side, so that all get the same request before
+                    steps_s = _steps_s(servers[OURS])  # also before other sides' turns, so that all turns are alike
                     stream = _stream(server, n, options.tokens, f"{turn} {n}")
                     if side == OURS:
                         beside[n].append(100 * (1 - (_steps_s(server) - steps_s) / (stream.last_us / 1e6)))

@@ -1,4 +1,4 @@
-"""Many streams at once, read by bench/sse_client.c in a process of its own."""
+"""Many streams at once. The client is bench/sse_client.c, in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 CLIENT = ROOT / "build" / "native" / "bench" / "sse_client"
 
-# Events of a text completion's stream besides its text: one with the finish reason.
+# Number of events without text in the stream of a text completion: the event with the finish reason.
 _EVENTS_BESIDE_TEXT = 1
 
-# Ids that are ordinary text in every model, so that a prompt needs no tokenizer.
+# Token ids that stand for ordinary text in every model, so that a prompt needs no tokenizer.
 _FIRST_PLAIN_TOKEN, _PLAIN_TOKENS = 300, 600
 
 
@@ -25,7 +25,9 @@ def prompt_of(n_tokens: int, seed: int | str) -> list[int]:
 
 
 def body(prompt: list[int], n_tokens: int, session: str = "", **parameters: Any) -> dict[str, Any]:
-    """Returns the body of a greedy completion of exactly so many tokens. Without a session nothing is reused."""
+    """Returns the body of a greedy completion of exactly `n_tokens` tokens. Without a session, the server must reuse
+    nothing.
+    """
     greedy = {"prompt": prompt, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0}
     return {**greedy, **({"session_id": session_id(session)} if session else {"cache_prompt": False}), **parameters}
 
@@ -38,26 +40,26 @@ def session_id(name: str) -> str:
 class Request:
     body: dict[str, Any]
     user: int
-    """Number of the user. A user sends one request after the other."""
+    """Number of the user. Each user sends one request after the other."""
     pause_ms: int = 0
-    """Pause after the user's previous request has ended, or after the start."""
+    """Pause after the end of the user's previous request or, for the first request, after the start."""
     cancel_ms: int = 0
-    """Time after which the client hangs up; 0: never."""
+    """Time after which the client hangs up. 0 if the client never hangs up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The times and sizes of one stream that its reader measured."""
+    """The times and sizes that the client has measured for one stream."""
 
     n_bytes: int
     sent_us: int
-    """From the start to sending the request."""
+    """Time from the start of the run until the request was sent."""
     first_us: int
-    """From sending the request to the first piece of text; 0: no text came."""
+    """Time from sending the request to the first piece of text. 0 if no text arrived."""
     last_us: int
-    """From sending the request to the end of the stream."""
+    """Time from sending the request to the end of the stream."""
     arrivals_us: tuple[int, ...]
-    """From sending the request to each piece of text."""
+    """Time from sending the request to each piece of text."""
 
     @property
     def n_text_events(self) -> int:
@@ -72,7 +74,7 @@ class Stream:
         return [(b - a) / 1e3 for a, b in zip(self.arrivals_us, self.arrivals_us[1:], strict=False)]
 
     def decode_rate(self, n_tokens: int) -> float:
-        """Returns the tokens per second after the first token."""
+        """Returns the number of tokens per second after the first token."""
         return (n_tokens - 1) / (self.last_us - self.first_us) * 1e6
 
 
@@ -103,12 +105,14 @@ class Run:
 
 
 def complete(port: int, bodies: Sequence[dict[str, Any]]) -> Run:
-    """Sends all bodies to /v1/completions at once and reads the streams to their ends."""
+    """Sends all bodies to /v1/completions at once, and receives the streams until their ends."""
     return send(port, [Request(body, user) for user, body in enumerate(bodies)])
 
 
 def send(port: int, requests: Sequence[Request]) -> Run:
-    """Sends the requests to /v1/completions, each in its user's turn, and reads all answers to their ends."""
+    """Sends the requests to /v1/completions, those of each user one after the other, and receives all answers until
+    their ends.
+    """
     if not CLIENT.exists():
         raise SystemExit(f"{CLIENT.relative_to(ROOT)} is missing: run ./build.sh bench")
     lines = "".join(

@@ -1,1 +1,1 @@
-"""Programs that make what the tests and benchmarks need."""
+"""Programs that generate files for the tests, the benchmarks and the documentation."""

@@ -1,7 +1,7 @@
-"""Writes the reference tables of docs/ from the tables in the code: `python -m tools.reference`.
+"""Writes the reference tables of docs/ from the tables in the code. Run: `python -m tools.reference`.
 
-A table stands between <!-- name --> and <!-- /name -->, in one page. tests/test_documented.py fails when one is out of
-date.
+In a page, a table is between the marks <!-- name --> and <!-- /name -->. tests/test_documented.py fails if a table is
+out of date.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DIALECTS: dict[str, Requests] = {
     "ollama parameters": ollama.REQUESTS,
     "llama.cpp parameters": llamacpp.REQUESTS,
 }
-"""Types of requests, by the name of the block that shows their parameters."""
+"""Types of requests, by the name of the block in which their parameters are listed."""
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
@@ -46,7 +46,7 @@ _C_ROW = re.compile(r'X\(\w+,\s*(?:\d+,\s*)?"(\w+)",\s*(?:\'(\w)\',\s*)?"([^"]+)
 
 
 def c_table(header: str, name: str) -> list[tuple[str, str, str]]:
-    """(word, kind, sentence) of each row of an X-macro table in the public headers."""
+    """Returns the word, kind and sentence of each row of an X-macro table in the public headers."""
     text = (INCLUDE / header).read_text()
     body = text.split(f"#define {name}(X)")[1].split("\n\n")[0]
     return [(row[1], row[2] or "", row[3]) for row in _C_ROW.finditer(body)]
@@ -77,7 +77,9 @@ def _option_row(option: Option) -> tuple[str, ...]:
 
 
 def with_endpoints(requests: Requests) -> list[tuple[Parameter, list[str]]]:
-    """Every parameter of a dialect once, with the endpoints that have it; those of one endpoint first."""
+    """Returns every parameter of a dialect once, with the endpoints that have the parameter. Parameters of one endpoint
+    come first.
+    """
     found: dict[tuple[str, ...], tuple[Parameter, list[str]]] = {}
     for endpoint, kind in requests.items():
         for one in parameters_of(kind).values():
@@ -86,7 +88,9 @@ def with_endpoints(requests: Requests) -> list[tuple[Parameter, list[str]]]:
 
 
 def request_parameters(requests: Requests) -> str:
-    """Returns the parameters of one dialect but those of sampling: a row has a sentence, and a list has the rest."""
+    """Returns the parameters of a dialect except sampling parameters, as a table. A row has the first sentence of a
+    long note, and a list after the table has the rest of the note.
+    """
     rows = [
         (one, endpoints)
         for one, endpoints in with_endpoints(requests)
@@ -111,7 +115,7 @@ _CELL_CHARS_MAX = 130
 
 
 def _sentences(parameter: Parameter) -> tuple[str, str]:
-    """A note that is too long for a cell is parted after its first sentence."""
+    """Returns the note in two parts. A note that is too long for a cell is split after its first sentence."""
     if len(parameter.note) <= _CELL_CHARS_MAX:
         return parameter.note, ""
     first, _, rest = parameter.note.partition(". ")
@@ -119,7 +123,7 @@ def _sentences(parameter: Parameter) -> tuple[str, str]:
 
 
 def _names(requests: Requests, treatment: str) -> str:
-    """Returns the names without those that another endpoint supports."""
+    """Returns the names of parameters with this treatment, except parameters that another endpoint supports."""
     rows = [one for one, _ in with_endpoints(requests)]
     supported = {one.name for one in rows if one.treatment == "supported"}
     names = dict.fromkeys(one.name for one in rows if one.treatment == treatment and one.name not in supported)
@@ -127,7 +131,9 @@ def _names(requests: Requests, treatment: str) -> str:
 
 
 _SAMPLING_ROWS = tuple(row for row in SAMPLING if row.note)
-"""The numbers. `samplers` has no note: in a request it is a list of names, with a note of its own."""
+"""The rows of parameters that are numbers. The row `samplers` is left out: it has no note here, because in requests
+this parameter is a list of names with a note of its own.
+"""
 _SAMPLING_NAMES = {row.spoken or row.name for row in _SAMPLING_ROWS}
 
 
@@ -211,12 +217,12 @@ _BLOCK = re.compile(r"(<!-- ([\w. ]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 
 
 def names(text: str) -> list[str]:
-    """Returns the names of the blocks in a page, including those written by hand."""
+    """Returns the names of all blocks in a page, including blocks that are written by hand."""
     return [found[2] for found in _BLOCK.finditer(text)]
 
 
 def filled(text: str) -> str:
-    """A page with its tables as the code has them now."""
+    """Returns the page with its tables replaced by the current tables."""
     bodies = blocks()
     return _BLOCK.sub(
         lambda found: f"{found[1]}{bodies[found[2]]}\n{found[4]}" if found[2] in bodies else found[0], text

@@ -1,6 +1,6 @@
-"""Writes libllm/text/grammar/unicode_table.h from the Unicode that this Python knows.
+"""Writes libllm/text/grammar/unicode_table.h from the Unicode data of this Python.
 
-Run with the newest Python at hand: python3.13 -m tools.unicode_categories
+Run with the newest Python that is installed: python3.13 -m tools.unicode_categories
 """
 
 from __future__ import annotations

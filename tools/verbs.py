@@ -1,4 +1,4 @@
-"""The verbs of llmctl, read from its parser: the reference, the man page and the tests use them."""
+"""The verbs of llmctl, taken from its parser, for the reference, the man page and the tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llmd.ctl import __main__ as ctl
 from llmd.ctl.manual import PROGRAM
 
-# Of the program, and not of one verb.
+# Options of the whole program, which every verb has.
 SHARED = ("help", "version", *(action.dest for action in ctl.shared_options(defaults=True)._actions))
 
 
@@ -21,7 +21,7 @@ class Verb:
 
     @property
     def arguments(self) -> list[argparse.Action]:
-        """Returns the arguments of a verb without those of all verbs: words first, then options."""
+        """The arguments of the verb except those that every verb has. Words come first, then options."""
         own = [action for action in self.parser._actions if action.dest not in SHARED]
         return sorted(own, key=lambda action: bool(action.option_strings))
 
@@ -31,20 +31,20 @@ class Verb:
 
 
 def spelling(action: argparse.Action) -> str:
-    """Returns the spelling in a usage line: "ID", "[VERB ...]", "[--at POINT]"."""
+    """Returns the argument as a usage line shows it, such as "ID", "[VERB ...]" or "[--at POINT]"."""
     if not action.option_strings:
         return f"[{action.metavar} ...]" if action.nargs == "*" else str(action.metavar)
     return f"[{flag(action)}]"
 
 
 def flag(action: argparse.Action) -> str:
-    """The longest spelling of an option, and what follows it."""
+    """Returns the longest spelling of an option, followed by the name of its value."""
     longest = max(action.option_strings, key=len)
     return longest if action.nargs == 0 else f"{longest} {action.metavar}"
 
 
 def verbs(parser: argparse.ArgumentParser | None = None, path: str = PROGRAM) -> list[Verb]:
-    """Leaves only, in the order of --help."""
+    """Returns the verbs in the order of --help, without groups of verbs."""
     found = []
     for group in (parser or ctl.parser())._actions:
         if isinstance(group, argparse._SubParsersAction):

@@ -1,1 +1,1 @@
-"""The man pages and the completion of shells, from the tables that --help is from: `./build.sh docs`."""
+"""The man pages and the shell completions, made from the same tables as --help by `./build.sh docs`."""

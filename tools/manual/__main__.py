@@ -1,4 +1,6 @@
-"""python -m tools.manual --out build/share: all of it, each file where share/ has it."""
+"""Writes the man pages and completions below a directory, at their paths below share/: python -m tools.manual --out
+build/share
+"""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from llmd.process import config_reader
 from llmd.process.config_table import OPTIONS
 from tools.verbs import verbs
 
-# What stands for a value in --help, and what a shell offers for it. The model of a program may be named, too.
+# Names of values in --help that are paths, with the completion that a shell offers for them.
 _PATHS: dict[str, Any] = {"PATH": shtab.FILE, "FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "MODEL": shtab.FILE}
 
-# Shell and name of the program to the path below share/ where the shell looks.
+# Paths below share/ in which each shell looks for completions. {} stands for the name of the program.
 _PLACES = {
     "bash": "bash-completion/completions/{}",
     "zsh": "zsh/site-functions/_{}",
@@ -24,7 +24,7 @@ _PLACES = {
 
 
 def scripts() -> dict[str, str]:
-    """Returns the scripts by their paths below share/."""
+    """Returns the scripts, by their paths below share/."""
     programs = {"llmd": _llmd(), "llmctl": _llmctl()}
     return {
         place.format(name): shtab.complete(parser, shell)
@@ -39,7 +39,7 @@ def _llmd() -> argparse.ArgumentParser:
     for action in parser._actions:
         if option := options.get(action.dest):
             action.choices = option.kind.words or None
-            action.help = option.help.replace("%", "%%")  # without the defaults of whoever runs this
+            action.help = option.help.replace("%", "%%")  # without defaults, which depend on the user who runs this
     _offer_paths(parser)
     return parser
 

@@ -1,4 +1,4 @@
-"""llmd(1), llmctl(1) and llmd.toml(5)."""
+"""The man pages llmd(1), llmctl(1) and llmd.toml(5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llmd.process.option import Option
 from tools.manual import roff
 from tools.verbs import Verb, flag, verbs
 
-# Defaults that depend on who starts the daemon.
+# Defaults that depend on the user who starts the daemon.
 DEFAULTS = {
     "socket": "/run/llmd/llmd.sock for root, else $XDG_RUNTIME_DIR/llmd/llmd.sock, without that variable "
     "/tmp/llmd-UID/llmd.sock",
@@ -27,12 +27,14 @@ DEFAULTS = {
 
 
 def default(option: Option) -> str:
-    """Returns the default as a page for all users has it; "" if the help says it, or there is none."""
+    """Returns the default in a form that is right for all users, or "" if the option has no default or its help
+    contains it.
+    """
     return "" if "(default:" in option.help else DEFAULTS.get(option.name) or option.default_text()
 
 
 def pages() -> dict[str, str]:
-    """Returns the pages by their paths below share/."""
+    """Returns the pages, by their paths below share/."""
     return {
         "man/man1/llmd.1": _llmd(),
         "man/man1/llmctl.1": _llmctl(),
@@ -89,7 +91,7 @@ def _option(option: Option) -> str:
 
 
 def _value(option: Option) -> str:
-    """Returns the values that an option takes, and its default."""
+    """Returns a text about the values that an option accepts, and about its default."""
     shown = default(option)
     return f"Takes {option.kind.expects}." + (f" Default: {shown}." if shown else "")
 

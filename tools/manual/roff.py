@@ -1,10 +1,11 @@
-"""Text as man(7): the few macros that the pages need."""
+"""Formats text as man(7), with the few macros that the pages need."""
 
 from __future__ import annotations
 
 import textwrap
 
-# What groff would typeset as something that cannot be pasted into a shell, or reads as its own.
+# Characters that groff would replace by characters that cannot be pasted into a shell, or would take for a command of
+# its own.
 _ESCAPES = str.maketrans(
     {"\\": r"\(rs", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti", '"': r"\(dq"}
 )
@@ -15,7 +16,7 @@ def escaped(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """One line of input, whatever it begins with."""
+    """Returns a line of input that groff takes for text, even if the line begins with a dot."""
     return rf"\&{text}" if text.startswith(".") else text
 
 
@@ -26,7 +27,7 @@ def text(sentences: str) -> str:
 
 def header(name: str, chapter: int, date: str, version: str) -> str:
     title = f'.TH {escaped(name.upper())} {chapter} "{date}" "{escaped(version)}" "llmd"'
-    return f"{title}\n.nh\n.ad l"  # words are names of options more often than not: neither broken nor pulled apart
+    return f"{title}\n.nh\n.ad l"  # many words are names of options, so no hyphenation and no justification
 
 
 _APART = ".PP\n"
@@ -41,7 +42,9 @@ def subsection(title: str, *parts: str) -> str:
 
 
 def _titled(title: str, *parts: str) -> str:
-    """A title stands apart from what follows by itself."""
+    """Joins a title and the parts below it. The macro of a title adds space itself, so the space before the first part
+    is removed.
+    """
     return "\n".join((title, *parts)).replace(f"{title}\n{_APART}", f"{title}\n", 1)
 
 
@@ -50,7 +53,9 @@ def paragraph(sentences: str) -> str:
 
 
 def item(term: str, *sentences: str) -> str:
-    """The first word, a flag or a verb, is bold; the rest is what the reader replaces."""
+    """Returns an item of a list. The first word of the term, a flag or a verb, is bold. The other words are in italics,
+    because the reader replaces them.
+    """
     name, _, rest = term.partition(" ")
     shown = f"\\fB{escaped(name)}\\fR" + (f" \\fI{escaped(rest)}\\fR" if rest else "")
     return "\n".join((".TP", _line(shown), text(" ".join(sentences))))
@@ -61,7 +66,7 @@ def listed(rows: tuple[tuple[str, str], ...]) -> str:
 
 
 def literal(block: str) -> str:
-    """Lines as they are."""
+    """Returns a block whose lines are shown unchanged."""
     lines = (_line(escaped(line)) for line in block.strip("\n").splitlines())
     return _APART + "\n".join((".nf", *lines, ".fi"))
 
