@@ -70,4 +70,17 @@ def test_past_arguments_of_too_many_members_stay_a_text(opened: Open) -> None:
     text = model.render({"messages": [*MESSAGES, *past_calls(1, 4097)]}).text
     assert "<parameter=k0>" not in text and '<parameter=arguments>\n{"k0": 1, "k1": 1' in text
     with pytest.raises(DriverError, match="objects in all arguments of tool calls together have too many members"):
-        model.render({"messages": [*MESSAGES, *past_calls(5, 4096)]})
+        model.render({"messages": [*MESSAGES, *past_calls(13, 4096)]})
+
+
+@pytest.mark.parametrize("name", ["MiniMax-M2", "MiniMax-M3", "llm-jp-llm-jp-4.1-8b-thinking"])
+def test_a_tool_of_many_members_fits_in_every_attempt(name: str, opened: Open) -> None:
+    """These templates take more than four attempts here, and each attempt parses the request."""
+    offered = tools(1, 1)
+    offered[0]["function"]["parameters"]["$defs"] = {f"n{i}": True for i in range(4090)}
+    answer = past_calls(1, 1)[0] | {"content": "Two calls."}
+    answer["tool_calls"] = [{**answer["tool_calls"][0], "id": name} for name in ("call-1", "call-2")]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "r"} for call in answer["tool_calls"]]
+    messages = [*MESSAGES, answer, *results, {"role": "system", "content": "Be brief."}]
+    after = {"message": len(MESSAGES), "tokens": [5, 6, 7]}
+    assert opened(BY_NAME[name]).render({"messages": messages, "tools": offered, "after": after}).text

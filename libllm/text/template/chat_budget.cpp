@@ -12,8 +12,11 @@ namespace {
 /* A request of a few messages takes some hundreds of steps, a request of a megabyte some hundred thousands. */
 constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000'000;
 constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
-constexpr uint64_t COMPARISONS_MAX = 4 * JSON_COMPARISONS_MAX; /* most comparisons in all texts and all attempts
-                                                                * together, which take about a second */
+
+/* Most comparisons in all texts and all attempts together, which take about a second. A request is parsed again in each
+ * attempt, of which the templates of llama.cpp take up to 9. */
+constexpr uint64_t COMPARISONS_MAX = 12 * JSON_COMPARISONS_MAX;
+
 constexpr uint32_t LINKS_MAX = 20'000;
 constexpr uint32_t DEPTH_MAX = 256; /* most levels of nested values; requests nest at most half as deep */
 constexpr uint64_t CPU_SECONDS_MAX = 60;
