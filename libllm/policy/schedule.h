@@ -40,9 +40,9 @@ typedef struct schedule_input {
  *     each run that takes part gets the same number of tokens, and the next run in rotation always takes part
  *   - if no run decodes, a call is as large as possible, because every call reads all weights. A call that cannot be
  *     stopped is limited to a quarter of a second, gap_ms_target, or four steps without prefill, whichever is longest.
- *     If only calls of one run can be stopped, the call has one run
- *   - a step that finishes some prompts and not others is sized as if runs decoded, because the finished prompts are
- *     answered next */
+ *     If the model can stop only calls that have one run, the call has one run
+ *   - a step that finishes some of the prompts is as small as a step with decoding runs, because the finished prompts
+ *     decode in the next step */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
 /* Returns the stall budget: the time that decoding runs can wait for work outside the model's steps, which equals the

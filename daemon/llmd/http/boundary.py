@@ -288,8 +288,8 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
 
 
 def _generated(generations: Sequence[Generation]) -> dict[str, object]:
-    """Returns the log values of one request's generations. Session, prompt, reason and outcome are those of the first
-    generation.
+    """Returns what the log line of a request says about its generations. Session, prompt, reason and outcome are those
+    of the first one.
     """
     first = generations[0]
     values: dict[str, object] = {

@@ -134,13 +134,14 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     model: Model = None
     messages: Annotated[list[InputTurn], note(
-        "The conversation, in the roles user, assistant and system: a text, or blocks text, thinking, tool_use, "
-        f"tool_result (a text, or parts; a part other than text is replaced by {NOT_SHOWN}). Also supported: "
-        "search_result, and document with a source of type text or content, of users and in results; tool_addition, "
-        "tool_removal and clear_at of the system; compaction of the assistant, as text. Ignored: redacted_thinking, "
-        "fallback, mcp_tool_listing, server_tool_use with its results, and output_config of a message of the system. "
-        "In the user's newest message, images and other documents are refused; in earlier messages, they are replaced "
-        "as in results. If the last message is the assistant's, the answer continues it. llmd leaves out texts such as "
+        "The messages, with role user, assistant or system. The content of a message is a text, or a list of blocks of "
+        "type text, thinking, tool_use or tool_result. The content of a tool_result is a text, or a list of parts; each "
+        f"part that is not text is replaced by {NOT_SHOWN}. More blocks are supported, by role. In user messages and "
+        "in results: search_result, and document with a source of type text or content. In system messages: "
+        "tool_addition, tool_removal and clear_at. In assistant messages: compaction, as text. Ignored are: "
+        "redacted_thinking, fallback, mcp_tool_listing, server_tool_use with its results, and output_config in a system "
+        "message. Images and other documents are refused in the newest user message, and replaced as in results in "
+        "earlier messages. If the last message is the assistant's, the answer continues it. llmd leaves out texts such as "
         "(no content), which some clients write instead of an empty answer.",
         UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     system: Annotated[str | list[InputBlock] | None, note(
