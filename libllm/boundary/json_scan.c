@@ -1,7 +1,7 @@
-/* Each value is checked and copied in one go. Nesting is a bit for each open container and not a recursion: a document
- * of a million '[' must not take a stack of a million frames. The copy has no blanks and no \u escape where the
- * character itself may stand. It is never longer than the original, and `out` needs no check of its end: every byte
- * written stands for at least one byte read. */
+/* Each value is checked and copied in one step. Nesting is one bit for each open container and not a recursion, because
+ * a document of a million '[' must not take a stack of a million frames. The copy has no blanks, and no \u escape if
+ * the character itself is allowed. The copy is never longer than the original, because every byte written stands for at
+ * least one byte read. So no write needs a check against the end of `out`. */
 #include "boundary/json_scan.h"
 
 #include <stdbool.h>
@@ -21,16 +21,17 @@ typedef struct scan {
     uint8_t *out;
     const llm_json_limits *limits;
     llm_json *document;
-    uint64_t is_object[LLM_JSON_DEPTH_MAX / 64]; /* of each open container, one bit */
+    uint64_t is_object[LLM_JSON_DEPTH_MAX / 64]; /* one bit for each open container */
 } scan;
 
-/* Returns the next byte; at the end 0, a byte that JSON allows nowhere, so that no caller asks for the end as well. */
+/* Returns the next byte, or 0 at the end. JSON allows a byte of 0 nowhere, so callers need no other check for the
+ * end. */
 static uint8_t peek(const scan *s)
 {
     return s->at < s->end ? *s->at : 0;
 }
 
-/* Returns the verdict for a byte that is not allowed: at the end it is that the document ends too early. */
+/* Returns the verdict for a byte that is not allowed: `otherwise`, or LLM_JSON_END at the end of the text. */
 static int unexpected(const scan *s, int otherwise)
 {
     return s->at < s->end ? otherwise : LLM_JSON_END;
@@ -70,7 +71,7 @@ static int hex_digit(uint8_t byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-/* Returns the UTF-16 unit of the \uXXXX at `at`; -1: there is none. */
+/* Returns the UTF-16 unit of the \uXXXX at `at`; -1 if there is none. */
 static int32_t escaped_unit(const uint8_t *at, const uint8_t *end)
 {
     if (end - at < UNICODE_ESCAPE_BYTES || at[0] != '\\' || at[1] != 'u') {
@@ -107,9 +108,9 @@ static void write_character(scan *s, uint32_t c)
     *s->out++ = (uint8_t)(0x80 | (c & 0x3F));
 }
 
-/* Replaces \uXXXX by the character itself if JSON allows that character unescaped; 6 bytes become at most 3, a pair of
- * surrogates 4. Half a pair, as JavaScript leaves when it cuts a string, becomes U+FFFD: refusing the document would
- * refuse a client's whole conversation for one broken emoji. */
+/* Replaces \uXXXX by the character itself if JSON allows that character unescaped; 6 bytes become at most 3, and the 12
+ * bytes of a pair of surrogates become 4. Half a pair, which JavaScript leaves if it cuts a string there, becomes
+ * U+FFFD, because refusing the document would refuse a client's whole conversation for one broken emoji. */
 static int copy_unicode_escape(scan *s)
 {
     const int32_t unit = escaped_unit(s->at, s->end);
@@ -150,7 +151,7 @@ static int copy_escape(scan *s)
     return LLM_JSON_OK;
 }
 
-/* Copies up to the closing quote. Runs of plain characters, most of any text, are copied at once. */
+/* Copies up to the closing quote. A run of plain characters, of which most texts consist, is copied at once. */
 static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_max, int too_many)
 {
     for (;;) {
@@ -184,7 +185,7 @@ static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_m
     }
 }
 
-/* Copies a string, within what is left of the limit for all text; names are also bounded one by one. */
+/* Copies a string, within the rest of the limit on all text. Each name has a limit of its own, too. */
 static int copy_string(scan *s, bool is_key)
 {
     const llm_json_limits *limits = s->limits;
@@ -213,7 +214,8 @@ static bool skip_digits(scan *s)
     return s->at > begin;
 }
 
-/* *is_float: the number is slow to decode. So are integers of more than 18 digits, which may not fit 64 bits. */
+/* Sets *is_float if the number is slow to decode: a float, or an integer of more than 18 digits, which may not fit 64
+ * bits. */
 static bool skip_number(scan *s, bool *is_float)
 {
     s->at += peek(s) == '-';
@@ -330,8 +332,8 @@ static int copy_key(scan *s)
     return LLM_JSON_OK;
 }
 
-/* After a value: closes the containers that end here. *more: another value follows, in the container that is open
- * then. */
+/* Called after a value: closes the containers that end here. Sets *more if another value follows, in the container that
+ * is then innermost. */
 static int close_containers(scan *s, bool *more)
 {
     while (s->document->depth > 0) {
@@ -352,7 +354,8 @@ static int close_containers(scan *s, bool *more)
     return LLM_JSON_OK;
 }
 
-/* Copies one value, or the beginning of a container that is not empty: then *opened, and its first value comes next. */
+/* Copies one value, or the beginning of a container that is not empty. In the second case, sets *opened, and the
+ * container's first value comes next. */
 static int copy_value(scan *s, bool *opened)
 {
     *opened = false;
@@ -412,7 +415,7 @@ int json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, c
 
 int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out)
 {
-    char *copied = malloc(n_bytes > 0 ? n_bytes : 1); /* of a large block only the pages that are written take memory */
+    char *copied = malloc(n_bytes > 0 ? n_bytes : 1); /* only the pages of a large block that are written take memory */
     if (copied == NULL) {
         *out = (llm_json){0};
         return LLM_NO_MEMORY;

@@ -1,8 +1,8 @@
-/* json_scan.h: one pass over untrusted JSON: whether it is JSON, whether it is within limits, and a copy that is quick
- * to decode. Python's decoder holds the interpreter lock for a whole document: millions of values, a million names or
- * unusual floats stopped the event loop for seconds, even from another thread. This pass needs no lock, counts what
- * makes decoding slow, and refuses it with a name and an offset. Pure: takes bytes, writes bytes. llm_json_scan in
- * llm.h is the same with an output of its own. */
+/* json_scan.h: checks in one pass over untrusted text whether the text is JSON and within limits, and makes a copy that
+ * is quick to decode. Python's decoder holds the interpreter lock for a whole document: millions of values, a million
+ * names or unusual floats stopped the event loop for seconds, even if another thread decoded them. This pass needs no
+ * lock and counts the things that make decoding slow. A document over a limit is refused with the limit's name and an
+ * offset. Pure function. llm_json_scan in llm.h does the same, and allocates the copy. */
 #ifndef LLM_JSON_SCAN_H
 #define LLM_JSON_SCAN_H
 
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* `out` has room for n_bytes: the copy is never longer than the original. Fills `document`; its text stays NULL.
- * Returns the verdict. */
+/* `out` must have room for n_bytes; the copy is never longer than the original. Fills `document` except its text, which
+ * stays NULL. Returns the verdict. */
 int json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, char *out, llm_json *document);
 
 #ifdef __cplusplus

@@ -1,17 +1,19 @@
 /* notifier.c: see notifier.h.
  *
- * Why no wake-up is lost. Both sides touch `armed` only with read-modify-write operations that acquire and release, so
- * these stand in one order. Take a producer that has published data and then wakes (exchange to 0), and a consumer
- * that arms (exchange to 1) and then looks at the data once more:
+ * Why no wake-up is lost. Both sides change `armed` only with read-modify-write operations that acquire and release, so
+ * all these operations have one order. Consider a producer that has published data and then wakes (exchanges 0), and a
+ * consumer that arms (exchanges 1) and then looks at the data once more:
  *
- *   the wake comes first    the consumer's exchange reads from it, or from an exchange after it, and so synchronizes
- *                           with it: the second look sees the data.
- *   the arming comes first  the producer's exchange reads 1 and writes the eventfd, unless another wake or a
- *                           notifier_clear came between: the other wake has written it, and after a clear the consumer
- *                           drains, having synchronized as above if the clear came last, and arms again if not.
+ *   the wake comes first    the consumer's exchange reads the value of the producer's exchange, or of a later one, and
+ *                           so synchronizes with the producer: the consumer's look sees the data.
+ *   the arming comes first  the producer's exchange reads 1, and the producer writes the eventfd. If the exchange reads
+ *                           0, another wake or a notifier_clear came between: the other producer writes the eventfd, or
+ *                           the consumer is awake. The consumer then looks at the data after an exchange that comes
+ *                           after the producer's and so synchronizes with it: its notifier_clear, or its next arming.
  *
- * Plain stores and loads would not do: a store may pass a later load on both sides, and each would miss the other.
- */
+ * Plain stores and loads are not enough: on each side, the store may become visible only after a later load, and then
+ * each side would miss the other's store.
+ *  */
 #include "boundary/notifier.h"
 
 #include <errno.h>
@@ -24,7 +26,7 @@
 #include "llm.h"
 
 struct notifier {
-    _Atomic uint32_t armed; /* 1: the consumer sleeps or is about to; set by it, taken by the producer that wakes it */
+    _Atomic uint32_t armed; /* 1 if the consumer sleeps or is about to; set by the consumer, cleared by the wake */
     int fd;                 /* immutable after notifier_open */
 };
 
@@ -64,7 +66,7 @@ void notifier_wake(notifier *d)
         return;
     }
     const uint64_t one = 1;
-    /* EAGAIN means that the counter is at its maximum, and then it is readable already. */
+    /* EAGAIN means that the counter is at its maximum, so the descriptor is already readable. */
     while (write(d->fd, &one, sizeof one) < 0 && errno == EINTR) {
     }
 }
@@ -87,7 +89,7 @@ void notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int
     notifier_arm(d);
     if (!ready(context)) {
         struct pollfd waited = {.fd = d->fd, .events = POLLIN};
-        poll(&waited, 1, timeout_ms); /* an interrupted wait is one more look at the data, nothing else */
+        poll(&waited, 1, timeout_ms); /* if the wait is interrupted, the consumer only looks at the data once more */
     }
     notifier_clear(d);
 }

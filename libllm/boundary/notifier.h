@@ -1,10 +1,11 @@
-/* notifier.h: wakes one sleeping consumer through an eventfd. Carries no data: it coalesces, so the consumer drains
- * until empty. Lost wake-ups are impossible if both sides follow the order below; notifier.c says why.
+/* notifier.h: wakes one sleeping consumer through an eventfd. A wake carries no data, and several wakes may become one,
+ * so the consumer drains until empty. Wake-ups cannot be lost if both sides follow the order below; notifier.c says
+ * why.
  *
  *   producer   publish data; notifier_wake          (writes the eventfd only if the consumer is armed)
  *   consumer   drain; notifier_arm; check the data once more; if empty: wait for the descriptor
  *              on wake: notifier_clear; drain; ...
- */
+ *  */
 #ifndef LLM_NOTIFIER_H
 #define LLM_NOTIFIER_H
 
@@ -20,8 +21,8 @@ int notifier_fd(const notifier *d);
 void notifier_wake(notifier *d);  /* any producer thread */
 void notifier_arm(notifier *d);   /* consumer */
 void notifier_clear(notifier *d); /* consumer: empties the eventfd and disarms */
-/* Consumer: arms, then sleeps until woken or timeout_ms (-1: forever) has passed, then clears. `ready` is asked once
- * after arming; if it says true, the wait is skipped. */
+/* Called by the consumer: arms, sleeps until a wake or until timeout_ms have passed (-1 for no limit), and clears.
+ * `ready` is called once after arming; if `ready` returns true, the sleep is skipped. */
 void notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms);
 
 #endif

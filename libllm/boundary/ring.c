@@ -2,10 +2,10 @@
  *
  * A record is an 8-byte header (its length, or SKIP) and the payload, rounded up to 8 bytes, so headers and payloads
  * are always aligned and a header always fits before the end of the buffer. A record that does not fit before the end
- * starts at the beginning, after a SKIP header that sends the consumer there. Positions count bytes and never wrap
- * (2^64 of them are never written); `position & mask` is the offset in the buffer. Example, a buffer of 128 bytes at
- * position 104: a payload of 30 bytes takes 8 + 32, but only 24 are left before the end. So SKIP is written at offset
- * 104 and the record at offset 0; the next position is 168.
+ * is stored at the beginning of the buffer, and a SKIP header before the end sends the consumer to the beginning.
+ * Positions count bytes and never wrap, because 2^64 bytes are never written; `position & mask` is the offset in the
+ * buffer. Example, a buffer of 128 bytes at position 104: a payload of 30 bytes takes 8 + 32, but only 24 are left
+ * before the end. So SKIP is written at offset 104 and the record at offset 0; the next position is 168.
  *
  * Ordering: two indices, each with one writer.
  *   published   stored with release by the producer in ring_commit, loaded with acquire by the consumer in ring_peek
@@ -14,14 +14,15 @@
  *               ring_reserve: a thread that sees the room sees that the consumer's reads of it are over.
  * With relaxed stores, a processor such as Arm could show the index before the bytes, and the consumer would read half
  * a record; or the producer would overwrite bytes that are still being read. x86 keeps these orders by itself, so that
- * only ThreadSanitizer notices there. Acquire and release do not order a store before a later load; the notifier, which
- * needs that so that no wake-up is lost, orders both sides itself. A lock would be simpler, but the decode thread must
- * never wait for a reader.
+ * on x86 only ThreadSanitizer would notice. Acquire and release do not order a store before a later load. The notifier
+ * needs that order, so that no wake-up is lost, and ensures it by its own operations. A lock would be simpler, but the
+ * decode thread must never wait for a reader.
  *
- * Each side keeps the last value that it loaded of the other's index and loads again only if that is not enough: the
- * index is in a cache line that the other thread keeps writing, and every load would take it away from there. A value
- * out of date is safe, as indices only grow: it shows less room, or fewer records, than there are.
- */
+ * Each thread keeps the last value that it loaded from the other thread's index, and loads the index again only if the
+ * kept value is not enough. The index is in a cache line that the other thread keeps writing, and every load would take
+ * the cache line away from the writing processor. An outdated value is safe because indices only grow: the value shows
+ * less room, or fewer records, than there are.
+ *  */
 #include "boundary/ring.h"
 
 #include <assert.h>
@@ -44,16 +45,16 @@ struct ring {
     uint64_t capacity;
     uint64_t mask;
 
-    /* Producer's line: written by the producer, `published` read by the consumer. */
+    /* Cache line of the producer, which writes all members; the consumer reads `published`. */
     alignas(CACHE_LINE_BYTES) _Atomic uint64_t published;
     uint64_t released_seen;  /* last value loaded from `released` */
     uint64_t reserved_at;    /* where the reserved record starts, skipped bytes included */
-    uint64_t reserved_bytes; /* 0: nothing is reserved */
+    uint64_t reserved_bytes; /* 0 if nothing is reserved */
 
-    /* Consumer's line: written by the consumer, `released` read by the producer. */
+    /* Cache line of the consumer, which writes all members; the producer reads `released`. */
     alignas(CACHE_LINE_BYTES) _Atomic uint64_t released;
     uint64_t published_seen; /* last value loaded from `published` */
-    uint64_t peeked_end;     /* where the peeked record ends; 0: nothing is peeked */
+    uint64_t peeked_end;     /* where the peeked record ends; 0 if no record is peeked */
 };
 
 static uint64_t record_size(size_t n_bytes)
@@ -100,9 +101,9 @@ void ring_close(ring *r)
     }
 }
 
-/* Half the capacity, less a header. An empty ring then has room for the record at any position: if the record does not
- * fit before the end, more than half of the buffer is before the position. With larger records an empty ring could
- * refuse one for ever. */
+/* Half the capacity, less a header. An empty ring then has room for the largest record at any position: if the record
+ * does not fit before the end of the buffer, more than half of the buffer is before the position. An empty ring could
+ * refuse a larger record for ever. */
 size_t ring_record_max(const ring *r)
 {
     return (size_t)(r->capacity / 2 - RECORD_HEADER_BYTES);
@@ -156,7 +157,7 @@ const void *ring_peek(ring *r, size_t *n_bytes)
             return NULL;
         }
     }
-    if (*header_at(r, at) == SKIP) { /* published together with the record that follows it */
+    if (*header_at(r, at) == SKIP) { /* a SKIP is published together with the record after it */
         at += bytes_to_end(r, at);
     }
     const uint64_t *header = header_at(r, at);

@@ -1,4 +1,4 @@
-/* session_name.h: a session's owner and name. Sessions of different owners are separate, also if they have the same
+/* session_name.h: a session's owner and name. Sessions of different owners are separate, even if they have the same
  * name. */
 #ifndef LLM_SESSION_NAME_H
 #define LLM_SESSION_NAME_H

@@ -1,4 +1,4 @@
-/* session_table.c: the writing side of the session table: creates and removes it, and makes every store into it. */
+/* session_table.c: creates and removes the session table, and makes every store into it. */
 #include "boundary/session_table.h"
 
 #include <assert.h>
@@ -22,14 +22,15 @@
 struct session_table {
     llm_session_table reader; /* the checked facts about this mapping */
     uint8_t *base;            /* the same bytes, writable */
-    char *name;               /* the segment's name; NULL: private memory */
-    int lock_fd;              /* of the segment, locked; -1: private memory */
+    char *name;               /* the segment's name; NULL for private memory */
+    int lock_fd;              /* locked descriptor of the segment; -1 for private memory */
 };
 
 /* ---- the owner of a segment ---- */
 
-/* The owner holds this lock for life, on its own open file. A process that gets the lock knows that the owner is dead.
- * A pid could not tell: it means nothing in another pid namespace, and a later process may have it. */
+/* The owner of a segment holds this lock until the owner dies, on its own open file. A process that gets the lock knows
+ * that the owner is dead. A pid would not show that: a pid means nothing in another pid namespace, and a later process
+ * may have the same pid. */
 static bool lock(int fd)
 {
     return flock(fd, LOCK_EX | LOCK_NB) == 0;
@@ -42,10 +43,10 @@ bool session_table_is_abandoned(const llm_session_table *p)
 
 /* ---- segments of dead owners ---- */
 
-enum { ORPHAN_DAYS = 7 }; /* until then its own daemon may start again and adopt it */
+enum { ORPHAN_DAYS = 7 }; /* until then a daemon may start again and adopt its segment */
 
 static const char ORPHAN_PREFIX[] = "llmd-";
-static const char SHARED_MEMORY[] = "/dev/shm"; /* where shm_open has its names */
+static const char SHARED_MEMORY[] = "/dev/shm"; /* the directory of shm_open's names */
 
 static uint64_t last_use_ms(const llm_session_table *reader)
 {
@@ -68,7 +69,7 @@ static bool is_opening(const char *name)
            strcmp(name + n - strlen(SESSION_TABLE_OPENING), SESSION_TABLE_OPENING) == 0;
 }
 
-/* Whether no daemon is likely to adopt the segment: it was never completed, or not used for a week. */
+/* Whether no daemon is likely to adopt the segment, because it was never completed, or not used for a week. */
 static bool is_outdated(const char *name)
 {
     llm_session_table *reader;
@@ -84,9 +85,9 @@ static bool is_outdated(const char *name)
     return is_old;
 }
 
-/* Removes an outdated segment whose owner is dead. The lock comes last: the daemon that would take over a recent
- * segment must not find it locked by a sweep (session_table_is_abandoned). It is held meanwhile: an owner that has just
- * made the segment notices (make_locked). */
+/* Removes an outdated segment whose owner is dead. The lock is tried last, because a daemon that wants to adopt a
+ * recent segment must not find that segment locked by a sweep (session_table_is_abandoned). The lock is held while the
+ * segment is removed, so that an owner that has just created the segment notices (make_locked). */
 static void remove_orphan(const char *name)
 {
     const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);
@@ -100,8 +101,8 @@ static void remove_orphan(const char *name)
     close(fd);
 }
 
-/* Removes such segments: those of daemons that were killed and never started again would hold memory until the machine
- * restarts. */
+/* Removes outdated segments of dead owners. Segments of daemons that were killed and never started again would take
+ * memory until the machine restarts. */
 static void sweep_orphans(const char *own_name)
 {
     DIR *directory = opendir(SHARED_MEMORY);
@@ -126,7 +127,7 @@ static uint64_t align_up(uint64_t at)
     return (at + 63) & ~(uint64_t)63;
 }
 
-/* Fills in everything except the texts and the magic. */
+/* Returns a header with everything except the texts and the magic. */
 static session_table_header header_plan(uint32_t n_entries, uint32_t n_ctx)
 {
     session_table_header h = {.version = LLM_SESSION_TABLE_VERSION,
@@ -144,9 +145,10 @@ static session_table_header header_plan(uint32_t n_entries, uint32_t n_ctx)
     return h;
 }
 
-/* Creates a new, locked segment under that name; -1 with errno. An existing segment of that name belongs to another
- * process: it is not read, removed or written to. Between creation and locking, a sweep of another daemon may remove
- * the new segment as abandoned; then it has no links, and another one is created. */
+/* Creates a new, locked segment of that name. Returns its descriptor, or -1 with errno. An existing segment of that
+ * name belongs to another process, and is not read, removed or written to. Between creation and locking, a sweep of
+ * another daemon may remove the new segment as abandoned. The removed segment has no links, so that another segment is
+ * created. */
 static int make_locked(const char *name)
 {
     for (;;) {
@@ -326,7 +328,7 @@ void session_table_leave(session_table *p)
     if (mmap(p->base, p->reader.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED) {
         free(p->name);
         p->name = NULL;
-        give_up_lock(p); /* the mapping that shared its lock is gone */
+        give_up_lock(p); /* this releases the lock, as the mapping of the locked file is gone */
     }
     close(fd);
 }
@@ -338,7 +340,7 @@ const llm_session_table *session_table_reader(const session_table *p)
 
 /* ---- entries ---- */
 
-/* The writer is alone: it can read its own commit word without ordering. */
+/* There is only one writer, which can load its own commit word without ordering. */
 static uint64_t commit_own(const session_table_entry *s)
 {
     return atomic_load_explicit(&s->commit, memory_order_relaxed);
@@ -350,7 +352,8 @@ static void commit_store(session_table_entry *s, uint64_t word)
     atomic_store_explicit(&s->commit, word, memory_order_release);
 }
 
-/* Release: after the commit word that announces the change (session_table_layout.h). */
+/* The store releases, so that no reader sees it before the commit word that announces the change
+ * (session_table_layout.h). */
 #define STORE(member, value) atomic_store_explicit(&s->member, value, memory_order_release)
 
 static void record_write(session_table_entry *s, const session_table_record *record)
@@ -413,8 +416,8 @@ uint32_t session_table_n_tokens(const session_table *p, uint32_t entry)
     return commit_count(commit_own(entry_at(p, entry)));
 }
 
-/* Pairs with the acquire in llm_session_table_tokens: a reader that gets one of these also gets the generation under
- * which they are written, which a truncation has stored before. */
+/* Pairs with the acquire in tokens_load: a reader that loads one of these tokens also sees the generation in which the
+ * token is written, which a truncation has stored before. */
 static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

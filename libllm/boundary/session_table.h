@@ -1,5 +1,5 @@
 /* session_table.h: the writer of the session table (layout and reader protocol: llm_session_table.h). Owned by the
- * decode thread; the readers are other threads and processes. All memory ordering of the segment lives in
+ * decode thread; the readers are other threads and processes. All memory ordering of the writer is in
  * session_table.c. */
 #ifndef LLM_SESSION_TABLE_WRITER_H
 #define LLM_SESSION_TABLE_WRITER_H
@@ -13,23 +13,25 @@
 
 typedef struct session_table session_table;
 
-/* Creates the segment (name NULL: private memory). The name must not exist: names are random, so that no other process
- * can create one first. Removes segments of this user whose owner is dead and which were not used for a week. The
- * memory is really allocated (posix_fallocate), so that a full tmpfs is an error here and not a SIGBUS later. */
+/* Creates the segment, or private memory if `name` is NULL. A segment of that name must not exist. Names are random, so
+ * that no other process can create a segment of the name first. Also removes segments of this user that were not used
+ * for a week and whose owner is dead. The memory is allocated at once (posix_fallocate), so that a full tmpfs is an
+ * error here and not a SIGBUS later. */
 int session_table_open(const char *name, uint32_t n_entries, uint32_t n_ctx, const char *model, const char *fingerprint,
                        session_table **out, char *error, size_t error_bytes);
 void session_table_close(session_table *p); /* unmaps and unlinks; NULL is allowed */
 
-/* Gives the segment its name. Until then SESSION_TABLE_OPENING follows the name: a segment that a dying daemon leaves
- * half made must not be adopted. LLM_IO: the name is taken. */
+/* Gives the segment its final name. Until then the name ends with SESSION_TABLE_OPENING, because an incomplete segment
+ * that a dying daemon leaves must not be adopted. Returns LLM_IO if the final name exists. */
 #define SESSION_TABLE_OPENING ".opening"
 int session_table_publish(session_table *p);
 
-/* For tests: acts as if the process were killed now. The segment stays as it is, and later writes do not reach it. */
+/* Leaves the segment to a later daemon, as if the process were killed now: later writes do not reach the segment. Used
+ * if a stop could not save all sessions, and by tests. */
 void session_table_leave(session_table *p);
 
-/* Whether the process that made the segment is dead, in whatever pid namespace it ran. If so, this reader has the
- * segment until it closes it: for all others it is not abandoned. */
+/* Whether the process that created the segment is dead, in whatever pid namespace that process ran. If so, this reader
+ * locks the segment until llm_session_table_close, so that for all other readers the segment is not abandoned. */
 bool session_table_is_abandoned(const llm_session_table *p);
 
 const llm_session_table *session_table_reader(const session_table *p); /* valid until session_table_close */
@@ -42,14 +44,15 @@ void session_table_close_entry(session_table *p, uint32_t entry);
 void session_table_rename_entry(session_table *p, uint32_t entry,
                                 const char *name); /* the tokens stay; readers see either the old or the new name */
 
-/* Returns the resident tokens: the session table has their only copy. A read-only view for the writer's thread. */
+/* Returns the resident tokens, of which the session table has the only copy. The array is read-only, for the writer's
+ * thread. */
 const int32_t *session_table_tokens(const session_table *p, uint32_t entry);
 uint32_t session_table_n_tokens(const session_table *p, uint32_t entry);
 void session_table_append(session_table *p, uint32_t entry, const int32_t *tokens, uint32_t n); /* count + n <= n_ctx */
 void session_table_truncate(session_table *p, uint32_t entry, uint32_t n);                      /* n <= count */
 
-/* The mutable part of a record. Each member is atomic by itself: a reader may see a mix of two moments, never a torn
- * value. */
+/* The mutable part of a record. Each member is atomic by itself: a reader may see members of two moments, but never
+ * half a value. */
 typedef struct session_table_record {
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
 } session_table_record;

@@ -1,11 +1,11 @@
-/* session_table_layout.h: the bytes of the session table, for its writer (session_table.c) and its reader
+/* session_table_layout.h: the layout of the session table, for the writer (session_table.c) and the reader
  * (session_table_read.c); llm_session_table.h documents the protocol.
  *
- * Memory ordering without fences, so that ThreadSanitizer understands it: everything a reader copies between its two
- * loads of a commit word (tokens, record) is stored with release after the commit word that announces the change, and
- * loaded with acquire before the second look at the word. A reader that got any changed value therefore sees the
- * changed word as well, and throws the copy away. Tokens are single int32 accesses: plain moves on x86-64, never torn
- * anywhere. */
+ * Memory ordering uses no fences, so that ThreadSanitizer understands it. A reader copies tokens or a record between
+ * two loads of the commit word. The writer stores these tokens and members with release, after the commit word that
+ * announces the change; the reader loads them with acquire, before its second load of the commit word. A reader that
+ * copied any changed value therefore also sees the changed word, and discards the copy. Each token is a single int32
+ * access: a plain move on x86-64, and never torn on any processor. */
 #ifndef LLM_SESSION_TABLE_LAYOUT_H
 #define LLM_SESSION_TABLE_LAYOUT_H
 
@@ -25,13 +25,14 @@ enum {
     SESSION_TABLE_NAME_WORDS = (LLM_SESSION_NAME_BYTES_MAX + 8) / 8,
 };
 
-/* Written once. `magic` last (release; readers acquire): a segment without it is not there yet. */
+/* Written once. `magic` is written last, with release, and read with acquire: a segment without the magic is not
+ * complete yet. */
 typedef struct session_table_header {
     _Atomic uint64_t magic;
     uint32_t version;
     uint32_t header_bytes;
-    int64_t pid;    /* of the owner, for people; the lock on the segment says whether the owner lives */
-    uint64_t bytes; /* of the whole segment */
+    int64_t pid;    /* pid of the owner, for people; the lock on the segment shows whether the owner lives */
+    uint64_t bytes; /* bytes of the whole segment */
     uint64_t started_ms;
     uint32_t n_entries;
     uint32_t n_ctx;
@@ -49,15 +50,15 @@ typedef struct session_table_header {
 typedef struct session_table_entry {
     alignas(64) _Atomic uint64_t commit;
 
-    /* The members are written while the entry is closed. */
+    /* These two members are written only while the entry is closed. */
     _Atomic uint32_t owner;
     _Atomic uint64_t id;
 
-    /* The bytes of the name, NUL-padded. The commit word says which of the two is valid. A new name is written into the
-     * other one first, so that neither a reader nor a daemon that adopts the segment sees half of it. */
+    /* Two buffers for the name, NUL-padded. The commit word says which buffer is valid. A new name is first written
+     * into the other buffer, so that neither a reader nor a daemon that adopts the segment sees half a name. */
     _Atomic uint64_t name[2][SESSION_TABLE_NAME_WORDS];
 
-    /* session_table_record, each member stored by itself */
+    /* the members of session_table_record, each stored by itself */
     LLM_BRANCH_RECORD_TABLE(SESSION_TABLE_MEMBER)
 } session_table_entry;
 
@@ -81,20 +82,21 @@ static inline size_t commit_name(uint64_t word)
     return (word & COMMIT_NAME) != 0;
 }
 
-/* Returns the word of the entry, open and with the same name, with another count of tokens. `next`: also with the next
- * generation, so that earlier copies become invalid. */
+/* Returns the commit word of an open entry with n_tokens, and with the name of `word`. With `next`, the word has the
+ * next generation, so that readers discard earlier copies. */
 static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 {
     const uint64_t generation = (uint64_t)(commit_generation(word) + (uint32_t)next) << 32;
     return generation | (word & COMMIT_NAME) | n_tokens;
 }
 
-/* A segment as its readers know it: the engine's own, mapped; or another process's, which is read piece by piece into a
- * buffer, so that its owner cannot take bytes away under the reader. The facts are copied from the header when it is
- * checked and never read again: whatever the other process writes later, a reader stays within the bounds. */
+/* A reader of a segment. The engine's own segment is mapped. The segment of another process is read piece by piece into
+ * a buffer, because its owner could shorten a mapped segment under the reader. The sizes and offsets are copied from
+ * the header when the header is checked, and never read again, so that a reader stays within bounds whatever the other
+ * process writes later. */
 struct llm_session_table {
-    const uint8_t *base; /* NULL: read through fd */
-    int fd;              /* -1: mapped */
+    const uint8_t *base; /* NULL if the segment is read through fd */
+    int fd;              /* -1 if the segment is mapped */
     uint64_t bytes;
     uint64_t entries_at;
     uint64_t tokens_at;
@@ -102,9 +104,9 @@ struct llm_session_table {
     llm_session_table_view view;
 };
 
-/* Checks the header of a segment of `bytes`, whose header is at `base`, and fills *out except base and fd. LLM_OK,
- * LLM_NOT_FOUND (no magic: not a segment, or not ready), LLM_VERSION (another layout, or sizes that contradict each
- * other). */
+/* Checks the header at `base`, of a segment of `bytes` bytes, and fills *out except base and fd. Returns LLM_OK;
+ * LLM_NOT_FOUND if the magic is missing, so that this is no segment, or an incomplete one; or LLM_VERSION if the layout
+ * is of another version or the sizes contradict each other. */
 int session_table_layout_read(const void *base, uint64_t bytes, llm_session_table *out);
 
 #endif

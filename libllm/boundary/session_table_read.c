@@ -1,4 +1,4 @@
-/* session_table_read.c: the reading side of the session table, for any thread and any process. */
+/* session_table_read.c: reads the session table, in any thread and any process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -30,7 +30,7 @@ static int sizes_agree(const session_table_header *h, uint64_t bytes)
            range_is_inside(h->tokens_at, (uint64_t)h->n_entries * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
 }
 
-/* Copies the shorter one. The rest of `out` stays as it is: callers pass zeroed structs. */
+/* Copies as much of the text as fits. The rest of `out` stays unchanged, because callers pass zeroed structs. */
 static void copy_text(char *out, size_t n_out, const char *text, size_t n_text)
 {
     size_t n = strnlen(text, n_text);
@@ -66,7 +66,7 @@ int session_table_layout_read(const void *base, uint64_t bytes, llm_session_tabl
     return LLM_OK;
 }
 
-/* Reads all n bytes; false: the segment has become shorter. */
+/* Reads all n bytes. Returns false if the segment has become shorter. */
 static bool read_at(int fd, uint64_t at, void *out, size_t n)
 {
     uint8_t *to = out;
@@ -162,7 +162,8 @@ uint64_t llm_session_table_counter(const llm_session_table *table, int counter)
     return atomic_load_explicit(&counters[counter], memory_order_relaxed);
 }
 
-/* Every load acquires, so that the second look at the commit word cannot come before it (session_table_layout.h). */
+/* Every load acquires, so that the second load of the commit word cannot come before the loads of members
+ * (session_table_layout.h). */
 #define LOAD(member) atomic_load_explicit(&s->member, memory_order_acquire)
 
 static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_view *out)
@@ -179,12 +180,13 @@ static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_
     out->name[sizeof out->name - 1] = '\0';
 }
 
-/* Limit on copies: a writer that changes an entry faster than it can be copied, for ever, is not libllm. */
+/* Limit on attempts to copy an entry. A writer that changes an entry faster than it can be copied, for ever, is not
+ * libllm. */
 enum { TRIES_MAX = 100000 };
 
-/* Returns the commit word of a segment that is read through a descriptor. No system promises that pread copies an
- * aligned word at once: a mixture of two words could have the count of one and the generation of the other. So it is
- * read until two reads agree. */
+/* Returns the commit word of an entry whose segment is read through a descriptor. No system guarantees that pread
+ * copies an aligned word at once. A mixture of two words could have the count of one word and the generation of the
+ * other. So the word is read until two reads are equal. */
 static uint64_t commit_read(const llm_session_table *table, uint32_t entry)
 {
     const uint64_t at = offset_of_entry(table, entry) + offsetof(session_table_entry, commit);
@@ -202,8 +204,8 @@ static uint64_t commit_read(const llm_session_table *table, uint32_t entry)
     return COMMIT_CLOSED;
 }
 
-/* Returns the current commit word. Pairs with the releases in session_table.c; reads through a descriptor are ordered
- * by fences. */
+/* Returns the current commit word. Pairs with the releases in session_table.c; fences order the reads through a
+ * descriptor. */
 static uint64_t commit_now(const llm_session_table *table, uint32_t entry)
 {
     if (table->base != NULL) {

@@ -1,6 +1,6 @@
 /* wire.c: the MessagePack reader and writer of wire.h. MessagePack has several encodings for one value (5 as one byte,
  * or as a number of eight); the reader takes all of them, and the writer writes the shortest. Integers are read as 64
- * bits and a sign, so that one function serves all widths and no value of the wire is cut before its range is
+ * bits and a sign, so that one function serves all widths and no value of the wire is truncated before its range is
  * checked. */
 #include "boundary/wire.h"
 
@@ -58,7 +58,7 @@ static size_t bytes_left(const wire_reader *r)
     return (size_t)(r->end - r->at);
 }
 
-/* A value of another type or range than was asked for fails the reader for good: nothing after it can be trusted. */
+/* Fails the reader for good, because after a value of an unexpected type or range no byte can be trusted. */
 static void fail(wire_reader *r)
 {
     r->failed = true;
@@ -76,8 +76,8 @@ static bool take(wire_reader *r, size_t n, const uint8_t **out)
     return true;
 }
 
-/* Returns a big-endian number of 1, 2, 4 or 8 bytes; 0 after a failure. It is put together byte by byte, since nothing
- * on the wire is aligned. */
+/* Returns a big-endian number of 1, 2, 4 or 8 bytes; 0 after a failure. The number is composed byte by byte, because
+ * nothing on the wire is aligned. */
 static uint64_t take_number(wire_reader *r, size_t n)
 {
     const uint8_t *bytes;
@@ -91,7 +91,7 @@ static uint64_t take_number(wire_reader *r, size_t n)
     return number;
 }
 
-/* Returns the next value's first byte; NIL after a failure, which no caller accepts. */
+/* Returns the first byte of the next value; after a failure NIL, which no caller accepts. */
 static uint8_t take_head(wire_reader *r)
 {
     const uint8_t *head;
@@ -118,8 +118,8 @@ static integer integer_signed(int64_t value)
     return (integer){.bits = (uint64_t)value, .is_negative = value < 0};
 }
 
-/* Reads the rest of an integer that begins with `head`. Returns false if `head` begins no integer, and leaves it to the
- * caller whether that is a failure: a float may be written as an integer. */
+/* Reads the rest of an integer that begins with `head`. Returns false if `head` begins no integer. The caller decides
+ * whether that is a failure, because a float may be written as an integer. */
 static bool take_integer(wire_reader *r, uint8_t head, integer *out)
 {
     if (head < 0x80) {
@@ -196,9 +196,9 @@ double wire_read_float(wire_reader *r, double min, double max)
     return r->failed ? 0 : value;
 }
 
-/* Returns the count of elements that follow: the low bits of `fixed`, or a number of 2 or 4 bytes after the first one.
- * Each element has at least n_bytes_min bytes, and so many must be left: a message of 5 bytes cannot claim four billion
- * elements. */
+/* Returns the number of elements that follow. It is in the low bits of the first byte, whose high bits are then
+ * `fixed`, or in the next 2 or 4 bytes. At least n_bytes_min bytes must be left for each element, so that a message of
+ * 5 bytes cannot claim four billion elements. */
 static uint32_t take_count(wire_reader *r, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t max,
                            uint64_t n_bytes_min)
 {
@@ -253,7 +253,8 @@ static bool utf8_is_valid(const uint8_t *text, size_t n)
     return true;
 }
 
-/* Reads a length of 1, 2 or 4 bytes after the head; the heads for these follow each other from head8 on. */
+/* Reads a length of 1, 2 or 4 bytes after the head; the heads for these three sizes are head8, head8 + 1 and head8 +
+ * 2. */
 static uint64_t take_length(wire_reader *r, uint8_t head, uint8_t head8)
 {
     if (head < head8 || head > head8 + 2) {
@@ -296,7 +297,7 @@ size_t wire_size(const wire_writer *w)
     return (size_t)(w->at - w->begin);
 }
 
-/* Returns room for n bytes, or NULL after failing the writer. */
+/* Returns space for n bytes. If there is none, fails the writer and returns NULL. */
 static uint8_t *room(wire_writer *w, size_t n)
 {
     if (w->failed || (size_t)(w->end - w->at) < n) {
@@ -373,7 +374,7 @@ void wire_write_array(wire_writer *w, uint32_t count)
     }
 }
 
-/* Writes head and bytes together, so that a value that does not fit leaves no part of it. */
+/* Writes head, length and bytes, or nothing if the whole value does not fit. */
 static void put_bytes(wire_writer *w, uint8_t head, size_t n_length, const void *bytes, size_t n_bytes)
 {
     if ((size_t)(w->end - w->at) < 1 + n_length + n_bytes) {
@@ -388,7 +389,7 @@ static void put_bytes(wire_writer *w, uint8_t head, size_t n_length, const void 
     }
 }
 
-/* The inverse of take_length: heads for lengths of 1, 2 and 4 bytes follow each other from head8 on. */
+/* The inverse of take_length: the heads for lengths of 1, 2 and 4 bytes are head8, head8 + 1 and head8 + 2. */
 static void put_long_bytes(wire_writer *w, uint8_t head8, const void *bytes, size_t n_bytes)
 {
     const uint8_t larger = n_bytes <= UINT8_MAX ? 0 : n_bytes <= UINT16_MAX ? 1 : 2;

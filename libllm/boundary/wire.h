@@ -1,6 +1,6 @@
-/* wire.h: reads and writes MessagePack, strictly and without allocation, and the messages of llm_wire.h on top of it.
- * https://github.com/msgpack/msgpack/blob/master/spec.md. Ext types are refused. Any thread: a reader or writer belongs
- * to the thread that uses it. */
+/* wire.h: parses and writes MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), strictly and without
+ * allocation, and the messages of llm_wire.h in that format. Ext types are refused. Any thread may use a reader or
+ * writer, which then belongs to that thread. */
 #ifndef LLM_WIRE_FORMAT_H
 #define LLM_WIRE_FORMAT_H
 
@@ -23,13 +23,13 @@ typedef struct wire_reader {
 } wire_reader;
 
 wire_reader wire_reader_open(const void *bytes, size_t n_bytes);
-bool wire_is_done(const wire_reader *r); /* no error, nothing left over */
+bool wire_is_done(const wire_reader *r); /* no error has occurred, and no bytes are left */
 bool wire_read_bool(wire_reader *r);
 uint64_t wire_read_uint(wire_reader *r, uint64_t max); /* any integer encoding of a value in 0..max */
 int64_t wire_read_int(wire_reader *r, int64_t min, int64_t max);
 double wire_read_float(wire_reader *r, double min, double max); /* integers are accepted; NaN and infinity are not */
-uint32_t wire_read_array(wire_reader *r, uint32_t max);         /* count; checked against the bytes left */
-uint32_t wire_read_map(wire_reader *r, uint32_t max);           /* count of entries; checked likewise */
+uint32_t wire_read_array(wire_reader *r, uint32_t max);         /* number of elements, checked against the bytes left */
+uint32_t wire_read_map(wire_reader *r, uint32_t max);           /* number of entries, checked against the bytes left */
 const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes); /* valid UTF-8; points into the message */
 const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes); /* points into the message */
 
@@ -52,25 +52,25 @@ void wire_write_bin(wire_writer *w, const void *bytes, size_t n_bytes);
 
 /* ---- commands -------------------------------------------------------------------------------------------------- */
 
-/* Strings, none of them empty. */
+/* Strings, none of which is empty. */
 typedef struct wire_texts {
     uint32_t n;
     const char *at[LLM_STOPS_MAX];
     size_t n_bytes[LLM_STOPS_MAX];
 } wire_texts;
 
-/* int32 little-endian, unaligned: tokens, or counts of tokens. */
+/* Unaligned little-endian int32 numbers: tokens, or counts of tokens. */
 typedef struct wire_numbers {
     const uint8_t *bytes;
     size_t n;
 } wire_numbers;
 
-/* A decoded command. Pointers point into the message, or to "": the message must live as long. A member that the
- * command does not have, or leaves out, has its default. */
+/* A parsed command. Its pointers point into the message, or to "", so the message must live as long as the command. A
+ * member that the message does not contain has its default. */
 typedef struct wire_command {
     llm_command_op op;
     uint64_t request;
-    session_name session; /* "": scratch, or the command names none; its owner is the one of the command */
+    session_name session; /* name "" for scratch, or if the command names no session; owner of the command */
     wire_numbers prompt;
     uint32_t max_tokens;
     llm_sampling sampling;
@@ -88,13 +88,13 @@ typedef struct wire_command {
     uint32_t n_answer_stops;
     const char *constraint;
     size_t n_constraint_bytes;
-    bool has_breakers; /* sequence breakers of DRY; false: the default ones */
+    bool has_breakers; /* whether the command has sequence breakers for DRY; otherwise the default ones apply */
     wire_texts breakers;
     uint32_t at;
     bool is_on; /* PAUSE: paused; PIN: pinned; FORK: replace */
 } wire_command;
 
-/* A number for each row of llm_wire.h's tables, in their order. */
+/* A number for each row of the tables in llm_wire.h, in the order of the rows. */
 #define WIRE_FIELD_ID(type, name, needed, allowed, least, most, otherwise) WIRE_FIELD_##name,
 #define WIRE_PARAMETER_ID(type, name, least, most, otherwise, text) WIRE_PARAMETER_##name,
 typedef enum wire_field_id { LLM_FIELD_TABLE(WIRE_FIELD_ID) WIRE_FIELDS } wire_field_id;
@@ -120,12 +120,13 @@ typedef struct wire_refusal {
     char field[2 * WIRE_NAME_BYTES_MAX];
 } wire_refusal;
 
-/* LLM_OK or LLM_INVALID. Checks names, types, ranges, the alphabet of names, and that nothing follows. Token ids are
- * checked by the engine, which knows the vocabulary. `out` is valid only after LLM_OK, `refused` otherwise. Called once
- * for each command, before it enters the ring: the decode thread cannot meet a malformed one. */
+/* Parses a command, and checks names, types, ranges, the alphabet of names, and that nothing follows. Returns LLM_OK,
+ * and then `out` is valid, or LLM_INVALID, and then `refused` is valid. The engine, which knows the vocabulary, checks
+ * token ids later. Called once for each command, before the command enters the ring, so that the decode thread cannot
+ * find a malformed command. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
-/* Returns the i-th element of the unaligned little-endian arrays. */
+/* Return the i-th element of an unaligned little-endian array. */
 int32_t wire_number(const wire_numbers *numbers, size_t i);
 logit_bias wire_logit_bias(const wire_command *c, size_t i);
 
@@ -140,10 +141,11 @@ typedef struct wire_finished {
     uint64_t queue_us, prefill_us, decode_us, seed;
 } wire_finished;
 
-/* The event writers write a whole event or, if it does not fit, nothing: a part of one would be read as another
- * event. */
+/* The event writers write a whole event or, if the event does not fit, nothing, because a reader would take a part of
+ * an event for another event. */
 
-/* The token details of a TEXT, each array with n members; logprobs and likeliest only if n_likeliest >= 0. */
+/* The token details of a TEXT event. Each array has n members; logprobs and likeliest are used only if n_likeliest >=
+ * 0. */
 typedef struct wire_tokens {
     uint32_t n;
     int32_t n_likeliest; /* for each token */
@@ -153,7 +155,7 @@ typedef struct wire_tokens {
     const token_logprob *likeliest; /* n * n_likeliest */
 } wire_tokens;
 
-/* The largest encoding of an event other than TEXT, and of a TEXT without its text and token details. */
+/* Size of the largest encoding of an event other than TEXT, and of a TEXT without its text and token details. */
 enum { WIRE_EVENT_BYTES_MAX = LLM_SESSION_NAME_BYTES_MAX + 32 };
 
 void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t entry);

@@ -1,7 +1,7 @@
-/* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, read strictly: an entry
- * that is unknown, there twice, of the wrong type or out of range refuses the command with the entry's name. Ignoring
- * it would make a misspelled parameter a request that looks served. An event is an array whose members are known by
- * their position: there are many events, and both sides are built from one table. */
+/* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, which is parsed strictly:
+ * if an entry is unknown, repeated, of the wrong type or out of range, the command is refused with the entry's name. If
+ * such an entry were ignored, a request with a misspelled parameter would seem to be served. An event is an array whose
+ * members are known by their position, because there are many events, and both sides are built from one table. */
 #include <math.h>
 #include <string.h>
 
@@ -36,8 +36,8 @@ static void refuse(wire_refusal *refused, const char *map, const char *name, siz
     refused->field[n_map + n_bytes] = '\0';
 }
 
-/* Returns the next entry's name; NULL if it is none: then it is not shown in an error either, since it may be
- * anything. */
+/* Returns the name of the next entry, or NULL if it is not a valid name. An invalid name is not shown in an error,
+ * because it may contain anything. */
 static const char *read_entry_name(wire_reader *r, size_t *n_bytes)
 {
     const char *name = wire_read_str(r, WIRE_NAME_BYTES_MAX, n_bytes);
@@ -59,8 +59,8 @@ static uint64_t read_uint(wire_reader *r, const wire_field *f)
     return value;
 }
 
-/* An empty name means scratch. It is refused where the command needs the name, even if the table's least length is
- * 0. */
+/* Reads the name of a session or label. An empty name means scratch, and is refused if the command needs the name, even
+ * if the table's least length is 0. */
 static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, session_name *out)
 {
     out->bytes = wire_read_str(r, (size_t)f->most, &out->n_bytes);
@@ -70,9 +70,9 @@ static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, se
     }
 }
 
-/* Tokens are four bytes each, little-endian, as the processor has them, and stay where they are in the message: a
- * prompt of a hundred thousand tokens is not copied. They are read through little_endian, since the message is not
- * aligned. */
+/* Returns tokens, which stay in the message, so that a prompt of a hundred thousand tokens is not copied. Each token
+ * has four bytes, little-endian like the processor. Because the message is not aligned, tokens are read with
+ * little_endian. */
 static wire_numbers read_tokens(wire_reader *r, const wire_field *f)
 {
     size_t n_bytes;
@@ -111,8 +111,8 @@ static void read_texts(wire_reader *r, const wire_field *f, wire_texts *out)
     }
 }
 
-/* One case for each row of the table of sampling parameters, by its type: a parameter that is added to the table is
- * read here without a further line. */
+/* One case for each row of the table of sampling parameters, by the row's type. A parameter that is added to the table
+ * needs no further line here. */
 #define READ_float(least, most) (float)wire_read_float(r, least, most)
 #define READ_int32_t(least, most) (int32_t)wire_read_int(r, least, most)
 #define READ_uint64_t(least, most) wire_read_uint(r, most)
@@ -203,8 +203,8 @@ static bool are_counts_within(const wire_command *c)
     return true;
 }
 
-/* Returns an entry that is missing, or contradicts the others; WIRE_FIELDS: none. `seen`: the entries that the command
- * has. A request that waits for itself (after == request) would wait for ever. */
+/* Returns an entry that is missing, or contradicts other entries; WIRE_FIELDS if there is none. `seen` is the set of
+ * entries that the command has. A request that waits for itself (after == request) would wait for ever. */
 static wire_field_id misfit(const wire_command *c, uint32_t seen)
 {
     for (int id = 0; id < WIRE_FIELDS; id++) {
@@ -321,7 +321,7 @@ static uint8_t *begin_event(wire_writer *w, llm_event_op op, uint32_t n_omitted)
     return begin;
 }
 
-/* Takes an event back that did not fit. */
+/* Removes an event that did not fit. */
 static void end_event(wire_writer *w, uint8_t *begin)
 {
     if (w->failed) {
@@ -354,7 +354,7 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
     end_event(w, begin);
 }
 
-/* Without log probabilities these members are empty, but present, since a member is known by
+/* Without log probabilities, the members logprobs and likeliest are empty, but present, because a member is known by
  * its position. */
 static void write_tokens(wire_writer *w, const wire_tokens *t)
 {

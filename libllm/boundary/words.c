@@ -1,4 +1,5 @@
-/* words.c: finds words and sentences. They are written in llm_words.h, those of counters in llm_session_table.h. */
+/* words.c: finds the words and sentences that llm_words.h defines, and the texts of counters that llm_session_table.h
+ * defines. */
 #include "llm.h"
 #include "llm_session_table.h"
 
