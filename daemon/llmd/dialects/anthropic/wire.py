@@ -134,15 +134,15 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     model: Model = None
     messages: Annotated[list[InputTurn], note(
-        "The messages, with role user, assistant or system. The content of a message is a text, or a list of blocks of "
-        "type text, thinking, tool_use or tool_result. The content of a tool_result is a text, or a list of parts; each "
-        f"part that is not text is replaced by {NOT_SHOWN}. More blocks are supported, by role. In user messages and "
-        "in results: search_result, and document with a source of type text or content. In system messages: "
-        "tool_addition, tool_removal and clear_at. In assistant messages: compaction, as text. Ignored are: "
-        "redacted_thinking, fallback, mcp_tool_listing, server_tool_use with its results, and output_config in a system "
-        "message. Images and other documents are refused in the newest user message, and replaced as in results in "
-        "earlier messages. If the last message is the assistant's, the answer continues it. llmd leaves out texts such as "
-        "(no content), which some clients write instead of an empty answer.",
+        "The messages, with role user, assistant or system. The content of a message is a text, or a list of blocks"
+        " of type text, thinking, tool_use or tool_result. The content of a tool_result is a text, or a list of "
+        f"parts; each part that is not text is replaced by {NOT_SHOWN}. More blocks are supported, by role. In user "
+        "messages and in results: search_result, and document with a source of type text or content. In system "
+        "messages: tool_addition, tool_removal and clear_at. In assistant messages: compaction, as text. Ignored "
+        "are: redacted_thinking, fallback, mcp_tool_listing, server_tool_use with its results, and output_config in"
+        " a system message. Images and other documents are refused in the newest user message, and replaced as in "
+        "results in earlier messages. If the last message is the assistant's, the answer continues it. llmd leaves "
+        "out texts such as (no content), which some clients write instead of an empty answer.",
         UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     system: Annotated[str | list[InputBlock] | None, note(
         "A text, or blocks of text. llmd leaves out a first line x-anthropic-billing-header, because the line "
