@@ -42,7 +42,7 @@ const llm_session_table *session_table_reader(const session_table *p); /* valid 
 void session_table_open_entry(session_table *p, uint32_t entry, uint32_t owner, const char *name, uint64_t id);
 void session_table_close_entry(session_table *p, uint32_t entry);
 void session_table_rename_entry(session_table *p, uint32_t entry,
-                                const char *name); /* the tokens stay; readers see either the old or the new name */
+                                const char *name); /* the tokens stay; readers see the old or the new name */
 
 /* Returns the resident tokens, of which the session table has the only copy. The array is read-only, for the writer's
  * thread. */

@@ -105,8 +105,8 @@ struct llm_session_table {
 };
 
 /* Checks the header at `base`, of a segment of `bytes` bytes, and fills *out except base and fd. Returns LLM_OK;
- * LLM_NOT_FOUND if the magic is missing, so that this is no segment, or an incomplete one; or LLM_VERSION if the layout
- * is of another version or the sizes contradict each other. */
+ * LLM_NOT_FOUND if the magic is missing, because this is no segment, or an incomplete segment; or LLM_VERSION if the
+ * layout is of another version or the sizes contradict each other. */
 int session_table_layout_read(const void *base, uint64_t bytes, llm_session_table *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* wire.c: the MessagePack reader and writer of wire.h. MessagePack has several encodings for one value (5 as one byte,
- * or as a number of eight); the reader takes all of them, and the writer writes the shortest. Integers are read as 64
- * bits and a sign, so that one function serves all widths and no value of the wire is truncated before its range is
- * checked. */
+ * or as a number of eight bytes). The reader accepts all encodings, and the writer writes the shortest. Integers are
+ * read as 64 bits and a sign, so that one function serves all widths and no value of the wire is truncated before its
+ * range is checked. */
 #include "boundary/wire.h"
 
 #include <math.h>
@@ -196,7 +196,7 @@ double wire_read_float(wire_reader *r, double min, double max)
     return r->failed ? 0 : value;
 }
 
-/* Returns the number of elements that follow. It is in the low bits of the first byte, whose high bits are then
+/* Returns the number of elements that follow. The number is in the low bits of the first byte, whose high bits are then
  * `fixed`, or in the next 2 or 4 bytes. At least n_bytes_min bytes must be left for each element, so that a message of
  * 5 bytes cannot claim four billion elements. */
 static uint32_t take_count(wire_reader *r, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t max,

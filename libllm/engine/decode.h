@@ -1,5 +1,5 @@
-/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, delivers events. From decode_start
- * to decode_stop, the thread owns the model's sequences, the entries and all requests.
+/* decode.h: the decode thread, which takes commands, schedules, steps the model, samples and delivers events. From
+ * decode_start to decode_stop, the thread owns the model's sequences, the entries and all requests.
  *
  *   every loop:  take commands -> start requests -> take sampled tokens -> one step -> deliver events -> (sleep)
  *
@@ -70,7 +70,7 @@ typedef struct decode {
     pthread_t thread;
     _Atomic(decode_life) life;   /* writer: the owner thread */
     _Atomic bool stop_requested; /* writer: the owner thread */
-    _Atomic bool events_blocked; /* set by this thread, cleared by the loop thread: events wait for room in the ring */
+    _Atomic bool events_blocked; /* events wait for room in the ring; set by this thread, cleared by the loop thread */
     decode_pushed pushed;        /* writer: the loop thread */
     uint32_t n_generate_taken;   /* GENERATEs counted in `pushed` when commands were last taken */
     uint32_t n_cancel_taken;     /* CANCELs counted in `pushed` at that time */
@@ -111,7 +111,7 @@ int decode_open(decode *d);
 void decode_close(decode *d);
 
 int decode_start(decode *d); /* owner thread: LLM_OK, LLM_IO */
-void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`, joins */
+void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`, and joins the thread */
 
 /* Moves waiting events into the event ring, as many as the ring has room for. Called by the decode thread. */
 void decode_deliver(decode *d);

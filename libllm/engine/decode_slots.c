@@ -222,8 +222,8 @@ static bool make_way(decode *d, const request *r)
 static void go_on(decode *d, request *r)
 {
     r->n_overtaken = 0;
-    d->may_assign_slots = true;                      /* new requests that waited for this one may begin */
-    if (r->branch->record.state == LLM_STATE_TORN) { /* a step with an invalid branch would fail others */
+    d->may_assign_slots = true;                      /* new requests that waited for `r` may begin */
+    if (r->branch->record.state == LLM_STATE_TORN) { /* its next step would fail other requests, too */
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
     }
 }

@@ -169,7 +169,7 @@ static void make_room(decode *d)
     }
 }
 
-/* Ends requests whose branch became invalid in the failed call. */
+/* Ends the requests whose branches became invalid in the failed call. */
 static void end_invalid(decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {

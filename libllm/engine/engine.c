@@ -127,7 +127,7 @@ static branch_table_options options_of(const llm_engine_options *o)
     };
 }
 
-/* Opens the store. Each model has a directory of its own, as no other model can use its sessions. */
+/* Opens the store. Each model has a directory of its own, because no other model can use the model's sessions. */
 static int open_store(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
     if (o->state_dir == NULL || o->state_dir[0] == '\0') {

@@ -22,7 +22,7 @@ struct llm_engine {
     ledger ledger;
     checkpoint_store checkpoints;
     branch_table table;
-    store *store; /* NULL: no state directory */
+    store *store; /* NULL if there is no state directory */
     ring *commands;
     ring *events;
     notifier *command_notifier;

@@ -49,11 +49,11 @@ typedef struct request {
     uint32_t min_tokens;      /* stop strings are ignored in the first min_tokens tokens */
     uint32_t n_answer_stops;  /* how many stop strings, from the first on, apply only outside reasoning */
     stop stop;                /* owned */
-    sampler *sampler;         /* owned by `job` if there is one, else by the request */
+    sampler *sampler;         /* owned by `job` if that is not NULL, else by the request */
     sampling_job *job;        /* owned; NULL until a thread samples for the request (sampling.h) */
     bool is_sampling;         /* a thread is picking the next token, so the request takes part in no step */
 
-    uint32_t n_generated; /* sampled tokens, including one that ended the turn */
+    uint32_t n_generated; /* sampled tokens, including a token that ended the turn */
     uint64_t n_bytes;     /* bytes of all pieces so far */
     uint64_t *ends;       /* owned: n_bytes after each generated token */
     uint32_t ends_capacity;

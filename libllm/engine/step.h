@@ -77,7 +77,7 @@ bool step_has(const step *t, step_part part);
  *   MODEL_OK            the branches hold the consumed tokens, and step_logits has the logits; or no request was left.
  *                       The caller must call step_checkpoint before the next call
  *   MODEL_NO_CELLS      nothing changed; is_called says which requests took part: free cells and call again, or give up
- *   MODEL_STOPPED       nothing changed: `stop` said so
+ *   MODEL_STOPPED       `stop` returned true; nothing changed
  *   anything else       the branches that the failure harmed are invalid */
 model_result step_call(step *t, unsigned parts);
 

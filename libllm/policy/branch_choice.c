@@ -80,7 +80,7 @@ static uint32_t count_anchored(const branch_candidate *candidates, uint32_t n)
     return count;
 }
 
-/* One branch more than the anchored ones is always allowed, so that a pinned session can answer other prompts. */
+/* One branch more than the anchored branches is always allowed, so that a pinned session can answer other prompts. */
 static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_t n_max)
 {
     const uint32_t n_anchored = count_anchored(candidates, n);

@@ -1,8 +1,8 @@
 /* branch_choice.h: chooses the branch of a session that a request continues. Pure functions.
  *
  * A session name is a hint, not a conversation: clients send title, summary and compaction requests under the name of
- * the main conversation, even at the same time. So a session has a few branches, and a request continues the one whose
- * history its prompt extends. */
+ * the main conversation, even at the same time. So a session has a few branches, and a request continues the branch
+ * whose history its prompt extends. */
 #ifndef LLM_BRANCH_CHOICE_H
 #define LLM_BRANCH_CHOICE_H
 
@@ -10,12 +10,12 @@
 #include <stdint.h>
 
 typedef struct branch_candidate {
-    uint32_t n_history; /* tokens of its last prompt; the one answer after them may be requested again */
+    uint32_t n_history; /* tokens of the branch's last prompt; the answer after these may be requested again */
     uint32_t n_common;  /* tokens of the common prefix of this branch and the request's prompt */
     uint32_t n_head;    /* leading tokens of the prompt that many conversations share (llm_prompt) */
     uint32_t n_lost;    /* tokens that are lost if the branch is replaced */
     bool is_busy;       /* a generation uses the branch or waits for it */
-    bool is_on_disk;    /* its state is on disk, so that no other branch can copy it */
+    bool is_on_disk;    /* its state is on disk, so that no other branch can copy that state */
     /* existed when its session was pinned, so that a request can continue but not replace the branch */
     bool is_anchored;
     uint64_t used; /* larger is more recent */

@@ -18,7 +18,7 @@
 #include "policy/resume.h"
 
 enum {
-    CHECKPOINT_HEAD_TOKENS_MIN = 32, /* a shorter head is prefilled faster than it is restored */
+    CHECKPOINT_HEAD_TOKENS_MIN = 32, /* prefilling a shorter head is faster than restoring its state */
     /* a checkpoint closer than this to another one saves too few tokens: the pause costs a call that reads all
      * weights */
     CHECKPOINT_NEAR_TOKENS = 8,

@@ -53,8 +53,8 @@ double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_targe
 typedef struct schedule_call {
     double elapsed_us;
     double expected_us;  /* expected duration of the whole call; 0 if not known */
-    double lost_us;      /* time of earlier calls that were stopped, since the last completed one */
-    double share_needed; /* fraction of its tokens whose requests are not cancelled */
+    double lost_us;      /* time of earlier calls that were stopped, since the last completed call */
+    double share_needed; /* fraction of the call's tokens whose requests are not cancelled */
     bool has_newcomer;   /* a request has arrived that is not part of the call */
 } schedule_call;
 

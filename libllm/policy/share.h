@@ -18,10 +18,10 @@ typedef struct share_holding {
     uint32_t owner;
     uint32_t amount;
     bool may_go;
-    uint64_t order; /* of the holdings that may go, the one with the smallest order goes first */
+    uint64_t order; /* of the holdings that may go, that with the smallest order goes first */
     bool is_going;  /* chosen as a victim */
-    /* Used by share_victim only. The account of an owner adds up the owner's holdings. It is kept in the owner's first
-     * holding, and a hash table finds it. */
+    /* Used by share_victim only. The account of an owner adds up the owner's holdings. The account is kept in the
+     * owner's first holding, and a hash table finds the account. */
     uint32_t account; /* index of that first holding */
     uint32_t bucket;  /* 1 + the first account of the hash bucket with this index; 0 if none */
     uint32_t next;    /* 1 + the next account of the same bucket; 0 if none */
@@ -36,10 +36,10 @@ typedef struct share_claim {
     bool is_lost;      /* a holding that goes is lost, not just moved elsewhere */
 } share_claim;
 
-/* Returns the index of the holding that goes, or n if none may go. It is the first holding (by order) of the owner who
- * holds most beyond an equal part, or the first of all holdings if no owner holds more than that. If is_lost, an asker
- * that already has an equal part never takes the last holding that another owner could lose. Takes time in proportion
- * to n. */
+/* Returns the index of the holding that goes, or n if none may go. That is the first holding (by order) of the owner
+ * who holds most beyond an equal part, or the first of all holdings if no owner holds more than an equal part. If
+ * is_lost, an asker that already has an equal part never takes the last holding that another owner could lose. Takes
+ * time in proportion to n. */
 uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 
 /* Choose several victims before any of them goes: call share_add_up once, then share_next_victim for each victim. */

@@ -1,5 +1,5 @@
-/* See adoption.h. Files and segment are gathered before anything is opened, so that branches of both are opened in the
- * order of their last use. */
+/* See adoption.h. Files and segment are both read before a branch is opened, so that the branches of both are opened in
+ * the order of their last use. */
 #include "sessions/adoption.h"
 
 #include <stdlib.h>

@@ -127,7 +127,7 @@ static void unpin(branch *b)
     }
 }
 
-/* Removes the branch's state and tokens; an invalid branch becomes valid. */
+/* Removes the branch's state and tokens. The caller then sets the branch's state word. */
 static void clear(branch *b)
 {
     if (branch_has_slot(b)) {
@@ -419,7 +419,7 @@ static checkpoint *save_checkpoint(branch *b, const float *logits, bool whole)
     return c;
 }
 
-/* Replaces `lesser`, a checkpoint of the same tokens that has no logits or is not whole, by a more complete one.
+/* Replaces `lesser`, a checkpoint of the same tokens that has no logits or is not whole, by a more complete checkpoint.
  * Returns the checkpoint that is in the store afterwards, which is `lesser` if saving fails. */
 static checkpoint *save_more(branch *b, const float *logits, bool whole, checkpoint *lesser)
 {
@@ -440,7 +440,7 @@ bool branch_takes_checkpoints(const branch *b)
 
 void branch_checkpoint(branch *b, const float *logits, bool prefix)
 {
-    const bool whole = prefix; /* a shared prefix must outlive the branches that hold its attention */
+    const bool whole = prefix; /* the checkpoint of a shared prefix must outlive the branches that hold the attention */
     if (!whole && !branch_takes_checkpoints(b)) {
         return;
     }

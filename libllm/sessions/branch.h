@@ -51,7 +51,7 @@ typedef struct branch_prompt {
     uint32_t n_head; /* see branch_choice.h */
 } branch_prompt;
 
-/* The members of a generation that a branch needs to know while the generation uses it or waits for it. */
+/* The members of a generation that a branch needs while the generation uses the branch or waits for it. */
 typedef struct branch_claim {
     branch_prompt prompt;
     struct branch_claim *next; /* next in the same queue */
@@ -121,7 +121,7 @@ typedef struct branch {
     size_t n_file_bytes;                       /* bytes counted for its state file, which may hold an older state */
     size_t n_stored_bytes; /* bytes of the state file that exists, according to the results of its writes */
     uint64_t last_write;   /* number of the last write of the state file */
-    uint64_t file_since;   /* number of the last removal of the state file: results of earlier writes are ignored */
+    uint64_t file_since;   /* number of the last removal of the state file; results of earlier writes are ignored */
     bool is_changing;      /* a command waits until its name and pin are written */
     uint64_t used;         /* order of the last use: larger is more recent */
     session_table_record record;
@@ -132,7 +132,7 @@ typedef struct branch {
     float *logits;
     uint32_t logits_at;     /* 0 if no logits are kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
-    checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which it began, or NULL */
+    checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
     /* tokens that a truncation discarded from another branch, and that this copy of the branch keeps; 0 if this branch
      * is no such copy, or a request has continued it since */
     uint32_t n_kept;

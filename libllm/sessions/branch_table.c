@@ -157,7 +157,7 @@ uint32_t table_names_max(const branch_table *table)
     return table->options.n_named + table->options.n_parked_max;
 }
 
-/* Returns the named branch that the policy gives up for a new one of this owner, or NULL. */
+/* Returns the named branch that the policy gives up for a new branch of this owner, or NULL. */
 static branch *dispensable(branch_table *table, uint32_t owner)
 {
     if (table->options.policy == LLM_POLICY_REFUSE) {
@@ -271,7 +271,7 @@ branch *table_replace(branch_table *table, branch *old, const branch *like)
     return open_new(table, session_name_from(owner, name));
 }
 
-/* Whether a session that has branches may open another one. With policy park always, because the least recently used
+/* Whether a session that has branches may open another branch. With policy park always, because the least recently used
  * branch is given up for any new branch. With the other policies only if an entry is free. */
 static bool has_room_for_another(const branch_table *table, uint32_t owner)
 {

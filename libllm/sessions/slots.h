@@ -1,6 +1,6 @@
-/* slots.h: which branches have an entry and which a slot. A branch is open while it has an entry, which is a record in
- * the session table. It has a slot, a sequence of the model, while its state is in the model's memory. Owned by the
- * decode thread.
+/* slots.h: decides which branches have an entry and which have a slot. A branch is open while it has an entry, which is
+ * a record in the session table. A branch has a slot, which is a sequence of the model, while its state is in the
+ * model's memory. Owned by the decode thread.
  *
  * Slots 0..n_named-1 are for named branches, the rest for scratch, so that neither kind can starve the other.
  * table_take_slot never blocks, and no request keeps waiting in a slot that another request waits for.
@@ -73,8 +73,8 @@ branch *table_replace(branch_table *table, branch *old, const branch *like);
 branch *table_open_known(branch_table *table, uint32_t owner, const char *name, uint64_t id);
 
 /* Returns an idle scratch branch for this prompt: the owner's branch that the prompt continues, else an empty or new
- * branch, else the least recently used branch. The last is replaced by a new one, unless it belongs to the owner and
- * has more than the prompt's head in common with the prompt. NULL if all scratch branches are busy. */
+ * branch, else the least recently used branch. The least recently used branch is replaced by a new branch, unless it is
+ * the owner's and has more than the prompt's head in common with the prompt. NULL if all scratch branches are busy. */
 branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *prompt);
 
 /* Copies the first n tokens of `from` to `to`, and parks the state of `from` in `to` as well, in memory or on the disk.
@@ -145,8 +145,8 @@ bool table_has_in_flight(const branch_table *table);
 bool table_is_in_progress(const branch_table *table, const branch *b, bool any_kind);
 
 /* Returns SLOT_READY if the branch's state should be read from the disk now: if more slots are free, or can be freed,
- * than requests wait for one with a state that is in memory or being read. Otherwise the branch could not get a slot
- * after the read. */
+ * than are needed for waiting requests whose states are in memory or being read. Otherwise the branch could not get a
+ * slot after the read. */
 slot_result table_may_take_slot(const branch_table *table, const branch *b);
 
 /* Returns false if the state of `b` would not fit the KV cache even after all idle branches had left it. Checked only

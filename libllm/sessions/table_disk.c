@@ -109,7 +109,7 @@ static bool remove_victims(branch_table *table)
     return are_removed;
 }
 
-/* Returns by how many bytes the limit is exceeded with n_bytes for `b`. */
+/* Returns by how many bytes the state files would exceed the limit if that of `b` had n_bytes. */
 static size_t bytes_over(const branch_table *table, const branch *b, size_t n_bytes)
 {
     const size_t n = table_disk_bytes(table) - (b != NULL ? b->n_file_bytes : 0) + n_bytes;

@@ -1,4 +1,4 @@
-/* table_expected.c: whether a branch that needs a slot can get one now, later, or never. */
+/* table_expected.c: decides whether a branch that needs a slot can get a slot now, later, or never. */
 #include "sessions/branch_table.h"
 
 bool table_has_in_flight(const branch_table *table)

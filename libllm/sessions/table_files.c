@@ -1,5 +1,5 @@
-/* table_files.c: which tokens, states and checkpoints of a branch are written to its files, and how files are
- * removed. */
+/* table_files.c: chooses which tokens, states and checkpoints of a branch are written to its files, and removes
+ * files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,9 +53,9 @@ static void add_checkpoint(branch_table *table, state_file *out, const checkpoin
 
 /* Chooses the checkpoints to be written, beginning with the longest. The longest checkpoint with logits, at the end of
  * the last prompt, is always written, because the same prompt may be sent again (regenerate); writing it takes no more
- * memory, as the checkpoint store holds it. A checkpoint that is close to the next shorter one saves few tokens for as
- * many bytes, so the others are written only if they are whole or more than CHECKPOINT_NEAR_TOKENS after the next
- * shorter chosen one. */
+ * memory, as the checkpoint store holds it. Another checkpoint is written only if it is whole, or more than
+ * CHECKPOINT_NEAR_TOKENS longer than the next shorter checkpoint that is written, because checkpoints close together
+ * save few tokens for as many bytes. */
 static void add_checkpoints(branch_table *table, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;

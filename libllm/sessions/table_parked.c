@@ -234,7 +234,7 @@ static branch *branch_of(branch_table *table, const store_job *job)
     return b->is_open && b->id == job->id ? b : NULL;
 }
 
-/* Puts a state that could not be written back into memory. */
+/* Keeps a state in memory after its write failed. */
 static void stay_in_memory(branch_table *table, branch *b)
 {
     ledger_hold(table->shared.ledger, LEDGER_PARKED, b->parked.state);

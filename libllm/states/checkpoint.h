@@ -34,12 +34,12 @@ typedef struct checkpoint {
     blob *held;           /* of the ledger: the state, followed by the logits. Saving the blob to disk needs no copy */
     void *state;          /* in `held` */
     size_t n_state_bytes; /* 0 if there are only logits */
-    bool is_whole;        /* needs no source (model.h: FULL, or a WHOLE checkpoint) */
+    bool is_whole;        /* restoring needs no source (model.h: FULL, or a WHOLE checkpoint) */
     float *logits;        /* in `held`, after token k; or NULL */
     uint32_t n_logits;
     uint32_t n_pins;           /* number of branches that pin this entry as their shared prefix */
     uint64_t used;             /* clock of the last use of this entry, or of a longer entry that continues it */
-    struct checkpoint *parent; /* the longest entry that is a shorter prefix of this one, or NULL */
+    struct checkpoint *parent; /* the longest entry that is a shorter prefix of this entry, or NULL */
     uint32_t longest;          /* k of the longest entry that begins with this entry's tokens; may be this entry */
     size_t n_bytes;            /* total, this struct included */
 } checkpoint;

@@ -48,7 +48,7 @@ typedef struct branch_file {
     uint32_t n_tokens;
 } branch_file;
 
-/* A state after k tokens, optionally with the logits after the k-th; laid out like a checkpoint's blob. */
+/* A state after k tokens, optionally with the logits after the k-th token; laid out like a checkpoint's blob. */
 typedef struct state_part {
     uint32_t k;
     bool is_whole;

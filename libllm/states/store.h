@@ -30,7 +30,7 @@ typedef enum store_verb {
     STORE_CHANGE, /* writes branch files, all or none, then removes branch files */
     STORE_WRITE,  /* writes a branch's state, or links the state of `linked_id`; does nothing without a branch file */
     STORE_READ,   /* reads a branch's state */
-    STORE_SAVE,   /* saves branch file and state (or that of `linked_id`) under a label */
+    STORE_SAVE,   /* saves a branch file and a state (or the state of `linked_id`) under a label */
     STORE_LOAD,   /* reads the branch file saved under a label and, if it fits this model's memory, the state */
     STORE_UNSAVE, /* removes the files of a label */
     /* removes states, after a CHANGE (then pushed by the store itself) or to free disk space; has no result */
@@ -40,7 +40,7 @@ typedef enum store_verb {
 typedef enum change_verb {
     CHANGE_WRITE,  /* the branch file is written */
     CHANGE_REMOVE, /* both files are removed */
-    CHANGE_RESET,  /* the branch file is written, the state removed */
+    CHANGE_RESET,  /* the branch file is written, and the state is removed */
     CHANGE_NONE,   /* no file changes; `was` is needed for an undo */
 } change_verb;
 
