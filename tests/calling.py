@@ -1,4 +1,6 @@
-"""A simulated model that thinks and calls tools as many models do: a template of that shape, and what it is to say."""
+"""A simulated model that generates reasoning and tool calls as many models do: a chat template in that form, and the
+texts that the model generates.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +64,11 @@ REPLIES = {
     "ponder": "<think>\nhm\n</think>\n\nYes.",
     "plain": "Just text.",
 }
-"""Texts of the simulated model, by the case that they serve."""
+"""Texts that the simulated model generates, by the name of the case."""
 
 
 def calling(directory: Path, replies: Mapping[str, str] = REPLIES) -> dict[str, Any]:
-    """Options of a daemon."""
+    """Returns the options of a daemon with this model."""
     script, template = directory / "script", directory / "calling.jinja"
     script.write_text("".join(f"? {trigger}\n{reply}\n" for trigger, reply in replies.items()))
     template.write_text(TEMPLATE)

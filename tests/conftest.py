@@ -23,7 +23,9 @@ LoopFactories = dict[str, Callable[[], asyncio.AbstractEventLoop]]
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> LoopFactories:
-    """Connections are tested on the daemon's own event loop too, which treats the end of one in its own way."""
+    """Tests of connections run on uvloop, too, which is the daemon's event loop, because uvloop handles the end of a
+    connection differently.
+    """
     factories: LoopFactories = {"asyncio": asyncio.new_event_loop}
     return factories | {"uvloop": uvloop.new_event_loop} if item.path.stem in _OURS else factories
 
@@ -46,13 +48,15 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def daemon(serve: Serve) -> Daemon:
-    """One with the default options."""
+    """A daemon with the default options."""
     return await serve()
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
-    """All connections, in their order. They are looked at when the test does it."""
+    """All connections, in the order in which they were made. The sweep is disabled, so that only the test calls
+    `overdue`.
+    """
     monkeypatch.setattr(connections, "_SWEEP_S", 1e9)
     real, found = Connection.connection_made, []
 

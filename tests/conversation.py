@@ -1,4 +1,6 @@
-"""One conversation with a served daemon; after each turn the answer must equal that of a cold start."""
+"""A conversation with a served daemon. After each turn, the answer must equal the answer to the same prompt without
+reuse.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ GREEDY: Json = {"temperature": 0}
 
 
 def read(message: Json) -> PlainMessage:
-    """Reads messages as the reader of a chat does."""
+    """Converts a message as the reader of chats does."""
     return message_of("", msgspec.convert(message, wire.Message))
 
 
@@ -38,12 +40,12 @@ class Conversation:
         self.n_prompt = 0
 
     async def ask(self, text: str, headers: dict[str, str] | None = None) -> str:
-        """One more turn."""
+        """Sends another user message, and returns the answer."""
         self.messages.append({"role": "user", "content": text})
         return await self.again(headers)
 
     async def again(self, headers: dict[str, str] | None = None) -> str:
-        """The history as it is, answered; the answer becomes part of it."""
+        """Sends the history unchanged, appends the answer to the history, and returns the answer."""
         body: dict[str, Any] = chat(messages=self.messages, session_id=self.session, **GREEDY)
         answer = await self.daemon.ask("POST", "/v1/chat/completions", body, headers=headers or {})
         assert answer.status == 200, answer.body
@@ -59,7 +61,9 @@ class Conversation:
         return int(self.report["prefilled_prompt_tokens"])
 
     def continued_as(self, session: str, n_messages: int | None = None) -> Conversation:
-        """The same history, or its first messages, under another id."""
+        """Returns a conversation in another session with the same history, or with the first messages of the
+        history.
+        """
         other = Conversation(self.daemon, session)
         other.messages = list(self.messages[:n_messages])
         return other

@@ -1,5 +1,6 @@
-"""A small HTTP server on a unix socket that answers what a test tells it to, and remembers what it was asked; and
-llmctl as its client, in a process and with a home of its own."""
+"""A small HTTP server on a unix socket, whose answers a test sets, and which records its requests. Also runs llmctl as
+its client, in another process and with a home directory of its own.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Asked:
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """One request; routes answer through its methods."""
+    """A request. Routes send their answers with its methods."""
 
     protocol_version = "HTTP/1.1"
     server: FakeDaemon
@@ -60,7 +61,7 @@ class Exchange(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send(self, data: Json | str) -> None:
-        """One event; or, as text, anything (a comment, [DONE])."""
+        """Sends an event. `data` is JSON, or a text that is sent unchanged, such as a comment or [DONE]."""
         line = data if isinstance(data, str) else f"data: {json.dumps(data)}"
         payload = f"{line}\n\n".encode()
         self.wfile.write(f"{len(payload):x}\r\n".encode() + payload + b"\r\n")
@@ -71,7 +72,7 @@ class Exchange(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def client_left(self) -> bool:
-        """Blocks until the client closes its side."""
+        """Waits until the client closes its sending direction. Returns False if the client sends more instead."""
         return self.rfile.read(1) == b""
 
     def _serve(self) -> None:
@@ -102,7 +103,7 @@ class FakeDaemon(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self._thread.start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a client that leaves is no news, in a later test
+        if not isinstance(sys.exception(), ConnectionError):  # a client that disconnects is not an error
             super().handle_error(request, client_address)
 
     def route(self, request: str, answer: Route | Json | str) -> None:
@@ -130,7 +131,7 @@ REPORT = {"choices": [], "usage": USAGE, "session": SESSION}
 
 
 def echo(exchange: Exchange) -> None:
-    """Answers with the last message in capitals, in two pieces, a comment between."""
+    """Answers with the last message in capitals, in two pieces with a comment in between."""
     question = str(exchange.server.asked[-1].body["messages"][-1]["content"]).upper()  # type: ignore[index]
     exchange.begin_stream()
     exchange.send({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
@@ -143,7 +144,7 @@ def echo(exchange: Exchange) -> None:
 
 
 def home(daemon: FakeDaemon) -> Path:
-    """Directory in which this daemon's llmctl keeps its files."""
+    """Returns the directory in which `llmctl` keeps its files."""
     return Path(daemon.path).parent / "state"
 
 

@@ -1,5 +1,6 @@
-"""A parser of answers with a syntax of its own, for what surrounds parsers: thoughts in <think>…</think>, calls as
-<call NAME>ARGUMENTS</call>. It tells what is sure, and holds back what may become a marker."""
+"""A parser of answers with a simple syntax, for tests of the code that uses parsers. Reasoning is <think>…</think>, and
+a call is <call NAME>ARGUMENTS</call>. The parser holds back text that may be the beginning of a marker.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class FakeParser:
         return min(((start, marker) for start, marker in found if start >= 0), default=None)
 
     def _n_unsure(self) -> int:
-        """Characters at the end that may begin a marker."""
+        """Returns the number of characters at the end that may be the beginning of a marker."""
         markers = OPENS[self._state]
         lengths = range(max(map(len, markers)) - 1, 0, -1)
         return next(
@@ -68,8 +69,9 @@ class FakeParser:
 def parsed_by(
     monkeypatch: pytest.MonkeyPatch, daemon: Daemon, parser: Callable[[], Any] = FakeParser, **facts: Any
 ) -> list[Json]:
-    """From now on chats are parsed; what the renderer was asked for, as it comes. It gets what it needs of that.
-    `facts`: of the prompts that it makes."""
+    """Makes the daemon parse the answers of chats with this parser. Returns a list to which every request to the
+    renderer is added. `facts` are fields to set in the rendered prompts.
+    """
     engine, asked = daemon.state.engine, []
     render = engine.render_chat
 

@@ -1,4 +1,4 @@
-"""Helpers of the tests of responses: they take events apart."""
+"""Helpers for tests of the Responses API: requests, and parsing of event streams."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ MESSAGE_NAMES = [
 
 
 def asking(text: Any = "hello", **fields: Any) -> Json:
-    """A request for exactly eight tokens, unless `fields` say otherwise."""
+    """Returns a request for exactly eight tokens. `fields` are other members, which can change the length."""
     return {"input": text, "max_output_tokens": 8, "ignore_eos": True, "temperature": 0, **fields}
 
 
 def events_of(stream: bytes) -> list[Json]:
-    """Strict about the form: each has its name, and the number that follows the one before."""
+    """Returns the events of a stream. Checks that every event has its name, and that the sequence numbers increase by
+    1.
+    """
     assert stream.endswith(b"\n\n")
     found: list[Json] = []
     for block in stream.decode().removesuffix("\n\n").split("\n\n"):
@@ -34,7 +36,7 @@ def events_of(stream: bytes) -> list[Json]:
 
 
 def names(events: list[Json]) -> list[str]:
-    """Returns the names of events without their common beginning; a run of deltas counts once."""
+    """Returns the names of the events, without "response.". Successive deltas are returned as one name."""
     found: list[str] = []
     for event in events:
         name = event["type"].removeprefix("response.")

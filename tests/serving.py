@@ -1,4 +1,4 @@
-"""A daemon inside the test: the real application on real sockets, over a simulated model."""
+"""A daemon in the process of the test: the real application, on real sockets, with a simulated model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from llmd.routes import ENDPOINTS
 Json = dict[str, Any]
 
 SETTLE_S = 30.0
-"""A deadline for what must happen, never a wait."""
+"""Deadline for events that must happen. No test waits for this long if it passes."""
 
 
 @dataclass
@@ -49,14 +49,14 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """Returns the code of a refusal, whatever its envelope."""
+        """The code of an error, whatever its envelope."""
         error = self.json["error"]
         return str(error["code"] if isinstance(error, dict) else self.json["code"])
 
 
 @dataclass
 class Events:
-    """A whole event stream, taken apart."""
+    """A parsed event stream."""
 
     chunks: list[Json] = field(default_factory=list)
     comments: int = 0
@@ -82,7 +82,9 @@ class Events:
 
 
 def parse_events(body: bytes) -> Events:
-    """Strict about the form: data lines or comments, each followed by an empty line, nothing after [DONE]."""
+    """Parses an event stream. Checks that it has only data lines and comments, each followed by an empty line, and
+    nothing after [DONE].
+    """
     events = Events()
     assert body.endswith(b"\n\n")
     for block in body.decode("utf-8").removesuffix("\n\n").split("\n\n"):
@@ -100,12 +102,12 @@ def parse_events(body: bytes) -> Events:
 
 
 def chat(text: str = "hello", **fields: Any) -> Json:
-    """A request for exactly eight tokens, unless `fields` say otherwise."""
+    """Returns a chat request for exactly eight tokens. `fields` are other members, which can change the length."""
     return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "ignore_eos": True, **fields}
 
 
 def documented_codes(method: str, path: str) -> frozenset[str] | None:
-    """Returns the codes with which an endpoint may refuse by /openapi.json; None: there is no such address."""
+    """Returns the error codes that /openapi.json allows for an endpoint, or None if the endpoint does not exist."""
     bare = path.split("?")[0]
     for row in ENDPOINTS:
         patterns = (re.sub(r"{\w+}", ".+" if row.id_spans_slashes else "[^/]+", spelling) for spelling in row.spellings)
@@ -115,7 +117,7 @@ def documented_codes(method: str, path: str) -> frozenset[str] | None:
 
 
 class Daemon:
-    """A served application and a client for it."""
+    """A served application, with clients that send requests to it."""
 
     def __init__(self, app: web.Application, url: str, config: Config) -> None:
         self.app = app
@@ -126,7 +128,7 @@ class Daemon:
         self.local = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(config.socket)))
 
     async def ask(self, method: str, path: str, body: Json | bytes | io.BytesIO | None = None, **kwargs: Any) -> Answer:
-        """Over TCP; `local=True` over the unix socket."""
+        """Sends a request over TCP, or over the unix socket if `local` is true."""
         client, base = (self.local, "http://llmd") if kwargs.pop("local", False) else (self.http, self.url)
         data = json.dumps(body).encode() if isinstance(body, dict) else body
         async with client.request(method, base + path, data=data, **kwargs) as response:
@@ -155,7 +157,7 @@ class Daemon:
 
     @asynccontextmanager
     async def streaming(self, body: Json) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A stream whose first text has come."""
+        """Opens a stream, and waits for its first text."""
         data = json.dumps({**body, "stream": True})
         async with self.http.post(self.url + "/v1/chat/completions", data=data) as response:
             assert response.status == 200, await response.text()
@@ -167,7 +169,7 @@ class Daemon:
         return self.state.engine.session_table.counters()[name]
 
     async def idle(self) -> None:
-        """Returns when the engine has no live generation."""
+        """Waits until the engine has no live generation."""
         async with asyncio.timeout(SETTLE_S):
             await self.state.engine.idle()
 
@@ -194,8 +196,9 @@ def config_of(directory: Path, **overrides: Any) -> Config:
 
 @asynccontextmanager
 async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Daemon]:
-    """Serves on a free port and on the unix socket. In the end, every request must have ended, exactly once.
-    `is_loaded`: not before the model is there; without, it must be there in the end."""
+    """Serves on a free port and on the unix socket. At the end, checks that every request has ended exactly once. If
+    `is_loaded` is true, waits until the model is loaded; otherwise the test must wait for that.
+    """
     if config.state_dir is not None:
         config.state_dir.mkdir(exist_ok=True)
     app = create_app(config, keys_of(config.api_key_file, config.state_dir))
@@ -225,7 +228,7 @@ def _n_finished(daemon: Daemon) -> int:
 async def assert_all_ended(daemon: Daemon) -> None:
     rendered = daemon.state.metrics.render(daemon.state.engine, daemon.state.answers, True).decode().splitlines()
     heard = sum(int(float(line.rpartition(" ")[2])) for line in rendered if line.startswith("llmd_requests_total{"))
-    async with asyncio.timeout(SETTLE_S):  # the decode thread counts what it has told
+    async with asyncio.timeout(SETTLE_S):  # the decode thread updates its counters later
         while _n_finished(daemon) < heard:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     assert _n_finished(daemon) == heard, "the engine ended another number of requests than the daemon heard of"

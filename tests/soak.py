@@ -1,9 +1,10 @@
 """Minutes of random clients against a real daemon: ``python -m tests.soak --minutes 5 --model sim:hybrid``.
 
-Each client holds a conversation with a canary of its own and does what clients do: goes on, edits, asks again, leaves
-in the middle, forks, parks, resets, closes. Every whole answer is asked again cold, in the same daemon: a text that
-differs is a wrong token. Session contents are read from the shared segment: a canary of another client there is a leak
-between sessions. In the end nothing may run, and memory, descriptors, threads and segments must be what they were.
+Each client has a conversation with a unique word, its canary, and does what clients do: it continues, edits, repeats,
+disconnects, forks, parks, resets and closes. Every complete answer is generated again without reuse, in the same
+daemon: a different text means a wrong token. The tokens of all sessions are read from the shared memory: the canary of
+another client means a leak between sessions. At the end nothing may run, and memory, descriptors, threads and shared
+memory must be the same as before.
 """
 
 from __future__ import annotations
@@ -45,28 +46,31 @@ REFUSALS = {
     "kv_cache_full",
     "not_found",
 }
-"""A busy daemon may say so."""
+"""Error codes that a busy daemon may return."""
 NEAR_TIES_SHARE = 0.05
-"""Share of the answers of a real model in the production build that may differ: other batches round differently, and a
-near tie tips over."""
+"""Fraction of a real model's answers in the production build that may differ, because rounding depends on the batch,
+and can change the choice between two tokens that are almost equally likely.
+"""
 GROWTH_MIB_MAX = 48
 PARK_MIB, CHECKPOINT_MIB = 1, 8
 IN_FLIGHT_MIB = 256
-"""Limit on states on their way to or from disk: as much as may be parked, and at least this (IN_FLIGHT_BYTES_MIN)."""
+"""Limit on states that are being written to or read from disk. The limit is the size of parked memory, but at least
+this number (IN_FLIGHT_BYTES_MIN).
+"""
 REST_MIB_MAX = 64
-"""For requests, texts, kept answers and what the allocator does not give back: beside weights, KV cache, budgets."""
+"""Limit on all other memory: requests, texts, kept answers, and memory that the allocator does not return."""
 WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
 
 
 @dataclass
 class Process:
-    """Resources that the daemon's process holds."""
+    """The resources of the daemon's process."""
 
     rss_mib: float
     descriptors: int
     threads: int
     peak_mib: float
-    """The most it held since it was ready."""
+    """Largest resident memory since the daemon was ready."""
 
     @classmethod
     def of(cls, pid: int) -> Process:
@@ -77,7 +81,9 @@ class Process:
 
     @classmethod
     def ready(cls, pid: int) -> Process:
-        """Forgets the peak so far: while it loads, a model may be in memory twice."""
+        """Resets the peak, and returns the resources. A model can be in memory twice while it loads, which must not
+        count.
+        """
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         return cls.of(pid)
 
@@ -92,7 +98,7 @@ class Findings:
 
 
 class Client:
-    """One conversation."""
+    """A client with one conversation."""
 
     def __init__(self, soak: Soak, number: int, seed: int) -> None:
         self.soak, self.number = soak, number
@@ -111,7 +117,7 @@ class Client:
         self.messages = [self._say("system", f"You are {self.canary}. Be brief."), self._say("user", self._words())]
 
     def _change(self) -> str:
-        """The next prompt, and what kind of it."""
+        """Changes the messages for the next prompt, and returns the kind of the change."""
         if len(self.messages) < 2 or len(self.messages) > MESSAGES_MAX:
             self._start()
             return "start"
@@ -218,7 +224,7 @@ class Soak:
             "--checkpoint-memory": f"{CHECKPOINT_MIB}M",
             "--checkpoint-every": "16",
             "--session-timelines": "2",
-            "--history": "template",  # a cold prompt has no generated tokens to splice in
+            "--history": "template",  # a prompt without reuse has no generated tokens
             "--log-format": "json",
         }
         arguments = [part for pair in options.items() for part in pair]
@@ -237,10 +243,10 @@ class Soak:
         raise SystemExit((self.directory / "log").read_text())
 
     async def settle(self) -> None:
-        """Nothing runs and nothing waits, soon after the last client has gone."""
+        """Waits until no request runs or waits, which must be soon after the last client has disconnected."""
         async with asyncio.timeout(SETTLE_S):
             names = ("requests_running", "requests_waiting")
-            # Counters of another process ring no bell.
+            # Counters of another process must be polled.
             while any(self.session_table.counters()[name] for name in names):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
@@ -268,7 +274,7 @@ class Soak:
             self.found.wrong.append(f"an error that nothing explains: {error}")
 
     async def compare(self, body: Json, text: str) -> None:
-        """A request that reuses nothing must say the same."""
+        """Checks that the same request without reuse gets the same answer."""
         cold = await self.post("/v1/chat/completions", {**body, "cache_prompt": False})
         if "error" in cold:
             self.note_refusal(cold["error"])
@@ -280,7 +286,9 @@ class Soak:
             (self.found.wrong if self.is_simulated else self.found.near_ties).append(told)
 
     def look_for_strangers(self, name: str, canary: str) -> None:
-        """The consumed tokens of every session, read from the shared segment, hold one canary only."""
+        """Checks that the tokens of a session, read from the shared memory, contain only the canary of its own
+        client.
+        """
         for view in self.session_table.sessions():
             if view.name == name:
                 tokens = self.session_table.tokens(view.entry)
@@ -334,7 +342,7 @@ class Soak:
             self.found.wrong.append("the shared segment is still there")
 
     def _judge_growth(self, last: Process) -> None:
-        """Against what it held after a third of the time, when everything had been used."""
+        """Compares the resources with those after a third of the time, when all parts of the daemon had been used."""
         early = self.found.samples[len(self.found.samples) // 3]
         if last.threads > early.threads or last.descriptors > early.descriptors + N_CLIENTS:
             self.found.wrong.append(f"threads or descriptors grew: {early} to {last}")
@@ -344,7 +352,9 @@ class Soak:
         self._judge_peak(last.peak_mib)
 
     def _judge_peak(self, peak_mib: float) -> None:
-        """Weights, KV cache and program are there when it is ready; what comes then has budgets."""
+        """Compares the peak of the memory with the limits. Weights, KV cache and program are in memory when the daemon
+        is ready; all memory that is added later has a limit.
+        """
         in_flight_mib = max(PARK_MIB, IN_FLIGHT_MIB)
         seen_mib = self.in_flight_bytes_max / 2**20
         rest_mib = peak_mib - self.at_ready.rss_mib - PARK_MIB - CHECKPOINT_MIB - seen_mib

@@ -68,7 +68,7 @@ def test_wrong_keys(tmp_path: Path, authorization: str | None, x_api_key: str | 
 
 
 def names(text: str, tmp_path: Path) -> list[tuple[str, str, bool]]:
-    """The keys x to x5 that are valid with this file, their names, and whether they are admins."""
+    """Returns those of some keys that are valid with this file, each with its name, and whether it is an admin's."""
     keys = read_keys(key_file(tmp_path, text))
     found = []
     for key in ("x", "x#1", "x#", "x2", "x3", "x4", "x5"):
@@ -140,7 +140,9 @@ def test_an_owner_is_the_name_and_without_one_the_key(tmp_path: Path) -> None:
 
 
 def test_the_number_of_a_key_without_a_name_tells_nothing_about_the_key(tmp_path: Path) -> None:
-    """Before, it was the beginning of its SHA-256, which a guess could be tried on."""
+    """Without the salt, the number would be the beginning of the key's SHA-256, with which a guessed key could be
+    checked.
+    """
     salt = salt_of(tmp_path)
     assert (tmp_path / "key-salt").stat().st_mode & 0o777 == 0o600 and len(salt) == 32
     assert salt_of(tmp_path) == salt and [path.name for path in tmp_path.iterdir()] == ["key-salt"]
@@ -168,7 +170,7 @@ def test_only_a_key_without_a_name_needs_the_salt(tmp_path: Path) -> None:
 
 
 def test_a_salt_that_exists_is_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The salt may come from a backup, on a file system that is mounted read-only."""
+    """The salt may have been restored from a backup, on a file system that is mounted read-only."""
     salt = salt_of(tmp_path)
 
     def refuse(*_: object, **__: object) -> None:
@@ -179,7 +181,7 @@ def test_a_salt_that_exists_is_only_read(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_salt_needs_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """File systems without hard links, such as exFAT."""
+    """Some file systems, such as exFAT, have no hard links."""
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -212,7 +214,9 @@ def test_without_keys_users_are_owners() -> None:
 
 
 def test_root_is_an_owner_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number is the unix socket's owner's, and it runs the proxies: not for them are that owner's sessions."""
+    """Root's user id, 0, is the owner number of the unix socket. Proxies run as root, and their clients must not get
+    the sessions of that owner.
+    """
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     root, own, other = caller_of(0), caller_of(1000), caller_of(1001)
     assert len({root.owner, own.owner, other.owner, caller_of(None).owner}) == 4
@@ -242,14 +246,16 @@ def test_a_key_file_must_be_private(tmp_path: Path) -> None:
 
 
 def test_a_key_file_is_a_file(tmp_path: Path) -> None:
-    """A link to one will do, as those of containers are; a pipe would be waited for."""
+    """A link to a file is allowed, because containers use such links. A pipe is refused, because reading it would
+    wait.
+    """
     os.mkfifo(tmp_path / "pipe", 0o600)
     (tmp_path / "link").symlink_to(key_file(tmp_path))
     descriptors = os.listdir("/proc/self/fd")
     for name in ("pipe", "."):
         with pytest.raises(KeyFileError, match="not a regular file|Is a directory"):
             read_keys(tmp_path / name)
-    assert len(os.listdir("/proc/self/fd")) == len(descriptors)  # SIGHUP reads the file again and again
+    assert len(os.listdir("/proc/self/fd")) == len(descriptors)  # each SIGHUP reads the file
     assert len(read_keys(tmp_path / "link")) == 3
     (tmp_path / "keys").write_bytes(b"a\nb\xff\n")
     with pytest.raises(KeyFileError, match="line 2 is not valid UTF-8"):
@@ -354,7 +360,7 @@ async def test_holders_of_other_keys_are_only_counted(serve: Serve, tmp_path: Pa
 
 
 async def test_one_key_leaves_entries_and_pins_to_others(serve: Serve, tmp_path: Path) -> None:
-    """Of 8 entries one of three owners gets 6 at most, and of 6 pins 4."""
+    """One of three owners gets at most 6 of 8 entries, and at most 4 of 6 pins."""
     daemon = await serve(api_key_file=key_file(tmp_path), max_sessions=8, capacity_policy="refuse")
 
     async def say(key: str, name: str) -> Answer:
@@ -385,7 +391,7 @@ async def test_pinned_sessions_of_one_key_lock_nobody_out(serve: Serve, tmp_path
         await daemon.ask("POST", "/v1/chat/completions", body, headers=bearer(ANN))
         pin = await daemon.ask("POST", f"/v1/sessions/{name}/pin", {"pinned": True}, headers=bearer(ANN))
         n_pinned += pin.status == 200
-    assert n_pinned == 2  # of 4 entries 3 can be pinned, and not all by one owner
+    assert n_pinned == 2  # 3 of 4 entries can be pinned, but not all by one owner
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(session_id="bobs"), headers=bearer(BOB))
     assert answer.status == 200
 
@@ -413,7 +419,7 @@ async def test_the_log_says_where_a_refused_request_came_from(locked: Daemon, ca
 async def test_the_log_says_what_a_prompt_that_does_not_fit_asked_for(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Some clients say nothing about it, so that the log is the only place to look."""
+    """Some clients do not show this error, so that a user can find it only in the log."""
     daemon = await serve(ctx_size=512)
     caplog.set_level("INFO", "llmd")
     await daemon.refused(chat(" the of" * 1000, session_id="s"))

@@ -1,4 +1,4 @@
-"""Addresses and methods that nothing is behind, targets that are none: the right status, and an error in our form."""
+"""Unknown paths, unsupported methods and invalid request targets get the right status, and an error in our form."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_options(daemon: Daemon, path: str, allowed: str) -> None:
 
 @pytest.mark.parametrize(("path", "status"), [("/health", 200), ("/nothing", 404), ("/v1/chat/completions", 405)])
 async def test_head_has_no_body(daemon: Daemon, path: str, status: int) -> None:
-    """The bytes after the head belong to the next answer."""
+    """A body would be taken for the next answer."""
     async with connected(daemon) as (reader, writer):
         for _ in range(2):
             writer.write(request(f"HEAD {path}"))

@@ -1,5 +1,6 @@
-"""The process where things fail that are not its own: streams that are closed, full or not read, descriptors that are
-used up."""
+"""The daemon's process if its environment fails: standard streams that are closed, full or not read, and file
+descriptors that are used up.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from tests.test_process import Process, Start
 
 
 class Silent:
-    """A daemon whose standard error says nothing to the test: that it is ready comes as systemd's notification."""
+    """A daemon whose standard error the test does not read. The test learns from systemd's notification that the daemon
+    is ready.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._start = Start(directory)
@@ -76,7 +79,9 @@ def works_and_stops(process: Process, n_requests: int = 3) -> None:
 
 @pytest.mark.parametrize("closed", [(2,), (0, 1, 2), (0,)])
 def test_streams_that_the_caller_closed(silent: Silent, closed: tuple[int, ...]) -> None:
-    """No file or socket may take their numbers, for log lines would go there."""
+    """No file or socket may get the descriptor of a closed standard stream, because log lines would be written to
+    it.
+    """
     process = silent.begin(subprocess.DEVNULL, closed=closed)
     for descriptor in closed:
         assert os.readlink(f"/proc/{process.popen.pid}/fd/{descriptor}") == os.devnull
@@ -130,7 +135,7 @@ def test_connections_beyond_the_descriptors_are_refused_and_the_loop_goes_on(sta
 
 
 def status(process: Process) -> int | None:
-    """None: it was closed without an answer."""
+    """Returns the status of an answer, or None if the connection was closed without an answer."""
     try:
         return process.ask("GET", "/ready")[0]
     except (ConnectionError, http.client.HTTPException):
@@ -138,7 +143,9 @@ def status(process: Process) -> int | None:
 
 
 def n_waits(process: Process) -> int:
-    """How often the event loop has waited for something; one that spins never waits, however slow the machine is."""
+    """Returns how often the event loop has waited for an event. A loop that spins never waits, however slow the machine
+    is.
+    """
     pid = process.popen.pid
     fields = Path(f"/proc/{pid}/task/{pid}/status").read_text(encoding="utf-8")
     return int(fields.partition("\nvoluntary_ctxt_switches:")[2].split(maxsplit=1)[0])

@@ -1,4 +1,4 @@
-"""Limits of the memory of answers, and whose answers make way in it."""
+"""Limits of the memory of answers, and which answers are dropped at a limit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_goes_takes_along_what_cannot_be_used_without_it() -> None:
     memory = AnswerMemory(bytes_max=5 * n_bytes)
     first = filled(memory, "s", 3)
     memory.keep(OWNER, "s", digest(user("x"), assistant("y")), Answer(tokens(7), ""))
-    assert found(memory, "s", first) is not None  # used just now: the other one goes first
+    assert found(memory, "s", first) is not None  # just used, so the other answer is dropped first
     memory.keep(OWNER, "t", digest(*first), Answer(tokens(8), ""))
     memory.keep(OWNER, "t", digest(user("z"), assistant("z")), Answer(tokens(9), ""))
     assert found(memory, "s", [user("x"), assistant("y")]) is None and found(memory, "s", first) is not None

@@ -1,4 +1,4 @@
-"""Answers as the embedded model's template has them, read piece by piece."""
+"""The parser of answers, with the template of the embedded model, fed piece by piece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The history is what was generated: who echoes an answer finds the session warm, who edits it is obeyed."""
+"""Past answers keep their generated tokens. A client that sends an answer back unchanged reuses the session; an edited
+answer is rendered as the client sent it.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,7 @@ def test_an_edit_changes_all_that_follows() -> None:
 
 
 def test_digests_are_those_of_earlier_daemons() -> None:
-    """Or nothing in their files of answers would ever be found."""
+    """Otherwise no answer that an earlier daemon stored would be found."""
     call = ("f", '{"b":[1.0,{"c":null}],"a":"\u00e9"}')
     messages = [
         {"role": "system", "content": "s"},
@@ -156,9 +158,9 @@ SPELL = speller([b"<", b"one", b" two", "\u00e9".encode()[:1], "\u00e9".encode()
         ((1, 2), "one", (1,), ""),  # a stop string
         ((1, 2), "one t", (1,), " t"),  # a stop string within a token
         ((1, 3, 4), "one\u00e9", (1, 3, 4), ""),
-        ((1, 3), "one\u00e9", (1,), "\u00e9"),  # the character's end is not resident
+        ((1, 3), "one\u00e9", (1,), "\u00e9"),  # the end of the character is not resident
         ((1, 3), "one\ufffd", (1, 3), ""),
-        ((2, 2), "one", (), "one"),  # somebody else's tokens
+        ((2, 2), "one", (), "one"),  # tokens of another answer
         ((), "one", (), "one"),
     ],
 )
@@ -173,7 +175,7 @@ def test_tokens_of_quite_another_text_are_not_kept() -> None:
 
 
 def test_a_long_answer_is_judged_as_a_short_one() -> None:
-    """Only its end is tried token by token: what stands before cannot be left out."""
+    """Only the last tokens are compared one by one, because only the last tokens can be left out."""
     chance, most = random.Random(7), limits.ANSWER_TOKENS_LEFT_OUT_MAX
     for _ in range(60):
         generated = chance.choices((0, 1, 2, 3, 4, 5), k=most + chance.randrange(-2, 6))
@@ -213,7 +215,7 @@ def filled(memory: AnswerMemory, session: str, n: int, owner: int = OWNER) -> li
 
 
 def found(memory: AnswerMemory, session: str, messages: list[Json], owner: int = OWNER) -> tuple[int, bytes] | None:
-    """The message that the past ends with, and its tokens."""
+    """Returns the index of the past's last message, and the past's tokens."""
     past = memory.past(owner, session, digests_of(messages))
     return None if past is None else (past.message, past.tokens)
 
@@ -261,7 +263,7 @@ def test_an_answer_is_kept_behind_the_tokens_that_it_went_on_after(is_replaced: 
     memory, messages = AnswerMemory(), [user("q"), assistant("abc"), user("more"), assistant("d")]
     first, _, last = digests_of(messages)[1:]
     visited = memory.record(OWNER, "s")
-    if is_replaced:  # or it has gone
+    if is_replaced:  # otherwise the past answer is missing
         memory.keep(OWNER, "s", first, Answer(tokens(1, 9), ""))
     memory.keep_for(visited, last, Answer(tokens(2, 3), "", first), tokens(1))
     assert found(memory, "s", messages) == (3, tokens(1, 2, 3))
@@ -295,7 +297,7 @@ def test_an_answer_follows_its_session_and_not_its_name() -> None:
     memory.keep_for(visited, digest(user("q"), assistant("a")), Answer(tokens(1), ""))
     assert memory.n_bytes > 0 and [name for _, name, _ in memory.keys()] == ["new"]
     memory.forget(OWNER, "new")
-    memory.record(OWNER, "new")  # another session of that name
+    memory.record(OWNER, "new")  # a new session with the same name
     memory.keep_for(visited, digest(user("q"), assistant("b")), Answer(tokens(2), ""))
     assert memory.n_bytes == 0
 
@@ -317,7 +319,9 @@ SIMULATED = ["sim:dense", "sim:window", "sim:recurrent", "sim:hybrid"]
 
 
 async def talk(daemon: Daemon, n_turns: int, **fields: Any) -> tuple[list[Json], list[Json]]:
-    """A conversation whose client echoes what it got; its messages, and what was told about each turn."""
+    """Holds a conversation whose client sends every answer back unchanged. Returns the messages, and the report about
+    each turn.
+    """
     messages: list[Json] = list(fields.pop("messages_before", []))
     reports = []
     for turn in range(n_turns):
@@ -330,14 +334,16 @@ async def talk(daemon: Daemon, n_turns: int, **fields: Any) -> tuple[list[Json],
 
 
 def known(daemon: Daemon, messages: list[Json], session: str = "s") -> int:
-    """How many of the answers are known with their tokens, and with all before them."""
+    """Returns the number of answers whose tokens are known, together with all tokens before them."""
     digests = digests_of(messages)
     pasts = (daemon.state.answers.past(OWNER, session, digests[: n + 1]) for n in range(len(digests)))
     return len({past.digest for past in pasts if past is not None})
 
 
 def needed(before: Json, after: Json) -> int:
-    """Tokens of the second prompt that were not resident after the first turn, whose last token never is."""
+    """Returns the number of tokens of the second prompt that were not resident after the first turn. The last generated
+    token of a turn is never resident.
+    """
     return int(after["prompt_tokens"] - (before["prompt_tokens"] + before["completion_tokens"] - 1))
 
 
@@ -361,7 +367,7 @@ async def test_a_turn_consumes_what_is_added_in_every_form_of_template(serve: Se
 
 @pytest.fixture
 def alternating(tmp_path: Path) -> Path:
-    """A template that demands that user and assistant take turns."""
+    """A template that refuses a conversation unless user and assistant take turns."""
     file = tmp_path / "alternating.jinja"
     refusal = "{{ raise_exception('roles must alternate') }}"
     file.write_text(
@@ -372,7 +378,9 @@ def alternating(tmp_path: Path) -> Path:
 
 
 async def test_an_aborted_turn_stays_in_the_history(serve: Serve, alternating: Path) -> None:
-    """Two messages of the user in a row, in every request from then on: they are one, and the session is warm."""
+    """After an aborted turn, every request has two successive user messages. They are rendered as one message, and the
+    session's tokens are still reused.
+    """
     daemon = await serve(model="sim:hybrid", chat_template_file=alternating)
     before = [user("Never answered."), assistant(""), user("Nor this.")]
     _, reports = await talk(daemon, 4, messages_before=before)
@@ -393,7 +401,9 @@ async def test_joined_messages_are_one_message(serve: Serve, alternating: Path) 
 async def test_a_history_that_says_more_behind_the_last_answer_goes_on_after_the_one_before(
     serve: Serve, alternating: Path
 ) -> None:
-    """Two answers in a row are one to this template and no past; what stands before them is."""
+    """Two successive answers are joined for this template, so the second cannot be continued as a past answer. The
+    messages before both answers can.
+    """
     daemon = await serve(model="sim:hybrid", chat_template_file=alternating)
     messages, reports = await talk(daemon, 3)
     messages += [assistant("And this, said by another."), user("Go on.")]
@@ -411,7 +421,9 @@ async def test_other_refusals_of_a_template_stay(serve: Serve, alternating: Path
 
 
 async def test_without_the_history_a_turn_costs_more(serve: Serve) -> None:
-    """Or else the tests above prove nothing: the simulated model does not write as its encoder reads."""
+    """Otherwise the tests above would prove nothing. The simulated model generates tokens that its encoder would not
+    make from the same text.
+    """
     daemon = await serve(model="sim:hybrid")
     _, reports = await talk(daemon, 5, history="template")
     assert "checkpoint" in [report["session_reset_reason"] for report in reports]
@@ -488,7 +500,7 @@ async def test_a_client_that_has_gone_changes_nothing_about_what_is_forgotten(
 ) -> None:
     messages, _ = await talk(daemon, 2)
     asked = asyncio.create_task(daemon.state.engine.ask(verb, OWNER, "s"))
-    await asyncio.sleep(0)  # it is queued
+    await asyncio.sleep(0)  # the command is now queued
     asked.cancel()
     await daemon.state.engine.ask(Reset, OWNER, "behind-it")
     assert asked.cancelled()
@@ -533,7 +545,7 @@ async def test_a_cancelled_answer_is_not_kept(serve: Serve) -> None:
 
 
 def edited(messages: list[Json], draw: random.Random) -> list[Json]:
-    """Something a client may make of its history."""
+    """Returns a history that was changed at random, as a client might change it."""
     out = [dict(message) for message in messages]
     for _ in range(draw.randint(0, 2)):
         index, other = draw.randrange(len(out)), draw.randrange(len(out))
@@ -555,7 +567,9 @@ def edited(messages: list[Json], draw: random.Random) -> list[Json]:
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_an_edited_history_is_what_the_client_says(daemon: Daemon, seed: int) -> None:
-    """ChatML writes each message as it is: spliced or not, the prompt spells what the client sent."""
+    """ChatML writes each message unchanged. So the prompt must spell exactly what the client sent, whether or not it
+    continues kept tokens.
+    """
     draw = random.Random(seed)
     messages, _ = await talk(daemon, 4, seed=seed)
     for _ in range(12):

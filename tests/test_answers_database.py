@@ -1,4 +1,4 @@
-"""The database of answers: what is kept is there after a kill, anything else is refused, and sessions go on."""
+"""The database of answers: written rows survive a kill, damaged or foreign rows are refused, and sessions continue."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def mode_of(path: Path) -> int:
 
 
 def copied(path: Path, directory: Path) -> Path:
-    """Returns a copy, with the log next to it."""
+    """Copies the database and its log file, and returns the path of the copy."""
     directory.mkdir()
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copy(file, directory)
@@ -116,7 +116,7 @@ async def test_what_is_written_is_read(path: Path) -> None:
 
 
 async def test_what_was_written_survives_without_an_orderly_end(path: Path, tmp_path: Path) -> None:
-    """The files as they are while the database is open are those that a kill leaves."""
+    """A kill leaves the files in the state that they have while the database is open."""
     memory, database = followed(path)
     fill(memory)
     await database.flushed()
@@ -131,7 +131,7 @@ async def test_whatever_becomes_of_a_session_is_followed(path: Path) -> None:
     memory.copy(OWNER, "a", "copy")
     memory.rename(OWNER, "a", "new")
     memory.keep(OWNER, "new", digest(9), Answer(tokens(9), "", since=digest(2)))
-    memory.keep(OWNER, "new", digest(2), Answer(tokens(5), ""))  # what went on after it takes its tokens over
+    memory.keep(OWNER, "new", digest(2), Answer(tokens(5), ""))  # the answers after it take over its tokens
     memory.forget(0, "b")
     memory.choose(0, "c", "resident")
     memory.choose(OWNER, "copy", "template")
@@ -195,7 +195,7 @@ async def test_the_event_loop_does_not_open_the_database(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
 async def test_no_flipped_byte_is_believed(path: Path, flip: int) -> None:
-    """Every row that is read is as it was written; flips of unused bytes cost no row."""
+    """A row is either read as it was written, or refused. A flip of an unused byte loses no row."""
     written = await filled(path)
     data = all_bytes(path.parent)
     n_whole = 0
@@ -234,7 +234,7 @@ async def test_a_flipped_byte_of_a_row_costs_that_row_alone(path: Path) -> None:
 def test_what_no_daemon_writes_is_refused(
     path: Path, caplog: pytest.LogCaptureFixture, key: bytes, body: Any, why: str
 ) -> None:
-    """Though the checksum is right; and it does not stay."""
+    """The row is refused although its checksum is right, and is deleted."""
     database = Database(path, MODEL)
     database.write([((ANSWER, 0, "s", key), body)])
     database.close()
@@ -328,8 +328,9 @@ async def test_a_full_disk_costs_a_line_and_what_did_not_fit_is_tried_again(
 async def test_a_disk_that_refuses_rows_is_tried_again_at_times(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The daemon tries again by a timer, and when something waits for the rows; not with each change, which would try
-    all rows each time."""
+    """The daemon tries again after a delay, or when a request waits for the rows. It must not try again with each
+    change, because each attempt writes all waiting rows.
+    """
     caplog.set_level("INFO", "llmd.history")
     memory, database = followed(path)
     tried: list[int] = []
@@ -368,7 +369,7 @@ async def test_the_bounds_hold_while_restoring(path: Path) -> None:
 
 
 async def turn(daemon: Daemon, messages: list[Json], name: str = "desk") -> Json:
-    """One more question, answered greedily, and the answer echoed."""
+    """Asks another question, appends the greedy answer to the messages, and returns the report and the usage."""
     messages.append(QUESTION)
     answer = await daemon.chat(messages=messages, session_id=name, temperature=0, max_tokens=40)
     messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"]})
@@ -376,7 +377,9 @@ async def turn(daemon: Daemon, messages: list[Json], name: str = "desk") -> Json
 
 
 def needed(before: Json, after: Json) -> int:
-    """Tokens of the later prompt that were not resident after the earlier turn, whose last token never is."""
+    """Returns the number of tokens of the later prompt that were not resident after the earlier turn. The last
+    generated token of a turn is never resident.
+    """
     return int(after["prompt_tokens"] - (before["prompt_tokens"] + before["completion_tokens"] - 1))
 
 
@@ -408,7 +411,9 @@ async def test_a_restored_session_consumes_only_what_is_added(tmp_path: Path, me
 
 
 async def test_without_the_database_it_costs_more(tmp_path: Path) -> None:
-    """Or else the test above proves nothing: the simulated model does not write as its encoder reads."""
+    """Otherwise the test above would prove nothing. The simulated model generates tokens that its encoder would not
+    make from the same text.
+    """
     messages: list[Json] = []
     async with serving(config(tmp_path)) as daemon:
         await turn(daemon, messages)
@@ -459,7 +464,7 @@ async def test_loading_forgets_the_answers_of_what_was_replaced(tmp_path: Path) 
 
 
 def test_a_killed_daemon_leaves_its_answers_and_responses(tmp_path: Path) -> None:
-    """Before, both were written by an orderly stop alone."""
+    """Answers and responses must be written while the daemon serves, and not only at an orderly stop."""
     start, messages = Start(tmp_path), [QUESTION]
     try:
         process = start("--model", "sim:hybrid")
@@ -467,7 +472,7 @@ def test_a_killed_daemon_leaves_its_answers_and_responses(tmp_path: Path) -> Non
         _, first = process.ask("POST", "/v1/chat/completions", body)
         messages += [first["choices"][0]["message"], QUESTION]
         _, response = process.ask("POST", "/v1/responses", {"input": "to be stored"})
-        # Answered when all rows are written: the daemon writes them soon after an answer, and nobody waits for that.
+        # `save` is answered only when all rows are written. Other requests do not wait until their rows are written.
         assert process.ask("POST", "/v1/sessions/desk/save", {"name": "label"})[0] == 200
         process.popen.kill()
         process.popen.wait(60)

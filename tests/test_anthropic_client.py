@@ -1,4 +1,4 @@
-"""Anthropic's own client, unmodified: answers, streams, counting, its error classes."""
+"""Anthropic's own client, unmodified: answers, streams, counting of tokens, and its error classes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_models(client: anthropic.AsyncAnthropic, daemon: Daemon) -> None:
     page = await client.models.list()
     assert (page.has_more, page.first_id, page.last_id) == (False, daemon.state.model_id, daemon.state.model_id)
     [listed] = [model async for model in client.models.list()]
-    retrieved = await client.models.retrieve("another")  # whatever name requests use
+    retrieved = await client.models.retrieve("another")  # the model is found under any name
     for model in (listed, retrieved):
         assert model.id == model.display_name == daemon.state.model_id
         assert (model.type, model.lifecycle) == ("model", "active")

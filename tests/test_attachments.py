@@ -1,4 +1,6 @@
-"""Attachments of users: refused in the newest question only, replaced by a note in earlier ones, in every dialect."""
+"""Attachments of users, in every dialect: refused in the newest question, and replaced by a placeholder in earlier
+questions.
+"""
 
 from __future__ import annotations
 
@@ -97,14 +99,16 @@ def test_in_the_newest_question_it_is_refused(read: Read, question: Json, name: 
 
 @each
 def test_in_an_earlier_one_it_is_told(read: Read, question: Json, name: str, member: str) -> None:
-    """Clients send it again with every later turn: refused, it would end the conversation."""
+    """Clients send an attachment again with every later turn, so that refusing it would end the conversation."""
     for behind in ([SAID, HI], [HI], [SAID, HI, SAID]):
         assert read([HI, SAID, question, *behind])[2] == PlainMessage("user", told(name))
 
 
 @each
 def test_beside_the_results_of_tools_it_is_told(read: Read, question: Json, name: str, member: str) -> None:
-    """A client shows a tool's picture so, where its API has no pictures in results."""
+    """If an API has no pictures in results, a client puts the picture of a tool's result into a user message next to
+    the result.
+    """
     assert read([HI, *RESULTS[read], question])[-1] == PlainMessage("user", told(name))
     with pytest.raises(ApiError):
         read([HI, *RESULTS[read], SAID, question])

@@ -1,4 +1,4 @@
-"""The pieces of the measurements that are pure, and the client that reads the streams."""
+"""The pure functions of the measurements, and the client that receives the streams."""
 
 from __future__ import annotations
 
@@ -114,8 +114,9 @@ def test_a_request_that_was_left_before_its_answer_is_read() -> None:
 
 
 async def answered(requests: list[Request]) -> tuple[Run, list[list[str]]]:
-    """Returns the events of a server that sends three pieces; a request that it must hang never continues after the
-    first."""
+    """Runs the client against a server whose streams have three pieces. A stream of a request that the client must
+    cancel stops after the first piece. Returns the run and the server's events.
+    """
     seen: list[list[str]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""From the bytes of a body to a typed request: texts of refusals, and limits that are checked before the work."""
+"""From the bytes of a body to a typed request: texts of errors, and limits that are checked before any work."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_refusal_says_where_what_and_which_value(
     ],
 )
 def test_an_integer_may_be_written_as_a_float(kind: type[Any], document: str, place: str, value: int) -> None:
-    """JavaScript's, Lua's and PHP's clients know one kind of number; some write it so."""
+    """JavaScript, Lua and PHP have one kind of number, and some clients in these languages write integers as floats."""
     found = body.typed(document.encode(), kind)
     for step in place.split("."):
         found = found[int(step)] if step.isdigit() else getattr(found, step)
@@ -165,7 +165,7 @@ SLOW_FLOAT = "1.7976931348623157e308"
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The length of every text that is decoded."""
+    """The lengths of all texts that were decoded."""
     found: list[int] = []
 
     class Watched:
@@ -181,7 +181,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_document_is_decoded_a_fixed_number_of_times(decoded: list[int]) -> None:
-    """However many of its integers are written as floats, each such integer costs a look at itself."""
+    """The number of decodings does not depend on how many integers are written as floats."""
     fields = "".join(f'"{name}":4.0,' for name in INTEGERS)
     for tokens in ("[]", f"[{','.join(['1.0'] * 30_000)}]"):
         document = f'{{"messages":[],{fields}"stop_token_ids":{tokens}}}'.encode()
@@ -193,7 +193,7 @@ def test_a_document_is_decoded_a_fixed_number_of_times(decoded: list[int]) -> No
 
 @pytest.mark.parametrize("last", ['"b"', '["x"]'])
 def test_floats_among_the_texts_of_a_list_are_repaired_at_once(decoded: list[int], last: str) -> None:
-    """Also where another item is wrong: it is found by halves of what is right."""
+    """This also holds if another item is wrong. The wrong item is found by bisection."""
     n_items = 2000
     document = f'{{"prompt":[{",".join(["1.0", chr(34) + "a" + chr(34)] * n_items)},{last}]}}'.encode()
     try:
@@ -204,7 +204,9 @@ def test_floats_among_the_texts_of_a_list_are_repaired_at_once(decoded: list[int
 
 
 def test_slow_floats_are_read_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """msgspec takes 12 us for one like these, and holds the interpreter lock for all of them together."""
+    """msgspec would take 12 us for each of these floats, and would hold the interpreter lock for all of them
+    together.
+    """
     read: list[str] = []
 
     class Watched(float):
@@ -231,7 +233,9 @@ def test_a_refused_value_is_not_repeated_whole() -> None:
 
 
 async def test_half_a_pair_of_surrogates_is_a_replacement_character(daemon: Daemon) -> None:
-    """JavaScript cuts strings in the middle of a pair, and JSON.stringify writes what is left as an escape."""
+    """JavaScript can cut a string in the middle of a surrogate pair. JSON.stringify then writes the remaining half as
+    an escape.
+    """
     cut = chat().copy()
     cut["messages"] = [{"role": "user", "content": "cut here: \ud83d"}]
     answer = await daemon.ask("POST", "/apply-template", json.dumps({"messages": cut["messages"]}).encode())
@@ -243,7 +247,7 @@ async def test_half_a_pair_of_surrogates_is_a_replacement_character(daemon: Daem
 
 @pytest.mark.parametrize("filler", ["", "x" * LONG])
 async def test_small_and_large_bodies_are_read_alike(daemon: Daemon, filler: str) -> None:
-    """`user` is accepted and not read: it makes the body large, and nothing else."""
+    """The value of `user` is ignored, so that it only makes the body large."""
     text = json.dumps('ä€😀\n"\\ and\u2028')
     sent = f'{{"user": {json.dumps(filler)}, "messages": [{{"role": "user", "content": {text}}}]}}'
     answer = await daemon.ask("POST", "/apply-template", sent.encode())
@@ -310,7 +314,7 @@ def test_every_limit_of_the_scan_has_a_value(daemon: Daemon) -> None:
 async def test_text_that_cannot_fit_is_refused_by_its_bytes(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, path: str, request_: dict[str, Any], param: str
 ) -> None:
-    """Before it is rendered or tokenized."""
+    """The request is refused before anything is rendered or tokenized."""
     for name in ("render_chat", "tokenize"):
         monkeypatch.setattr(daemon.state.engine, name, None)
     answer = await daemon.refused(request_, path)
@@ -374,7 +378,7 @@ async def test_texts_have_limits_beside_the_context(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("with_pieces", [False, True])
 async def test_more_text_than_the_context_holds_can_be_tokenized(daemon: Daemon, with_pieces: bool) -> None:
-    """In several parts, which are one list."""
+    """The answer is encoded in several parts, which form one list."""
     text = " the of" * 10_000
     answer = (await daemon.ask("POST", "/tokenize", {"content": text, "with_pieces": with_pieces})).json
     assert answer["count"] == len(answer["tokens"]) == 20_000 > daemon.state.engine.info.n_ctx
@@ -406,7 +410,7 @@ async def test_what_is_cheap_to_check_is_checked_before_the_prompt_is_made(
 
 
 class Untouchable(str):
-    """Its repr would be as long as itself."""
+    """A text whose repr must not be used, because it would be as long as the text."""
 
     def __repr__(self) -> str:
         raise AssertionError("all of it was shown")
@@ -432,7 +436,7 @@ def test_a_long_value_of_a_refused_parameter_is_shown_without_being_decoded(monk
 
 
 def test_a_long_run_of_the_user_is_joined_in_one_go() -> None:
-    """Joining them one by one would copy the text once for each message."""
+    """Joining the messages one by one would copy the text once for each message."""
     messages = [PlainMessage("user", "x" * 1000)] * 16_000
     joined, _ = plain(messages)
     assert len(joined) == 1 and len(joined[0].content) == 16_000 * 1002 - 2

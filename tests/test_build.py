@@ -1,4 +1,4 @@
-"""build.sh, as far as it can be tried without building."""
+"""The parts of build.sh that can be tested without a build."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOOLS = "awk bash cat cp cut dirname flock grep head ln mkdir mktemp mv rm sha25
 
 
 def ran(expression: str, path: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """After build.sh has been read, which without a verb says how it is used."""
+    """Runs an expression in a shell that has sourced build.sh. Without a verb, build.sh only prints its usage."""
     program = f"set --; . {ROOT / 'build.sh'} >/dev/null; {expression}"
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHON" and not name.startswith("LLMD_")}
     environment = {**inherited, "PATH": path, **settings}
@@ -30,7 +30,7 @@ def evaluated(expression: str, path: str) -> str:
 
 
 def test_the_environment_is_not_made_from_itself() -> None:
-    """README has its bin put on the PATH, by some twice."""
+    """The README says to put the environment's bin on the PATH, and some users do so twice."""
     own, system = str(ROOT / ".venv" / "bin"), os.environ["PATH"]
     assert not evaluated("find_python", f"{own}:{system}").startswith(own)
     for path in (
@@ -67,7 +67,7 @@ def test_a_compiler_that_is_not_there_is_to_be_installed(machine: Machine) -> No
 
 
 class Machine:
-    """One on which there is only what a test puts there."""
+    """A machine that has only the programs that a test adds."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.bin = root, root / "bin"
@@ -95,7 +95,7 @@ class Machine:
         return ran(f"{begin}; {expression}", str(self.bin), **setting)
 
     def backend(self, **settings: str) -> str:
-        """Returns the backend that is built, or the one line that says why none is."""
+        """Returns the backend that would be built, or the line that says why none can be built."""
         done = self.runs("llama_backend native", **settings)
         assert (done.returncode == 0) == (done.stdout != ""), done
         return done.stdout.strip() or done.stderr.strip()
@@ -166,7 +166,7 @@ def test_cuda_is_built_where_all_is_there(machine: Machine) -> None:
     assert machine.backend() == "cuda" == machine.backend(LLMD_BACKEND="cuda")
     assert (
         "CMAKE_CUDA_ARCHITECTURES" not in machine.runs("cuda_flags").stdout
-    )  # llama.cpp's own default is this machine's
+    )  # llama.cpp's default is the architecture of this machine
 
 
 def test_a_toolkit_is_put_together_from_folders(machine: Machine) -> None:
@@ -250,7 +250,7 @@ def archive_of(folder: Path, files: dict[str, str], inside: str = "llama/") -> P
 
 
 def next_of(folder: Path, source: str, patches: dict[str, str], inside: str) -> subprocess.CompletedProcess[str]:
-    """llama-next with these patches, of an archive whose src/llama.cpp is this."""
+    """Runs llama-next with these patches, on an archive whose src/llama.cpp has the text `source`."""
     changes = folder / "changes"
     changes.mkdir()
     (changes / "lavapipe").mkdir()
@@ -271,7 +271,7 @@ def change_of(file: str, old: str, new: str) -> str:
 @pytest.mark.parametrize("inside", ["", "./", "package-1/thirdparty/llama.cpp/"])
 def test_it_is_told_which_patches_fit_another_llama(tmp_path: Path, inside: str) -> None:
     patches = {"0001-first.patch": change_of("src/llama.cpp", "first", "second")}
-    patches["0002-second.patch"] = change_of("src/llama.cpp", "second", "third")  # sees what the first has changed
+    patches["0002-second.patch"] = change_of("src/llama.cpp", "second", "third")  # applies after the first patch
     done = next_of(tmp_path, "first\n", patches, inside)
     lines = [line.split() for line in done.stdout.splitlines()]
     assert done.returncode == 0 and lines == [
@@ -296,7 +296,7 @@ def test_it_is_told_what_of_a_patch_does_not_fit(tmp_path: Path) -> None:
 
 
 def test_every_change_of_llama_is_explained() -> None:
-    """Patches by a line each with all that a reader asks; and nothing is explained that is gone."""
+    """The README has a complete row for every patch, and no row for a file that does not exist."""
     page = (CHANGES / "README.md").read_text()
     there = {path.relative_to(CHANGES).as_posix() for path in CHANGES.rglob("*.*") if path.is_file()}
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")]

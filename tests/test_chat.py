@@ -66,7 +66,7 @@ async def test_a_second_turn_is_warm(daemon: Daemon) -> None:
         {"role": "user", "content": "and more?"},
     ]
     second = await daemon.chat(session_id="a", messages=messages)
-    assert second["session"]["session_reset_reason"] in ("exact_prefix", "rewind")  # as the text tokenizes again
+    assert second["session"]["session_reset_reason"] in ("exact_prefix", "rewind")  # depends on how the text tokenizes
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["prompt_tokens"]
     report = second["session"]
     assert report["reused_prompt_tokens"] + report["prefilled_prompt_tokens"] == second["usage"]["prompt_tokens"]
@@ -92,7 +92,7 @@ async def test_session_header(daemon: Daemon) -> None:
 
 
 async def test_stop_string(daemon: Daemon) -> None:
-    """Found wherever it lies, across tokens too; never part of the answer."""
+    """A stop string is found at every position, also if it spans several tokens, and is never part of the answer."""
     whole = (await daemon.chat(session_id="a", seed=5, max_tokens=40))["choices"][0]["message"]["content"]
     for start in range(1, len(whole) - 6):
         stop = whole[start : start + 5]
@@ -175,7 +175,9 @@ SHOWS_TOOLS = (
 
 
 async def test_tool_messages_of_the_past_are_rendered(serve: Serve, tmp_path: Path) -> None:
-    """The template gets them whole: the call with its arguments as an object, and the answer with the call's id."""
+    """The template gets the complete messages: the call with its arguments as an object, and the result with the id of
+    the call.
+    """
     file = tmp_path / "template.jinja"
     file.write_text(SHOWS_TOOLS)
     daemon = await serve(chat_template_file=file)
@@ -203,7 +205,9 @@ TAKES_OBJECTS = (
 @pytest.mark.parametrize("arguments", ["", "{}", "nonsense", "[1, 2", "[" * 2000, "[" * 300 + "]" * 300])
 @pytest.mark.parametrize("takes_objects", [True, False])
 async def test_arguments_that_are_no_json(serve: Serve, tmp_path: Path, arguments: str, takes_objects: bool) -> None:
-    """They are text where the template takes text, and a member of an object where it takes objects."""
+    """Such arguments are passed as text if the template accepts text, and as a member of an object if the template
+    needs objects.
+    """
     file = tmp_path / "template.jinja"
     file.write_text(TAKES_OBJECTS)
     daemon = await serve(**({"chat_template_file": file} if takes_objects else {}))
@@ -285,7 +289,7 @@ async def test_user_text_is_no_control_token(daemon: Daemon) -> None:
 
 
 async def test_connection_is_kept_after_a_stream(daemon: Daemon) -> None:
-    """One raw connection, three requests: the middle one a stream."""
+    """Sends three requests over one connection, the second of which is streamed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(daemon.url.rpartition(":")[2]))
 
     async def ask(method: str, path: str, body: bytes = b"") -> tuple[bytes, bytes]:
@@ -315,7 +319,7 @@ async def test_both_spellings(daemon: Daemon, path: str) -> None:
 
 
 async def test_silent_streams_get_comments(serve: Serve) -> None:
-    """Prefill takes a fifth of a second; a comment is due every twentieth."""
+    """Prefill takes longer than the keep-alive interval, so that at least one comment must arrive."""
     daemon = await serve(model="sim:dense,token_us=2000", keepalive_interval=0.1)
     events = await daemon.stream(chat("word " * 200, max_tokens=2))
     assert events.comments >= 1 and events.done and events.error is None
@@ -330,8 +334,9 @@ async def test_the_model_field_is_lenient(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 async def test_a_prompt_can_be_read_ahead(daemon: Daemon, path: str) -> None:
-    """llama.vim and llama.vscode do this while their user is still typing: nothing is answered, and the next request is
-    warm."""
+    """llama.vim and llama.vscode send such a request while the user is still typing. It generates nothing, and the next
+    request reuses the prefilled prompt.
+    """
     said = {"prompt": "word " * 50} if path == "/v1/completions" else chat("word " * 50)
     fields: Json = {
         "id_slot": 3,

@@ -1,5 +1,6 @@
-"""Calls and thoughts from end to end: the model says what its script tells it in its template's own syntax, and the
-text door reads it."""
+"""Tool calls and reasoning from end to end. The simulated model generates the text of its script, in the syntax of its
+template, and libllm parses this text.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ async def test_a_message_is_continued(caller: Daemon) -> None:
 
 
 async def test_an_answer_of_its_own_is_continued_behind_what_came_before(caller: Daemon) -> None:
-    """The client does not send the reasoning: only that answer is prefilled again."""
+    """The client does not send reasoning back. Nevertheless at most the last answer is prefilled again."""
     messages: list[Json] = []
     for _ in range(4):
         messages.append({"role": "user", "content": "ponder"})
@@ -98,7 +99,7 @@ async def test_an_answer_of_its_own_is_continued_behind_what_came_before(caller:
 
 @pytest.mark.parametrize("is_stripped", [False, True])
 async def test_a_tool_loop_prefills_only_what_is_new(caller: Daemon, is_stripped: bool) -> None:
-    """Three turns; what comes back is written otherwise than the model wrote it, and has no thoughts."""
+    """In three turns, the client sends calls back in another form than the model wrote, and without reasoning."""
     messages: list[Json] = [{"role": "user", "content": "one file"}]
     body: dict[str, Any] = ask("", tools=[READ], session_id="s")
     resident = 0

@@ -1,4 +1,6 @@
-"""Custom tools of chat completions: they take a text, which may have a grammar; streamed and not, and sent back."""
+"""Custom tools of chat completions, whose input is a text that can have a grammar: streamed, not streamed, and sent
+back.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,7 @@ def test_what_is_missing_is_named(fields: Json, param: str) -> None:
     ],
 )
 async def test_a_form_that_is_none_is_refused(daemon: Daemon, form: Json, code: str, param: str) -> None:
-    """A form of another dialect is refused, too."""
+    """A format of another dialect is also refused."""
     error = (await daemon.refused(chat(tools=[F, custom(format=form)]))).error
     assert (error["code"], error["param"]) == (code, f"tools[1].custom.format.{param}")
 
@@ -208,7 +210,7 @@ async def test_a_text_that_was_cut_off_is_what_there_is_of_it(daemon: Daemon) ->
 
 
 def said_by(arguments: str) -> str:
-    """Returns the part of TEXT that has arrived."""
+    """Returns the part of TEXT that these arguments contain."""
     for n in range(len(TEXT), -1, -1):
         if arguments.startswith(json.dumps({"input": TEXT[:n]}).removesuffix('"}')):
             return TEXT[:n]
@@ -275,13 +277,13 @@ async def test_an_answer_may_be_cut_off_anywhere(scripted: Daemon) -> None:
 
 @pytest.mark.parametrize("definition", [GRAMMAR, GRAMMAR + '\n%ignore " "'])
 async def test_a_tool_has_a_grammar(scripted: Daemon, definition: str) -> None:
-    """The grammar may be more than can be enforced."""
+    """The second grammar has a part that cannot be enforced."""
     said = await answered(scripted, asked("right patch", tools=[formed(definition)], tool_choice=custom()))
     assert [call["custom"]["input"] for call in said["tool_calls"]] == [TEXT]
 
 
 async def test_a_call_is_kept_to_the_grammar_of_its_tool(scripted: Daemon) -> None:
-    """The model wants to write something else."""
+    """The script of the model has another text, which the grammar does not allow."""
     tools = [formed('start: "*** " ("End" | "Stop")')]
     said = await answered(scripted, asked("right patch", tools=tools, tool_choice=custom(), max_tokens=200))
     text = json.dumps(said)

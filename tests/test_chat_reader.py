@@ -1,4 +1,6 @@
-"""From the body of a chat to a GenerationRequest: tools, their choice, forms, reasoning, the past. Without a daemon."""
+"""From the body of a chat to a GenerationRequest: tools, tool choice, output formats, reasoning and history. No daemon
+runs.
+"""
 
 from __future__ import annotations
 
@@ -194,7 +196,9 @@ def test_calls_and_results() -> None:
 
 
 def test_calls_and_results_of_the_first_interface_belong_together() -> None:
-    """Templates join them by an id, of which some take nine letters and digits only."""
+    """Templates match a call with its result by an id, and some templates accept only ids of nine letters and
+    digits.
+    """
     found = messages(
         USER,
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},

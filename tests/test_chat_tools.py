@@ -1,5 +1,6 @@
-"""POST /v1/chat/completions with calls, thoughts and forms, as they travel. The model says what its script tells it; a
-parser of the tests finds what it means."""
+"""POST /v1/chat/completions with tool calls, reasoning and output formats. The simulated model generates the text of
+its script, and fake_parser.py parses this text.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ async def scripted(serve: Serve, tmp_path: Path) -> Daemon:
 
 @pytest.fixture
 def renders(scripted: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[Json]:
-    """Returns the requests to the renderer; answers are parsed."""
+    """Makes answers parsed. Returns the list of requests to the renderer."""
     return parsed_by(monkeypatch, scripted)
 
 
@@ -73,7 +74,9 @@ async def message(daemon: Daemon, body: Json) -> tuple[Json, str]:
 
 
 def gathered(events: Events, index: int = 0) -> tuple[Json, str]:
-    """The message that a stream makes, as clients put it together; strict about what OpenAI's own accept."""
+    """Returns the message that clients assemble from a stream, and the finish reason. Checks the form that OpenAI's own
+    clients require.
+    """
     found: Json = {}
     reasons = []
     for chunk in events.chunks:
@@ -191,7 +194,7 @@ async def test_malformed_calls_are_text(scripted: Daemon, renders: list[Json]) -
 
 
 async def test_several_answers(scripted: Daemon, renders: list[Json], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has its own parser and its own ids."""
+    """Each answer has its own parser and its own ids."""
     read = reader.chat_of
     monkeypatch.setattr(endpoint, "chat_of", lambda *given: msgspec.structs.replace(read(*given), n_answers=2))
     events = await scripted.stream(ask("read both", tools=[READ]))
@@ -341,7 +344,7 @@ THOUGHTS_BETWEEN_CONTROL_WORDS = """\
 async def test_control_words_of_the_answer_s_form_are_a_part_of_its_text(
     serve: Serve, tmp_path: Path, are_words: bool
 ) -> None:
-    """Other control words, such as the one that ends an answer, have no text there."""
+    """Other control words, such as the end of an answer, have no text in the answer."""
     file = tmp_path / "template"
     file.write_text(THOUGHTS_BETWEEN_CONTROL_WORDS)
     engine = (await serve(chat_template_file=file) if are_words else await serve()).state.engine

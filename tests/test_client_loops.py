@@ -1,7 +1,7 @@
 """Tool loops with the official clients, unmodified: question, call, result, answer, streamed and not.
 
-The chat templates are those that models ship with; `./build.sh test` links them at build/llama.cpp. The model is
-simulated and generates the text that such a model generates. Arguments hold quotes and a line end, as source code does.
+The chat templates are those of real models, which `./build.sh test` links at build/llama.cpp. The model is simulated,
+and generates the text that the real model would generate. Arguments contain quotes and a line end, as source code does.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ FUNCTION: Json = {"name": NAME, "description": DESCRIPTION, "parameters": PARAME
 class Family:
     template: str
     call: str
-    """Text that the model generates for the question, without the end of its turn."""
+    """Text that the model generates after the question, without the end of the turn."""
     answer: str
-    """Text that it generates after the tool's result."""
+    """Text that the model generates after the tool's result."""
     thinks: bool = True
 
 
@@ -123,9 +123,9 @@ class Turn:
     text: str
     thought: str
     calls: list[tuple[str, Any]]
-    """Names and arguments."""
+    """Names and arguments of the calls."""
     end: str
-    """The reason, in the dialect's word."""
+    """The reason for the end of the turn, in the dialect's word."""
     new: list[Any]
     """Messages that the client sends back: the answer, and the results."""
 
@@ -237,7 +237,9 @@ CLIENTS: dict[str, tuple[Ask, str, str]] = {
     "anthropic": (messages_of_anthropic, "tool_use", "end_turn"),
     "ollama": (chat_of_ollama, "stop", "stop"),
 }
-"""Clients, with the reasons for the end of a turn that calls, and of one that answers."""
+"""The clients. Each has the reason with which a turn with a call ends, and the reason with which a turn with an answer
+ends.
+"""
 
 
 @pytest.fixture

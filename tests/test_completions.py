@@ -47,7 +47,7 @@ async def test_a_raw_prompt_has_control_words(daemon: Daemon, fields: dict[str, 
 
 
 async def test_tokens_around_a_text(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulated model has none to add."""
+    """The simulated model adds no tokens, so the test checks only the flag."""
     wanted, tokenize = list[bool](), daemon.state.engine.tokenize
 
     async def noted(owner: int, text: str, *, add_special: bool, parse_special: bool = False) -> bytes:

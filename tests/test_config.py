@@ -1,4 +1,4 @@
-"""The option table and what reads it."""
+"""The option table, and the code that uses it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_bad_values_name_option_value_and_range(name: str, text: str) -> None:
 
 
 def test_of_several_origins_the_wrong_one_is_named() -> None:
-    """Nothing would ever match it, and nobody would be told."""
+    """Otherwise the origin would never match, and no message would say why."""
     with pytest.raises(ConfigError, match=r"^LLMD_ALLOWED_ORIGINS: 'http://localhost:\*' is not valid; expected "):
         load([], {"LLMD_ALLOWED_ORIGINS": "http://a.example, http://localhost:*"})
     good = ("https://a.example/", "http://[::1]:3000", "vscode-webview://0f-1a", "app://obsidian.md", "null", "file://")

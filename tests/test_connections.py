@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC110 - conditions here have no event of their own
-"""What lies between a socket and a handler: bounds of heads, bodies, times and connections."""
+"""The code between a socket and a handler: limits on heads, bodies, times and connections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CHAT = "/v1/chat/completions"
 
 @dataclass
 class Raw:
-    """One answer as it came over the wire."""
+    """An answer as it was received, without a client library."""
 
     status: int
     headers: dict[str, str]
@@ -58,7 +58,7 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def connected(daemon: Daemon, local: bool = False) -> AsyncIterator[Wire]:
-    """Everything that is awaited inside has a deadline."""
+    """Opens a connection. Everything that is awaited inside the block has a deadline."""
     async with asyncio.timeout(SETTLE_S):
         if local:
             reader, writer = await asyncio.open_unix_connection(str(daemon.config.socket))
@@ -71,7 +71,7 @@ async def connected(daemon: Daemon, local: bool = False) -> AsyncIterator[Wire]:
 
 
 async def read_answer(reader: asyncio.StreamReader) -> Raw:
-    """Skips interim ones."""
+    """Returns the next answer. Skips interim answers."""
     while True:
         lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         status = int(lines[0].split(" ")[1])
@@ -88,7 +88,7 @@ async def read_answer(reader: asyncio.StreamReader) -> Raw:
 
 
 async def told(daemon: Daemon, data: bytes) -> Raw:
-    """The answer to these bytes, after which the server has closed."""
+    """Sends these bytes, returns the answer, and checks that the server then closes the connection."""
     async with connected(daemon) as (reader, writer):
         writer.write(data)
         answer = await read_answer(reader)
@@ -106,7 +106,9 @@ def post(body: bytes, *headers: str, path: str = CHAT, length: int | None = None
 
 
 def test_what_is_used_of_aiohttp_is_there() -> None:
-    """If this fails, aiohttp has changed: read its web_protocol.py, then http/connection.py and http/connections.py."""
+    """If this test fails, aiohttp has changed. Compare its web_protocol.py with http/connection.py and
+    http/connections.py.
+    """
     ours = {name for name, one in vars(Connection).items() if inspect.isfunction(one)}
     assert {"data_received", "eof_received", "finish_response", "handle_error", "connection_made"} <= ours
     for name in ("data_received", "eof_received", "connection_made", "connection_lost", "pause_writing",
@@ -176,7 +178,7 @@ async def test_a_head_has_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) 
     answer = await told(daemon, HEALTH[:-4])
     assert answer.status == 408 and answer.error["code"] == "request_timeout"
     async with connected(daemon) as (reader, _):
-        assert await reader.read() == b""  # who says nothing is told nothing
+        assert await reader.read() == b""  # a client that sends nothing gets no answer
     async with connected(daemon) as (reader, writer):
         writer.write(HEALTH)
         assert (await read_answer(reader)).status == 200
@@ -210,7 +212,7 @@ async def test_compressed_bodies_are_refused(daemon: Daemon, encoding: str) -> N
 
 
 async def told_and_open(daemon: Daemon, data: bytes) -> Raw:
-    """The answer to these bytes, after which the connection is as good as before."""
+    """Sends these bytes, returns the answer, and checks that the connection can still be used."""
     async with connected(daemon) as (reader, writer):
         writer.write(data)
         answer = await read_answer(reader)
@@ -266,7 +268,7 @@ async def test_a_body_may_not_trickle(serve: Serve, monkeypatch: pytest.MonkeyPa
 
 
 async def test_what_is_too_large_is_not_asked_for(serve: Serve) -> None:
-    """With Expect: 100-continue no byte of the body is sent."""
+    """With Expect: 100-continue, a client then sends no byte of the body."""
     daemon = await serve(body_limit=4096)
     async with connected(daemon) as (reader, writer):
         writer.write(post(b"", "Expect: 100-continue", length=5000))
@@ -325,7 +327,7 @@ async def test_bodies_of_one_owner_leave_room_for_others(
     async with asyncio.timeout(SETTLE_S):
         while bodies.n_bytes:
             await asyncio.sleep(0)
-    whole = post(b"x" * 70_000, one)  # the only one of its owner
+    whole = post(b"x" * 70_000, one)  # the only body of this owner
     assert (await told_and_open(daemon, whole)).error["code"] == "invalid_json"
 
 
@@ -357,7 +359,9 @@ async def test_a_refused_client_that_resets_is_no_error(
 
 @pytest.fixture
 async def small(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Daemon:
-    """A daemon of three connections over TCP, and one over the unix socket; none is spared."""
+    """A daemon that allows three connections over TCP, and one over the unix socket. Idle connections can be closed at
+    once.
+    """
     monkeypatch.setattr(limits, "CONNECTIONS_MAX", 3)
     monkeypatch.setattr(limits, "CONNECTIONS_LOCAL_MAX", 1)
     monkeypatch.setattr(limits, "CONNECTION_IDLE_SPARED_S", 0.0)
@@ -369,7 +373,7 @@ async def test_idle_connections_make_room(small: Daemon) -> None:
         for reader, writer in (second, first):
             writer.write(HEALTH)
             assert (await read_answer(reader)).status == 200
-        assert (await small.ask("GET", "/health")).status == 200  # in the place of the third, which never asked
+        assert (await small.ask("GET", "/health")).status == 200  # replaces the third, which is idle
         async with connected(small) as (reader, writer):
             writer.write(HEALTH)
             assert (await read_answer(reader)).status == 200
@@ -388,14 +392,14 @@ def test_a_burst_of_connections_keeps_nobody_out_for_long() -> None:
 
     pool, oldest, newest = connections.Pool(2), Idle(), Idle()
     pool.n_open, pool.idle = 2, dict.fromkeys(cast(list[Connection], [oldest, newest]))
-    assert not pool.has_capacity(0.0)  # what has just come may be about to ask
+    assert not pool.has_capacity(0.0)  # a new connection may be about to send a request
     assert pool.has_capacity(0.1)
     pool.make_capacity()
     assert oldest.is_closed and not newest.is_closed
 
 
 async def test_busy_connections_stay(small: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that is refused for them costs no lookup of its user."""
+    """The user of a client that is refused at the limit is not looked up."""
     body = json.dumps(chat(stream=True, **ENDLESS)).encode()
     async with connected(small) as one, connected(small) as two, connected(small) as three:
         for reader, writer in (one, two, three):
@@ -479,7 +483,9 @@ async def test_answers_that_nobody_reads(serve: Serve, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("n_bytes", [400_000, 40_000], ids=["kept", "closed"])
 async def test_an_answer_may_be_read_slowly(made: list[Connection], daemon: Daemon, n_bytes: int) -> None:
-    """A slow client is served as long as it reads something. The last bytes are left to the connection that closes."""
+    """A slow client is served as long as it reads something. A connection that is closing still delivers its last
+    bytes.
+    """
     loop, long_s = asyncio.get_running_loop(), 2 * max(limits.UNREAD_S_MAX, limits.CLOSE_S_MAX)
     body = json.dumps({"content": "x" * (n_bytes // len("120,"))}).encode()
     with socket.socket(socket.AF_UNIX) as client:
@@ -509,7 +515,7 @@ async def test_an_answer_may_be_read_slowly(made: list[Connection], daemon: Daem
 
 
 async def test_a_stream_may_be_read_slowly(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether something is taken is the connection's to say."""
+    """Only the connection knows whether the client reads."""
     unread_s, asked = 0.0, 0
 
     def told(_: Connection, now: float) -> float:
@@ -546,7 +552,9 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(soft: int, hard: in
 
 
 async def blocked(block: Callable[[], None]) -> tuple[float, float]:
-    """The longest that the clock tells of, and what of it was work."""
+    """Runs `block` on the event loop. Returns the longest delay that LoopLag reports, and the part of it that was
+    work.
+    """
     told: list[tuple[float, float]] = []
     clock = LoopLag(asyncio.get_running_loop(), lambda late_s, worked_s: told.append((late_s, worked_s)))
     clock.start()
@@ -585,7 +593,7 @@ async def test_the_clock_rests_while_nobody_is_connected(serve: Serve, monkeypat
     clock.start()
     async with asyncio.timeout(SETTLE_S):
         n_strikes, n_own = -1, 0
-        while n_strikes != len(strikes) or len(own) < n_own + 3:  # the daemon's would strike as often
+        while n_strikes != len(strikes) or len(own) < n_own + 3:  # the daemon's timer would tick as often
             if n_strikes != len(strikes):
                 n_strikes, n_own = len(strikes), len(own)
             await asyncio.sleep(0.01)

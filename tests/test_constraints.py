@@ -1,4 +1,4 @@
-"""The form of an answer to a raw prompt, its least length and its stop tokens, from what is asked to the tokens."""
+"""Constraints, minimum length and stop tokens of answers to raw prompts, from the request to the tokens."""
 
 from __future__ import annotations
 

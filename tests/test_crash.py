@@ -1,4 +1,4 @@
-"""A few lives of the storm of crashes (tests/crash), with a fixed seed; ``./build.sh storm`` has hundreds."""
+"""A few rounds of the crash test (tests/crash), with a fixed seed. `./build.sh storm` runs hundreds of rounds."""
 
 from __future__ import annotations
 

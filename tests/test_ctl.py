@@ -1,4 +1,6 @@
-"""llmctl against a small server on a unix socket: verbs, options before and after them, exit statuses, advice."""
+"""llmctl against a small server on a unix socket: verbs, options before and after the verb, exit statuses, and
+advice.
+"""
 
 from __future__ import annotations
 

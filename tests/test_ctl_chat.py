@@ -1,4 +1,4 @@
-"""llmctl chat: turns, cancellation, slash commands; on pipes and on a real terminal."""
+"""llmctl chat on pipes and on a real terminal: turns, cancellation, and slash commands."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_an_interrupt_stops_a_script_and_not_only_its_question(daemon: FakeDaemo
 
 
 class Person:
-    """Types into llmctl on a pseudo-terminal and reads until an expected text appears."""
+    """A user who types into llmctl on a pseudo-terminal, and waits for expected output."""
 
     def __init__(self, daemon: FakeDaemon, home: Path, *arguments: str) -> None:
         self._master, terminal = pty.openpty()
@@ -209,7 +209,7 @@ class Person:
         os.write(self._master, typed)
 
     def wait_for(self, text: str) -> str:
-        """Returns the output up to the text; the rest stays for the next call."""
+        """Returns the output up to the text. The rest of the output is kept for the next call."""
         while text not in self.seen:
             try:
                 read = os.read(self._master, 4096)
@@ -221,7 +221,9 @@ class Person:
         return before
 
     def wait_until_it_reads(self) -> None:
-        """A signal between the prompt and the wait for keys is seen only with the next one (CPython's readline)."""
+        """Waits until llmctl waits for keys. CPython's readline notices a signal that arrives before that only with the
+        next key.
+        """
         while Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
             time.sleep(0.001)
 

@@ -1,4 +1,6 @@
-"""Conversations that llmctl keeps: its user's own text, which no lost cache, second chat or full disk takes away."""
+"""Conversations that llmctl keeps. They are the user's own text, which must not be lost with a cache, by a second chat,
+or on a full disk.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def last_contents(daemon: FakeDaemon) -> list[str]:
 
 
 def files(folder: Path) -> list[str]:
-    """Returns the contents of the kept files, as "one ONE two TWO"."""
+    """Returns the messages of each kept file as one text, such as "one ONE two TWO"."""
     found = [json.loads(path.read_bytes())["messages"] for path in (folder / "llmd" / "chats").iterdir()]
     return sorted(" ".join(message["content"] for message in messages) for messages in found)
 
@@ -82,7 +84,9 @@ def test_kept_conversations_are_readable_by_their_user_only(daemon: FakeDaemon) 
 
 @pytest.mark.parametrize("state", ["unknown", "torn"])
 def test_what_the_daemon_has_lost_is_told_again(daemon: FakeDaemon, state: str) -> None:
-    """A restart with other options, an eviction, another model: the user's text is not the daemon's to forget."""
+    """The daemon can lose a session by a restart with other options, an eviction or another model. The user's text must
+    stay.
+    """
     llmctl(daemon, "chat", "--session", "desk", lines="one\n")
     if state == "torn":
         daemon.route("GET /v1/sessions/desk", {"id": "desk", "state": state, "tokens": 0, "requests": 1})
@@ -106,7 +110,7 @@ def test_a_reset_from_elsewhere_sets_the_conversation_aside(daemon: FakeDaemon) 
 
 @pytest.mark.parametrize("other", [{"owner": 7}, {"requests": 0}])
 def test_an_empty_session_need_not_be_one_that_was_reset(daemon: FakeDaemon, other: dict[str, Any]) -> None:
-    """Another user's, or one whose first request never began."""
+    """The empty session is another user's, or its first request never started."""
     llmctl(daemon, "chat", "--session", "desk", lines="one\n")
     session = {"id": "desk", "owner": 0, "state": "empty", "tokens": 0, "requests": 1}
     daemon.route("GET /v1/sessions/desk", session | other)
@@ -131,7 +135,7 @@ def test_a_conversation_travels_with_its_label(daemon: FakeDaemon) -> None:
 
 
 def test_a_label_without_a_conversation(daemon: FakeDaemon) -> None:
-    """Text of the session before the load does not belong to the loaded one."""
+    """The conversation from before the load does not belong to the loaded session."""
     daemon.route("POST /v1/sessions/d/load", {"id": "d", "tokens": 20})
     daemon.route("GET /v1/sessions/d", {"id": "d", "state": "idle", "tokens": 20})
     llmctl(daemon, "chat", "--session", "d", lines="one\n")

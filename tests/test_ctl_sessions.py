@@ -1,4 +1,4 @@
-"""llmctl status and sessions against a small server; resident tokens against a real shared segment."""
+"""llmctl status and sessions against a small server, and resident tokens from real shared memory."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_being_read_counts(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
-    """A session of 100 reused tokens and a prompt of 20,000 to come is not one that reuses everything."""
+    """A session that has reused 100 tokens, and still has to prefill 20,000, must not be shown as reusing
+    everything.
+    """
     last = {**LAST, "prompt_tokens": 20_100, "reused_tokens": 100, "diverged_at": None}
     reading = [{"slot": 1, "state": "prefill", "tokens": 500, "last": last}, {"slot": 2, "state": "idle", "tokens": 9}]
     totals = {"prefilled_tokens_total": 400, "reused_tokens_total": 100}
@@ -319,7 +321,7 @@ TOKENS = [index % 200 + 5 for index in range(40)]
 
 @pytest.fixture
 def unserved(tmp_path: Path) -> Iterator[str]:
-    """The socket path of an engine without a daemon: what --tokens reads when no event loop answers."""
+    """The socket path of an engine without a daemon. --tokens must work although no event loop answers."""
     path = str(tmp_path / "unserved.sock")
     name = segment.new_name(path)
     segment.write(path, name)

@@ -1,5 +1,6 @@
-"""llmctl and what its standard streams may be connected to, its locale, and a daemon that answers nonsense: it always
-ends in a sentence and an exit status, never in a traceback."""
+"""llmctl with unusual standard streams, locales, and a daemon that answers nonsense. llmctl must always end with a
+sentence and an exit status, and never with a traceback.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
 def run(
     daemon: FakeDaemon, line: str, redirect: str = "", lines: bytes = b"hello\n", settings: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """In a shell, which closes and redirects; Python's own switches for streams and locale left out."""
+    """Runs llmctl in a shell, which closes or redirects streams. Removes variables that change Python's streams or
+    locale.
+    """
     command = f"exec {shlex.join([sys.executable, '-m', 'llmd.ctl', '--socket', daemon.path])} {line} {redirect}"
     cleaned = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
     cleaned |= {"XDG_STATE_HOME": str(home(daemon)), "PYTHONPATH": os.environ.get("PYTHONPATH", "")} | (settings or {})
@@ -83,7 +86,7 @@ def test_a_full_standard_output(daemon: FakeDaemon, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", FEW)
 def test_a_closed_standard_output(daemon: FakeDaemon, verb: str) -> None:
-    """Known before anything is done."""
+    """The failure is detected before llmctl sends a request."""
     done = run(daemon, verb, ">&-")
     assert done.returncode == EXIT_STREAM and daemon.asked == []
     assert lines_of(done.stderr) == ["llmctl: standard output cannot be written: it is closed"]
@@ -100,7 +103,7 @@ def test_a_closed_standard_input(daemon: FakeDaemon, verb: str) -> None:
 @pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full"])
 @pytest.mark.parametrize("verb", [*FEW, "sessions show nobody", "nonsense"])
 def test_a_standard_error_that_takes_nothing(daemon: FakeDaemon, verb: str, redirect: str) -> None:
-    """Remarks get lost; answers and exit statuses stay, and no error turns up among the answers."""
+    """Remarks are lost, but answers and exit statuses are the same, and the answers contain no error."""
     plain, silent = run(daemon, verb), run(daemon, verb, redirect)
     assert (silent.returncode, silent.stdout) == (plain.returncode, plain.stdout)
     assert plain.returncode == {"sessions show nobody": EXIT_NOT_FOUND, "nonsense": EXIT_USAGE}.get(verb, EXIT_OK)
@@ -141,7 +144,7 @@ def test_input_that_is_no_text_is_replaced(daemon: FakeDaemon, locale: dict[str,
 @pytest.mark.parametrize("option", ["", "--json"])
 @pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}])
 def test_any_answer_can_be_written(daemon: FakeDaemon, option: str, locale: dict[str, str]) -> None:
-    """Characters that the locale lacks are escaped; JSON stays JSON."""
+    """Characters that the locale cannot encode are escaped, and JSON stays valid JSON."""
     daemon.route("GET /v1/models", '{"data": [{"id": "\\ud800 \u00fcber \u732b \U0001f408"}]}')
     done = run(daemon, f"models {option}", settings=locale)
     assert (done.returncode, done.stderr) == (EXIT_OK, b"")
@@ -236,7 +239,7 @@ def test_a_stream_of_another_form(daemon: FakeDaemon, data: Json) -> None:
 
 
 def nonsense_of(seed: int) -> bytes:
-    """Bytes, headers with bytes behind them, or an honest answer with bytes changed."""
+    """Returns random bytes, valid headers followed by random bytes, or a valid answer with changed bytes."""
     source = random.Random(seed)
     noise = source.randbytes(source.randrange(200))
     honest = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 12\r\n\r\n{"data": []}'

@@ -1,4 +1,4 @@
-"""Requests that llmctl's verbs about sessions send to a small server, and their output."""
+"""The requests that llmctl's session verbs send to a small server, and the output of these verbs."""
 
 from __future__ import annotations
 

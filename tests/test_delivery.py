@@ -1,4 +1,4 @@
-"""Clients that leave, stop reading or take too long; bodies that are too large; the end of the daemon."""
+"""Clients that disconnect, stop reading or take too long, bodies that are too large, and the stop of the daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.test_sessions import ENDLESS, SLOW, running
 
 
 async def outcomes(daemon: Daemon, path: str = "/chat/completions") -> dict[str, float]:
-    """How generations of this endpoint ended."""
+    """Returns the number of generations of this endpoint, by outcome."""
     prefix = f'llmd_requests_total{{endpoint="{path}",outcome="'
     found = (await daemon.metrics()).items()
     return {name.removeprefix(prefix).removesuffix('"}'): n for name, n in found if name.startswith(prefix)}
@@ -43,7 +43,7 @@ async def test_a_client_that_leaves_before_its_answer_cancels_it(serve: Serve) -
 
 
 async def test_leaving_after_the_end_is_no_abort(daemon: Daemon) -> None:
-    """Several clients hang up as soon as they have seen [DONE]."""
+    """Some clients disconnect as soon as they have received [DONE]."""
     body = json.dumps(chat(stream=True)).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", int(daemon.url.rpartition(":")[2]))
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -55,7 +55,7 @@ async def test_leaving_after_the_end_is_no_abort(daemon: Daemon) -> None:
 
 
 async def slow_reader(daemon: Daemon) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client that asks for a stream without end and reads nothing, over the unix socket: its buffers are small."""
+    """Opens an endless stream and reads nothing. Uses the unix socket, because its buffers are small."""
     connection = socket.socket(socket.AF_UNIX)
     connection.setblocking(False)
     await asyncio.get_running_loop().sock_connect(connection, str(daemon.config.socket))
@@ -70,14 +70,14 @@ async def test_a_reader_that_stops_is_dropped(serve: Serve) -> None:
     _, writer = await slow_reader(daemon)
     async with asyncio.timeout(SETTLE_S):
         while not (await outcomes(daemon)).get("slow_reader"):
-            await daemon.chat(session_id="other")  # others do not notice
+            await daemon.chat(session_id="other")  # other clients are not affected
     writer.close()
     await daemon.idle()
     assert (await daemon.ask("GET", "/v1/sessions/slow")).json["state"] == "idle"
 
 
 async def test_a_slow_reader_pauses_its_generation(serve: Serve) -> None:
-    """Everything that it was sent is in a bounded number of tokens; when it reads on, so does the model."""
+    """The generation stops after a limited number of tokens, and continues when the client reads again."""
     daemon = await serve(model="sim:dense,ctx=1000000,length=0", ctx_size=1_000_000)
     reader, writer = await slow_reader(daemon)
 
@@ -88,7 +88,7 @@ async def test_a_slow_reader_pauses_its_generation(serve: Serve) -> None:
         before = -1
         while (now := await position()) != before or now == 0:
             before = now
-            await daemon.chat(session_id="other", max_tokens=50)  # steps that the slow one would have shared
+            await daemon.chat(session_id="other", max_tokens=50)  # the slow one could advance in these steps
         return before
 
     async with asyncio.timeout(SETTLE_S):
@@ -162,7 +162,7 @@ async def test_more_requests_than_the_engine_takes(serve: Serve) -> None:
 async def test_a_writer_that_fails_in_a_stream_ends_it(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
-    """No second head comes behind the first, and what was generated is no longer."""
+    """No second head is sent after the first, and the generation is cancelled."""
 
     def fail(*_: object) -> bytes:
         raise KeyError("of a writer")
@@ -171,7 +171,7 @@ async def test_a_writer_that_fails_in_a_stream_ends_it(
     daemon = await serve()
     body, received = json.dumps(chat(stream=True, max_tokens=5)), b""
     async with daemon.http.post(daemon.url + "/v1/chat/completions", data=body) as response:
-        with suppress(aiohttp.ClientPayloadError):  # cut off, where not even the error could be written
+        with suppress(aiohttp.ClientPayloadError):  # raised if even the error could not be written
             async for chunk in response.content.iter_any():
                 received += chunk
     assert response.status == 200 and b"HTTP/1.1" not in received

@@ -1,4 +1,6 @@
-"""The conversations the demo model is trained on: seeded, consistent, and free of what the evaluation uses."""
+"""The conversations on which the demo model is trained: seeded, consistent, and without words and phrasings of the
+evaluation.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def take(count: int, seed: int = 1, held: bool = False) -> list[Conversation]:
 
 
 def variants(template: str) -> set[str]:
-    """Every text of a template without nested alternatives."""
+    """Returns every text that a template without nested alternatives can produce."""
     parts = [part.split("|") if at % 2 else [part] for at, part in enumerate(re.split(r"\[([^\[\]]*)\]", template))]
     return {" ".join("".join(chosen).split()) for chosen in itertools.product(*parts)}
 

@@ -27,9 +27,9 @@ REPLIES = {
     "plain": "Just text.",
 }
 BEFORE = {"use a tool": "I do.", "ponder": "", "laugh": "Well."}
-"""Text that the client has received by then."""
+"""Text that the client must have received before it disconnects."""
 LEFT_AFTER = 100
-"""Tokens of the answer; all replies but the last one are in their middle then."""
+"""Number of generated tokens after which the client disconnects. All replies except the last are then incomplete."""
 MANY = 20_000
 SIGN = tuple("\N{GRINNING FACE}".encode())
 
@@ -38,9 +38,9 @@ SIGN = tuple("\N{GRINNING FACE}".encode())
 class Dialect:
     path: str
     body: Callable[[list[Json], int], Json]
-    """A request for a stream of at most n tokens."""
+    """Returns a request for a stream of at most n tokens."""
     text: Callable[[Json], str]
-    """The text in one event."""
+    """Returns the text in one event."""
 
 
 def chat_body(messages: list[Json], n: int) -> Json:
@@ -87,14 +87,14 @@ EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 
 
 class Client:
-    """One conversation in one session."""
+    """A client with one conversation in one session."""
 
     def __init__(self, daemon: Daemon, dialect: Dialect, session: str) -> None:
         self.daemon, self.dialect = daemon, dialect
         self.session, self.headers = session, {"X-LLM-Session-Id": session}
 
     def text_of(self, stream: bytes) -> str:
-        """The text in the complete lines of a stream."""
+        """Returns the text in the complete lines of a stream."""
         lines = (line.removeprefix(b"data: ") for line in stream.split(b"\n")[:-1])
         return "".join(self.dialect.text(json.loads(line)) for line in lines if line.startswith(b"{"))
 
@@ -104,7 +104,7 @@ class Client:
         return self.text_of(answer.body)
 
     async def disconnect(self, place: str) -> str:
-        """Disconnects after LEFT_AFTER tokens. Returns the text that was received, which may lag behind them."""
+        """Disconnects after LEFT_AFTER tokens. Returns the text that was received, which can have fewer tokens."""
         came: list[bytes] = []
         async with asyncio.timeout(SETTLE_S):
             reading = asyncio.create_task(self._read(self.dialect.body([user(place)], MANY), came))
@@ -127,13 +127,15 @@ class Client:
         return max((view.n_tokens - view.n_last_prompt for view in views if view.n_last_prompt), default=0)
 
     def tokens(self) -> list[list[int]]:
-        """The resident tokens of each branch."""
+        """Returns the resident tokens of each branch of the session."""
         table = self.daemon.state.engine.session_table
         found = [table.tokens(view.entry) for view in table.sessions_named(self.session)]
         return [list(tokens) for tokens in found if tokens]
 
     async def holds_what_it_says(self) -> None:
-        """The model's state is that of the session's tokens: a continuation equals that of a cold prompt."""
+        """Checks that the model's state belongs to the session's tokens: a continuation must equal the continuation of
+        the same prompt without reuse.
+        """
         for tokens in self.tokens():
             body = {"prompt": [*tokens, ord("x")], "max_tokens": 4, "logprobs": 5, "temperature": 0}
             own, cold = {"session_id": self.session}, {"cache_prompt": False}
@@ -168,7 +170,7 @@ async def test_the_next_turn_after_a_disconnect(paced: Daemon, dialect: Dialect,
 
 @EACH
 async def test_a_disconnect_within_a_character(paced: Daemon, dialect: Dialect) -> None:
-    """Each byte of the character is a token, so that one of a few disconnects comes between two of them."""
+    """Each byte of the character is a token, so that after a few attempts a disconnect comes between two bytes."""
     for number in range(1000):
         client = Client(paced, dialect, f"left {number}".replace(" ", "-"))
         came = await client.disconnect("laugh")

@@ -1,5 +1,6 @@
-"""The pages tell the truth: their tables are those of the code, what can be met is named in them, and what
-they point at is there."""
+"""The documentation is correct: its tables equal those of the code, it names everything that users can encounter, and
+its links exist.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ ROOT = reference.ROOT
 NAMES = {name for requests in reference.DIALECTS.values() for kind in requests.values() for name in parameters_of(kind)}
 BY_HAND = ["transcript"]
 FOREIGN_FLAGS = {"--now", "--shm-size", "--provider", "--auth-type", "--force-reinstall", "--no-deps"}
-"""Options of systemctl, containers, pip, and of clients whose start the pages describe."""
+"""Options of other programs (systemctl, containers, pip, clients) that the pages mention."""
 LINKING = (
     *reference.PAGES,
     ROOT / "ARCHITECTURE.md",
@@ -85,7 +86,7 @@ def test_counters_are_documented() -> None:
 
 
 def test_the_header_is_read_whole() -> None:
-    """The tables come from llm_session_table.h and llm_words.h as text; libllm has the same ones."""
+    """The tables that are parsed from the text of llm_session_table.h and llm_words.h equal the tables of libllm."""
     table = reference.c_table("llm_session_table.h", "LLM_COUNTER_TABLE")
     assert [(name, text) for name, _, text in table] == [(counter.name, counter.help) for counter in native.COUNTERS]
     assert tuple(word for word, _, _ in reference.c_table("llm_words.h", "LLM_REASON_TABLE")) == native.REASON_WORDS
@@ -109,7 +110,7 @@ def test_verb_is_documented(verb: Verb) -> None:
 
 
 def test_the_tools_find_every_verb() -> None:
-    """Each can be parsed as far as asking for its help, and every word of a group is one or begins one."""
+    """The help of each verb can be requested, and every word of a group is a verb or the beginning of a verb."""
     paths = [verb.path.split()[1:] for verb in verbs()]
     for path in paths:
         with pytest.raises(SystemExit) as caught:
@@ -207,7 +208,7 @@ TEXTS = (".py", ".c", ".cpp", ".h", ".sh", ".cfg", ".md", ".service", ".socket",
 
 
 def test_pages_that_sources_name_exist() -> None:
-    """In comments, units, help texts and messages."""
+    """Names of pages in comments, units, help texts and messages."""
     found = [
         path for name in SOURCES for path in ((ROOT / name).rglob("*") if (ROOT / name).is_dir() else [ROOT / name])
     ]
@@ -221,7 +222,7 @@ def test_pages_that_sources_name_exist() -> None:
 
 
 FAMILIES = ("ctl", "dialects", "endpoints", "llama", "sim")
-"""Folders whose files are one of a kind each: what kind is said of the folder."""
+"""Folders whose files are all of one kind, so that ARCHITECTURE.md describes only the folder."""
 
 
 def modules() -> list[str]:
@@ -233,19 +234,19 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("name", modules())
 def test_module_has_a_place_in_the_architecture(name: str) -> None:
-    """A module is named by its own name, or by the name of its family ("engine*")."""
+    """ARCHITECTURE.md names a module, or the family to which it belongs ("engine*")."""
     named = set(re.findall(r"`(?:\w+/)*(\w+\*?)(?:/|\.h)?`", (ROOT / "ARCHITECTURE.md").read_text()))
     families = tuple(word.removesuffix("*") for word in named if word.endswith("*"))
     assert name in named or name.startswith(families)
 
 
 def test_the_architecture_is_short() -> None:
-    """What is read from beginning to end; the index of files after it is looked up."""
+    """The part before the index of files is meant to be read from beginning to end."""
     assert len((ROOT / "ARCHITECTURE.md").read_text().split("## Files")[0].splitlines()) <= 150
 
 
 def test_the_glossary_is_short() -> None:
-    """Every word of our own costs each reader: 20 at most."""
+    """Every private word costs each reader time, so 20 are the limit."""
     glossary = (ROOT / "ARCHITECTURE.md").read_text().split("## Glossary")[1].split("##")[0]
-    words = re.findall(r"^\| ([a-z][a-z ]*) \|", glossary, re.MULTILINE)[1:]  # without the table's head
+    words = re.findall(r"^\| ([a-z][a-z ]*) \|", glossary, re.MULTILINE)[1:]  # without the head of the table
     assert len(words) == len(set(words)) <= 20

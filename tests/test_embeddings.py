@@ -1,4 +1,4 @@
-"""Embeddings, in each dialect's form, of a simulated model that makes some."""
+"""Embeddings of a simulated model that supports them, in the form of each dialect."""
 
 from __future__ import annotations
 
@@ -171,7 +171,9 @@ async def test_a_chat_goes_on_beside_a_long_request(serve: Serve) -> None:
 
 
 async def test_a_request_that_is_given_up_stops(serve: Serve) -> None:
-    """Its batches would take a minute: the daemon answers others, and stops, long before."""
+    """The batches of the request would take a minute. The daemon must answer other requests, and stop, long before
+    that.
+    """
     daemon = await serve(model=f"{EMBEDDING},step_us=200000", ctx_size=64)
     with pytest.raises(TimeoutError):
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.3)) as client:
@@ -181,7 +183,7 @@ async def test_a_request_that_is_given_up_stops(serve: Serve) -> None:
 
 
 async def test_a_long_text_that_is_given_up_ends(serve: Serve) -> None:
-    """The text would take minutes in one batch: the next request does not wait for it."""
+    """The text would take minutes in one batch. The next request must not wait for that batch."""
     daemon = await serve(model=f"{EMBEDDING},token_us=500000", ctx_size=512)
     with pytest.raises(TimeoutError):
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.3)) as client:
@@ -191,7 +193,7 @@ async def test_a_long_text_that_is_given_up_ends(serve: Serve) -> None:
 
 
 def begun(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once its thread has a batch."""
+    """Returns an event that is set when the embedder's thread has begun a batch."""
     found, real = threading.Event(), embedder._embed
 
     def note(texts: Sequence[bytes], given_up: Any) -> list[bytes]:
@@ -227,7 +229,7 @@ async def test_a_batch_that_runs_at_the_end_is_given_up(serve: Serve, monkeypatc
 
 
 async def test_the_official_client(embedding: Daemon) -> None:
-    """Asks for base64 by itself."""
+    """OpenAI's client requests base64 by default."""
     async with openai.AsyncOpenAI(base_url=f"{embedding.url}/v1", api_key="none", max_retries=0) as client:
         answer = await client.embeddings.create(model="any", input=["hello", "there"])
         assert [len(one.embedding) for one in answer.data] == [N, N]

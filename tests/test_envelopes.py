@@ -1,4 +1,4 @@
-"""Each endpoint's errors travel in its own envelope, whoever finds them."""
+"""Each endpoint's errors have the endpoint's own envelope, whatever part of the daemon detects them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error table, and every way a status of the engine becomes an answer."""
+"""The error table, and all ways in which a status of the engine becomes an error."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def test_retry_after() -> None:
 
 
 def test_what_would_end_the_same_way_is_not_tried_again() -> None:
-    """Clients retry by themselves, and the same request would be refused, or generated, again for the same end. But not
-    what took too long to arrive, or met a session in use: that may go better the next time."""
+    """Clients retry by themselves, and the same request would fail again in the same way. Two errors are exceptions,
+    because a retry can succeed: a request that took too long to arrive, and a session that was in use.
+    """
     marked = {code for code in CODES if "x-should-retry" in ApiError(code).headers()}
     refused = {code for code, kind in CODES.items() if kind.status < 499 and kind.status != 429}
     assert marked == (refused | {"constraint_failed"}) - {"request_timeout", "session_busy"}

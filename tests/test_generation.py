@@ -1,4 +1,4 @@
-"""The engine's client and a generation's life, without HTTP."""
+"""The class Engine, and the life of a generation, without HTTP."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def generation(
 
 
 async def taken(one: Generation) -> str:
-    """Waits, and returns the text that has arrived."""
+    """Waits for text, and returns the text that has arrived."""
     if not one._notifier.has_events:
         await one._notifier.wait()
     one._notifier.has_events = False
@@ -55,7 +55,7 @@ async def taken(one: Generation) -> str:
 
 
 async def whole(one: Generation) -> str:
-    """All that has not been taken, when it has ended."""
+    """Waits for the end, and returns all text that was not taken before."""
     while one.finished is None:
         await one._notifier.wait()
     one._notifier.has_events = False
@@ -76,12 +76,12 @@ async def test_a_life(engine: Engine) -> None:
     assert how_it_ended(one) == ("length", "new", "length", None)
     assert ENDED == [one] and engine.n_live == 0
     one.release()
-    one.cancel(CancelReason.DEADLINE)  # after the end: nothing
+    one.cancel(CancelReason.DEADLINE)  # has no effect after the end
     assert one.outcome_word == "length"
 
 
 async def test_a_failing_listener_harms_nobody_else(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    """The events of many requests come in one batch."""
+    """One batch has the events of many requests."""
 
     def fail(_: Generation) -> None:
         raise ValueError("of one only")
@@ -131,7 +131,7 @@ async def test_a_cancel_survives_a_full_ring(engine: Engine, monkeypatch: pytest
     push, refusals = engine._push, iter([Status.FULL, Status.FULL, Status.FULL])
     monkeypatch.setattr(engine, "_push", lambda command: next(refusals, None) or push(command))
     one.cancel(CancelReason.DEADLINE)
-    engine.cancel(10**9)  # behind it in the queue; names nobody
+    engine.cancel(10**9)  # queued after it; no such request exists
     await whole(one)
     assert one.outcome_word == "deadline_exceeded" and next(refusals, None) is None
 
@@ -186,7 +186,7 @@ async def test_nothing_is_pushed_to_an_engine_that_is_no_more(monkeypatch: pytes
     assert pushed
     await engine.close()
     pushed.clear()
-    engine._push_unsent()  # as the timer does that is still running
+    engine._push_unsent()  # the timer, which still runs, calls this
     assert not pushed
 
 

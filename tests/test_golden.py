@@ -1,5 +1,6 @@
-"""Answers to clients of the completions equal the recorded ones, byte by byte (python -m tests.golden records them
-anew)."""
+"""Answers of the completion endpoints equal the recorded answers byte by byte. `python -m tests.golden` records the
+answers again.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC110 - conditions here have no event of their own
-"""Clients that send no more: they get their answers, and those that have gone are noticed."""
+"""Clients that have closed their sending direction get their answers, and llmd notices if such a client has left."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_heartbeat() -> None:
     assert heartbeat.stalled_for_s() == 5
     beats = (2, True)
     assert heartbeat.stalled_for_s() == 0
-    now, beats = 100.0, (2, False)  # waiting for work is progress
+    now, beats = 100.0, (2, False)  # waiting for work counts as progress
     assert heartbeat.stalled_for_s() == 0
     now, beats = 101.0, (2, True)
     assert heartbeat.stalled_for_s() == 1
@@ -63,7 +63,7 @@ async def test_models_and_props(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("name", ["whatever-a-request-calls-it", "Qwen/Qwen3-8B", "Qwen%2FQwen3-8B", "a/b/c/"])
 async def test_the_model_under_any_name(daemon: Daemon, name: str) -> None:
-    """Names are tested as they are in the request line: clients send slashes unescaped."""
+    """Names are sent unescaped in the request line, because clients do not escape slashes."""
     [model] = (await daemon.ask("GET", "/models")).json["data"]
     for path in (f"/v1/models/{name}", f"/models/{name}"):
         reader, writer = await asyncio.open_unix_connection(str(daemon.config.socket))
@@ -97,7 +97,7 @@ async def test_options_and_what_is_allowed(serve: Serve, tmp_path: Path) -> None
     key = {"Authorization": "Bearer secret"}
     for path, allow in (("/health", "GET, HEAD, OPTIONS"), ("/v1/sessions/x", "DELETE, GET, HEAD, OPTIONS"),
                         ("/v1/chat/completions", "OPTIONS, POST")):  # fmt: skip
-        asked = await daemon.ask("OPTIONS", path)  # an uptime monitor has no key
+        asked = await daemon.ask("OPTIONS", path)  # monitors have no key
         assert asked.status == 204 and asked.headers["Allow"] == allow
         refused = await daemon.ask("PATCH", path, headers=key)
         assert refused.status == 405 and refused.headers["Allow"] == allow

@@ -1,4 +1,4 @@
-"""Histories as clients send them: what is always put in order, and what becomes plain turns where that is needed."""
+"""Histories as clients send them: changes that are always made, and plain turns for templates that need them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_in_order(messages: list[PlainMessage], expected: list[PlainMessage] | N
 
 
 def test_a_long_front_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One by one, thousands of messages would be copied thousands of times."""
+    """If messages were joined one by one, thousands of messages would be copied thousands of times."""
     joined: list[int] = []
     join = history._joined
 
@@ -106,7 +106,7 @@ def test_plain_turns(messages: list[PlainMessage], expected: list[PlainMessage] 
 # --- templates that refuse --
 
 TEMPLATES = Path(__file__).parent / "templates"
-# No two of them make the same prompt: a session may well begin with what another one holds.
+# No two histories make the same prompt, because a session could otherwise begin with a copy of another session.
 ODD: dict[str, list[Json]] = {
     "two of the user": [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}],
     "an answer that was cut off": [
@@ -142,7 +142,9 @@ REFUSING = ["mistral_nemo", "qwen35", "gpt_oss", "hermes", "deepseek_v31"]
 
 @pytest.mark.parametrize("family", REFUSING)
 async def test_no_history_is_refused_for_good(serve: Serve, family: str) -> None:
-    """Whatever the template refuses, every word reaches the model, and the next turn continues after it."""
+    """Whatever histories the template refuses, every word reaches the model, and the next turn reuses the session's
+    tokens.
+    """
     daemon: Daemon = await serve(model="sim:hybrid", chat_template_file=TEMPLATES / f"{family}.jinja")
     for number, messages in enumerate(ODD.values()):
         body: Json = {
@@ -165,7 +167,9 @@ async def test_no_history_is_refused_for_good(serve: Serve, family: str) -> None
 
 
 async def test_a_system_text_that_a_template_moves_to_the_front_keeps_the_session_warm(serve: Serve) -> None:
-    """Claude Code reminds the model of something in mid-conversation; at the front it would change all that follows."""
+    """Claude Code adds system messages in the middle of a conversation. If such a message moved to the front, it would
+    change all tokens after it.
+    """
     daemon: Daemon = await serve(model="sim:hybrid", chat_template_file=TEMPLATES / "deepseek_v31.jinja")
     messages: list[Json] = [{"role": "system", "content": "Be brief. " * 20}, {"role": "user", "content": "one"}]
     body: Json = {"session_id": "s", "max_tokens": 20, "ignore_eos": True, "enable_thinking": False}

@@ -1,4 +1,4 @@
-"""Prompts whose middle the model fills in."""
+"""Fill-in-the-middle prompts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.serving import Daemon
 
 SENDER = Sender(owner=0, n_bytes=10, is_large=False)
 PREFIX, SUFFIX, MIDDLE = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-"""The marks of sim:...,fim=1."""
+"""The control tokens for infill of the model sim:...,fim=1."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def test_the_marks_part_the_texts(filling: Daemon) -> None:
 
 @pytest.mark.parametrize("is_wanted", [True, False])
 async def test_tokens_around_a_text(filling: Daemon, monkeypatch: pytest.MonkeyPatch, is_wanted: bool) -> None:
-    """The simulated model has none to add."""
+    """The simulated model adds no tokens, so the test replaces the function that would add them."""
     engine, plain = filling.state.engine, filling.state.engine.tokens
     monkeypatch.setattr(engine, "tokens", lambda text, *, around=False: (b"\7\0\0\0" if around else b"") + plain(text))
     prompt = await infilled(filling.state.services, RawPrompt("a", suffix="b", add_special=is_wanted), SENDER)
@@ -80,7 +80,7 @@ async def test_refusals(filling: Daemon, asked: RawPrompt, code: str, param: str
 
 
 async def test_a_completion_with_a_suffix(filling: Daemon) -> None:
-    """Which each of its prompts gets, and which may be as long as the context."""
+    """The suffix applies to each prompt of the request."""
     asked = {"prompt": ["a", "bc"], "suffix": "end", "return_token_ids": True, "max_tokens": 1}
     choices = (await filling.ask("POST", "/v1/completions", asked)).json["choices"]
     read = [

@@ -1,4 +1,5 @@
-"""Many clients at once, some of which leave: nobody sees another's text, and every request ends once.
+"""Many clients at once, some of which disconnect: no client sees text of another client, and every request ends exactly
+once.
 
 The simulated model's state is a hash of exactly the tokens it consumed, so a greedy answer that equals the cold one
 proves that the session held what its prompt says and nothing else.
@@ -27,7 +28,7 @@ async def cold(daemon: Daemon, messages: list[Json]) -> str:
 
 
 async def leave_early(daemon: Daemon, body: Json, after_bytes: int) -> None:
-    """Asks for a stream and hangs up somewhere in it."""
+    """Opens a stream, and disconnects in the middle of it."""
     data = json.dumps({**body, "stream": True, "max_tokens": 400})
     async with daemon.http.post(daemon.url + "/v1/chat/completions", data=data) as response:
         if response.status == 200:
@@ -36,7 +37,9 @@ async def leave_early(daemon: Daemon, body: Json, after_bytes: int) -> None:
 
 
 class Client:
-    """One conversation in a session that others may use too; sometimes it leaves, resets or closes."""
+    """A client with a conversation in a session that other clients may use, too. Sometimes the client disconnects, or
+    resets or closes the session.
+    """
 
     def __init__(self, daemon: Daemon, number: int) -> None:
         self.daemon = daemon
@@ -71,7 +74,9 @@ class Client:
 
 @pytest.mark.parametrize("memory", ["dense", "window", "recurrent", "hybrid"])
 async def test_a_crowd(serve: Serve, memory: str) -> None:
-    """With the template's history, the prompt depends on the messages alone, whoever used the session before."""
+    """In the history mode `template`, the prompt depends only on the messages, whichever client used the session
+    before.
+    """
     daemon = await serve(model=f"sim:{memory}", max_sessions=6, history="template")
     clients = [Client(daemon, number) for number in range(N_CLIENTS)]
     await asyncio.gather(*(client.run() for client in clients))
@@ -83,6 +88,6 @@ async def test_a_crowd(serve: Serve, memory: str) -> None:
 
 
 async def test_the_comparison_is_sensitive(daemon: Daemon) -> None:
-    """One other word early in the history is another answer."""
+    """A single different word early in the history must change the answer."""
     ask = [{"role": "user", "content": f"{word} things and then the same long rest"} for word in ("two", "three")]
     assert await cold(daemon, ask[:1]) != await cold(daemon, ask[1:])

@@ -1,4 +1,4 @@
-"""libllm's reading of JSON against Python's own, on generated documents and on what mutations make of them."""
+"""Compares libllm's JSON scan with Python's parser, on generated documents and on mutations of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES = st.recursive(
 
 
 def python_reads(data: bytes) -> Any:
-    """Raises ValueError. Half a pair of surrogates becomes U+FFFD, as it does in libllm."""
+    """Parses JSON with Python. Half of a surrogate pair becomes U+FFFD, as in libllm. Raises ValueError."""
 
     def refuse(word: str) -> None:
         raise ValueError(word)
@@ -49,7 +49,9 @@ def whole(value: Any) -> Any:
 
 
 def same_verdict(data: bytes) -> bool:
-    """True if both took it. msgspec must be able to read what libllm passes, and find the same in it."""
+    """Checks that libllm and Python agree, and returns whether both accepted the document. If so, msgspec must decode
+    libllm's output to the same value.
+    """
     try:
         wanted = python_reads(data)
     except (ValueError, RecursionError):
@@ -63,7 +65,7 @@ def same_verdict(data: bytes) -> bool:
     try:
         assert msgspec.json.decode(cleaned) == wanted
     except msgspec.ValidationError as error:
-        assert "out of range" in str(error)  # 1e999: not a question of syntax
+        assert "out of range" in str(error)  # valid syntax, such as 1e999
     return True
 
 
@@ -98,7 +100,9 @@ def test_fragments_alone_and_in_a_text(fragment: bytes) -> None:
 
 
 def test_no_context_allows_more_than_is_decoded_in_time() -> None:
-    """2,162,588 integers, as a context of a million tokens allowed before, held the interpreter lock for 0.15 s."""
+    """Without a limit for all contexts, a context of a million tokens would allow 2,162,588 integers, which hold the
+    interpreter lock for 0.15 s.
+    """
     assert SCAN.allowed["values"] < limits.JSON_VALUES_IN_ALL_MAX
     for n_ctx in (131_072, 1 << 20, 1 << 24):
         assert body_scan(n_ctx).allowed["values"] == limits.JSON_VALUES_IN_ALL_MAX
@@ -106,7 +110,7 @@ def test_no_context_allows_more_than_is_decoded_in_time() -> None:
 
 
 def test_a_clean_document_has_no_unicode_escapes() -> None:
-    """So that msgspec copies texts instead of spelling them out."""
+    """Without escapes, msgspec can copy texts instead of decoding them character by character."""
     texts = {"a\u00e4\u20ac\U0001f600": ["\ud83d", "\u2028"]}
     assert SCAN.clean(json.dumps(texts).encode()) == '{"aä€😀":["\ufffd","\u2028"]}'.encode()
 

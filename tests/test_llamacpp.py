@@ -1,4 +1,4 @@
-"""llama.cpp's own endpoints: what editors' plugins send, and what they read."""
+"""llama.cpp's own endpoints: requests that plugins of editors send, and the members of answers that the plugins use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EDITOR: Json = {
         "no/x",
     ],
 }
-"""A request as editors send it."""
+"""A request as plugins of editors send it."""
 
 
 def native(text: str = "once upon a time", **fields: Any) -> Json:
@@ -99,7 +99,7 @@ async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
 
 
 async def test_a_prompt_can_be_read_ahead(daemon: Daemon) -> None:
-    """A request with 0 tokens to predict makes the next one warm."""
+    """After a request with n_predict 0, the next request reuses the prefilled prompt."""
     fields = {"session_id": "s"}
     ahead = (await daemon.ask("POST", COMPLETION, native(n_predict=0, **fields))).json
     assert (ahead["content"], ahead["tokens_predicted"]) == ("", 0)
