@@ -1,5 +1,7 @@
 # ruff: noqa: ASYNC110 - conditions here have no event of their own
-"""While the model loads: who is answered, what systemd hears, and how a signal ends it."""
+"""The daemon while the model loads: which requests are answered, what systemd is told, and how a signal stops the
+daemon.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from tests.serving import SETTLE_S, Daemon, config_of, serving
 from tests.test_access import ANN, bearer, key_file
 from tests.test_process import Process, Start
 
-# As `python -m llmd`, but the model is not there before the file named first is.
+# Does the same as `python -m llmd`, but loads the model only when the file of the first argument exists.
 SLOW = """
 import pathlib, sys, time
 from llmd import __main__
@@ -67,7 +69,7 @@ sys.meta_path.insert(0, Gate())
 __main__.main()
 """
 
-# As `python -m llmd`, but with a library that knows other commands.
+# Does the same as `python -m llmd`, but with a library that has other commands.
 DIFFERING = """
 import os
 from llmd import __main__
@@ -80,7 +82,7 @@ __main__.main()
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """The model is there when this is set."""
+    """The model is loaded when this event is set."""
     event = threading.Event()
 
     def open_later(options: EngineOptions) -> Any:
@@ -122,7 +124,7 @@ async def test_probes_are_answered(tmp_path: Path, gate: threading.Event) -> Non
 
 
 async def test_everything_else_is_told_to_come_back(tmp_path: Path, gate: threading.Event) -> None:
-    """Before its body is read."""
+    """The request is refused before its body is received."""
     async with loading(tmp_path, gate, body_limit=1024) as daemon:
         for method, path, body in (
             ("POST", "/v1/chat/completions", b"{" * 100_000),
@@ -176,7 +178,7 @@ VERBS = (
 
 
 def leaves(parser: argparse.ArgumentParser, *path: str) -> Iterator[str]:
-    """Every verb of a parser."""
+    """Yields every verb of a parser."""
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not groups:
         yield " ".join(path)
@@ -199,7 +201,7 @@ async def test_llmctl_says_so(
     verb: str,
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("hello\n"))
-    monkeypatch.setattr("llmd.ctl.chat.signal.signal", lambda *_: None)  # for the main thread only
+    monkeypatch.setattr("llmd.ctl.chat.signal.signal", lambda *_: None)  # only the main thread may do this
     async with loading(tmp_path, gate) as daemon:
         arguments = ["--socket", str(daemon.config.socket), *verb.split()]
         assert await asyncio.to_thread(ctl.main, arguments) == EXIT_ABSENT
@@ -236,7 +238,7 @@ async def test_a_slow_reader_is_cut(tmp_path: Path, gate: threading.Event, monke
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """A daemon whose model is not there before tmp_path/gate is; it listens already."""
+    """Starts a daemon that listens, but loads its model only when tmp_path/gate exists."""
     start = Start(tmp_path)
     start.program = [sys.executable, "-c", SLOW, str(tmp_path / "gate")]
 
@@ -269,7 +271,7 @@ def test_llmctl_looks_for_a_segment_that_is_not_there_yet(
 ) -> None:
     process = slow()
     show = ["--socket", str(process.socket), "sessions", "show", "a", "--tokens"]
-    while "still loads its model" not in capsys.readouterr().err:  # it listens before it names its segment
+    while "still loads its model" not in capsys.readouterr().err:  # it has no session table yet
         assert ctl.main(show) == EXIT_ABSENT
     process.popen.send_signal(signal.SIGTERM)
     assert process.popen.wait(timeout=60) == 0
@@ -309,7 +311,7 @@ def test_a_model_that_fails_to_load_takes_the_sockets_with_it(start: Start, tmp_
 def test_what_ends_the_start_does_not_wait_for_the_model(
     start: Start, tmp_path: Path, module: str, action: str, status: int, last: str
 ) -> None:
-    """Before there is a loop, and in it. This model would never be there."""
+    """The failure comes before the event loop exists, or while it runs. The model is never loaded."""
     start.program = [sys.executable, "-c", ENDING, action, module]
     ended, errors = start.fails()
     assert ended == status and errors.splitlines()[-1].startswith(last), errors

@@ -1,4 +1,4 @@
-"""Log lines, and systemd's environment."""
+"""Log lines, and the environment that systemd sets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_letters_of_all_languages_stay_as_they_are() -> None:
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """Returns a pipe of two pages. A page that has been begun counts as full."""
+    """Returns a pipe of two pages. A page with any data counts as full."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 8192)
     yield reading, writing

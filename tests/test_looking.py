@@ -1,4 +1,4 @@
-"""Requests that only look at a prompt leave everything as it was: the sessions, and what is kept of them."""
+"""Requests that only render a prompt change nothing: neither sessions nor their kept answers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def known(daemon: Daemon) -> list[Any]:
 
 
 async def said(daemon: Daemon, session: str) -> list[Json]:
-    """A conversation of that session."""
+    """Returns the messages of a conversation in that session."""
     answer = await daemon.chat(messages=SAID, session_id=session)
     return [*SAID, {"role": "assistant", "content": answer["choices"][0]["message"]["content"]}]
 
 
 @pytest.mark.parametrize("path", LOOKS)
 async def test_a_look_makes_no_fork(daemon: Daemon, path: str) -> None:
-    """Or the fork would know nothing of what its parent says until it is used."""
+    """Otherwise the fork would lack the answers that its parent gets before the fork is used."""
     messages = [*await said(daemon, "parent"), {"role": "user", "content": "go on"}]
     before = known(daemon)
     answer = await daemon.ask("POST", path, LOOKS[path](messages), headers=PARENT)

@@ -1,4 +1,4 @@
-"""Whatever a client sends, the response is an answer or a refusal that names something; never an internal error."""
+"""Whatever a client sends, the response is an answer, or an error that names the fault, and never an internal error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ N_MIXED = 150
 
 
 def supported(kind: type[Any]) -> list[str]:
-    """Members that are decoded; the others stay as they came (tests/test_rows.py sends them values of every kind)."""
+    """Returns the names of members that are decoded. Other members stay raw JSON (tests/test_rows.py sends values of
+    every kind for these).
+    """
     return [one.name for one in parameters_of(kind).values() if one.treatment == "supported"]
 
 

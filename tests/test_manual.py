@@ -1,4 +1,4 @@
-"""The man pages and the completion of shells: they say what the programs take, and are clean."""
+"""The man pages and shell completions: they agree with the programs' options, and formatters accept them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def plain(page: str) -> str:
-    """Returns the text that a reader sees, roughly: without fonts and escapes, in one line."""
+    """Returns roughly the text that a reader sees, on one line, without fonts and escapes."""
     text = re.sub(r"\\f[BIR]", "", FILES[page]).replace(r"\-", "-").replace(r"\(aq", "'").replace(r"\(rs", "\\")
     return " ".join(text.split())
 
@@ -54,7 +54,7 @@ def test_a_page_has_known_macros_and_whole_lines(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_formatters_have_nothing_to_say(page: str, share: Path) -> None:
-    """Tests the formatters that are installed."""
+    """Tests only the formatters that are installed."""
     for program in (["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"], ["mandoc", "-T", "lint"]):
         if shutil.which(program[0]):
             done = subprocess.run([*program, str(share / page)], capture_output=True, text=True, check=False)
@@ -101,14 +101,16 @@ def test_the_example_of_a_file_is_one(tmp_path: Path) -> None:
 def test_the_examples_of_a_command_line_are_some() -> None:
     for line, _ in manual.EXAMPLES.rows:
         program, *arguments = line.split()
-        if program == "llmd" and "--config" not in arguments:  # which would read that file
+        if program == "llmd" and "--config" not in arguments:  # --config would read that file
             config_reader.load(arguments, {})
     for line, _ in llmctl.EXAMPLES.rows:
         ctl.parser().parse_args(line.partition(" | ")[0].split()[1:])
 
 
 def test_a_wheel_installs_all_of_it() -> None:
-    """The globs of setup.cfg, which are relative to where the wheel is built, and what is written there."""
+    """The globs in setup.cfg, which are relative to the directory in which the wheel is built, match all written
+    files.
+    """
     parsed = configparser.ConfigParser()
     parsed.read(ROOT / "setup.cfg")
     globs = parsed["options.data_files"].items()
@@ -152,7 +154,7 @@ def test_options_and_their_words_are_completed(share: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_can_read_theirs(shell: str, share: Path) -> None:
-    """Tests the shells that are installed."""
+    """Tests only the shells that are installed."""
     scripts = [share / name for name in FILES if name.startswith(f"{shell}/")]
     assert len(scripts) == 2
     if shutil.which(shell):

@@ -1,5 +1,7 @@
-"""cache_control: where a client marks its prompt, the state is kept, and a prompt that goes on differently behind the
-mark costs what is different. Of memory that can be cut back anywhere it costs nothing, and changes nothing."""
+"""cache_control: llmd takes a checkpoint at a mark of the client, so that another prompt that differs only after the
+mark prefills only the different part. For a model whose memory can be truncated at every token, marks cost nothing and
+change nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ from tests.test_pipeline import SENDER
 
 DOCUMENT = "It was the best of times, it was the worst of times. " * 20
 LONG = "Who says so, and why? " * 60
-"""Too far back for a sliding window."""
+"""Text that is longer than a sliding window."""
 BESIDE = 32
-"""Tokens around a question: its role, the template's form, and what opens the answer."""
+"""Number of tokens that the template adds around a question, including the beginning of the answer."""
 MARK = {"type": "ephemeral"}
 CLASSES = ("hybrid", "recurrent", "window")
 

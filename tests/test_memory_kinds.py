@@ -1,4 +1,6 @@
-"""Every class of memory in the pinned llama.cpp has a tiny model here, or its architectures are refused at start."""
+"""Every class of memory in the pinned llama.cpp is tested with a tiny model, or llmd refuses its architectures at the
+start.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,17 @@ ORDINARY = {
     "llama_memory_hybrid": "hybrid",
     "llama_memory_hybrid_iswa": "hybrid-window",
 }
-"""Class of memory that architectures get by default → the tiny model that warm-equals-cold tests run on."""
+"""Maps each class of memory that architectures get by default to the tiny model with which the warm-equals-cold tests
+run.
+"""
 
 SPECIAL = {"llama_kv_cache_dsa": "indexed", "llama_kv_cache_msa": "sparse"}
-"""The same for classes that architectures get by name."""
+"""The same map for classes of memory that llama.cpp chooses by the name of the architecture."""
 
 
 @pytest.fixture
 def source() -> Path:
-    """Return the pinned llama.cpp's src, which `./build.sh test` links at build/llama.cpp."""
+    """Returns the directory src of the pinned llama.cpp, which `./build.sh test` links at build/llama.cpp."""
     return ROOT / "build/llama.cpp/src"
 
 
@@ -39,7 +43,7 @@ class Row:
 
 @pytest.fixture
 def table() -> dict[str, Row]:
-    """Return libllm's table of architectures with special memory."""
+    """Returns libllm's table of architectures with special memory."""
     text = (ROOT / "libllm/model/llama/architecture.cpp").read_text()
     found = re.findall(r'\{"([\w-]+)", "[^"]+", "(llama_\w+)", (true|false), (?:true|false)\}', text)
     assert found
@@ -47,7 +51,7 @@ def table() -> dict[str, Row]:
 
 
 def classes_of(source: Path) -> set[str]:
-    """Return llama_memory_i's descendants, which may derive from each other."""
+    """Returns all classes that derive from llama_memory_i, directly or not."""
     bases: dict[str, str] = {}
     for header in source.glob("*.h"):
         bases.update(re.findall(r"(?:class|struct) (\w+) (?:final )?: (?:public )?(\w+)", header.read_text()))
@@ -58,13 +62,15 @@ def classes_of(source: Path) -> set[str]:
 
 
 def architectures_of(source: Path) -> dict[str, str]:
-    """Return LLM_ARCH_X → the architecture's name in files."""
+    """Returns a map from LLM_ARCH_X to the architecture's name in files."""
     text = (source / "llama-arch.cpp").read_text()
     return dict(re.findall(r'\{ (LLM_ARCH_\w+), +"([^"]+)"', text))
 
 
 def made_for(source: Path) -> dict[str, set[str]]:
-    """Return what llama_model::create_memory makes: architecture, or "" for all others, → classes of memory."""
+    """Returns the classes of memory that llama_model::create_memory can make, by architecture. "" stands for all
+    architectures that it does not name.
+    """
     text = (source / "llama-model.cpp").read_text()
     body = re.search(r"^llama_memory_i \* llama_model::create_memory\(.*?^\}", text, re.DOTALL | re.MULTILINE)
     assert body is not None

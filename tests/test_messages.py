@@ -1,4 +1,4 @@
-"""/v1/messages over HTTP: usage, warmth, counting, errors in Anthropic's words."""
+"""/v1/messages over HTTP: usage, reuse of sessions, counting of tokens, and errors in Anthropic's form."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def streamed(daemon: Daemon, body: Json) -> list[Json]:
 
 
 async def test_a_prompt_is_read_ahead(daemon: Daemon) -> None:
-    """Anthropic's API warms a cache in this way."""
+    """With Anthropic's API, clients fill the cache in this way."""
     ahead = await answered(daemon, message("word " * 50, max_tokens=0, session_id="s"))
     assert (ahead["content"], ahead["stop_reason"], ahead["usage"]["output_tokens"]) == ([], "max_tokens", 0)
     assert ahead["usage"]["input_tokens"] > 50
@@ -115,7 +115,9 @@ async def test_a_silent_stream_is_pinged(serve: Serve) -> None:
 
 
 async def test_a_turn_goes_on_warm_whatever_began_it(serve: Serve) -> None:
-    """A chat, then messages, then a chat: of each turn only what is new is prefilled."""
+    """If a conversation alternates between /v1/chat/completions and /v1/messages, each turn prefills only the new
+    tokens.
+    """
     daemon = await serve(model="sim:hybrid")
     history: list[Json] = [{"role": "system", "content": "be brief, " * 20}]
     n_prefilled = []
@@ -135,7 +137,9 @@ async def test_a_turn_goes_on_warm_whatever_began_it(serve: Serve) -> None:
 
 
 async def test_claude_code_is_one_session(daemon: Daemon) -> None:
-    """Its billing line differs from request to request, its marks wander, its message is a text or blocks."""
+    """Between requests of Claude Code, the billing line differs, marks move, and a message is sent as a text or as
+    blocks.
+    """
     mark: Json = {"cache_control": {"type": "ephemeral"}}
     user = json.dumps({"device_id": "d", "account_uuid": "", "session_id": "of-claude"})
     prefilled = []
@@ -150,7 +154,7 @@ async def test_claude_code_is_one_session(daemon: Daemon) -> None:
 
 
 async def test_a_long_history_is_read_beside_the_loop(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Megabytes of blocks, which are refused by their length."""
+    """The request has megabytes of blocks, and is refused because of their length."""
     threads = []
 
     def read(wanted: MessagesRequest, headers: Headers) -> GenerationRequest:

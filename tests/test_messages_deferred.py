@@ -1,5 +1,6 @@
-"""Tools with defer_loading: told where the history names them, once, and callable from there on; what stands in front
-of the conversation, and the sessions' past, stay as they are."""
+"""Tools with defer_loading: the definition is shown once, where the history first names the tool, and the tool can be
+called from there on. The beginning of the prompt and the session's kept tokens do not change.
+"""
 
 from __future__ import annotations
 

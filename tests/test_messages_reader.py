@@ -1,4 +1,4 @@
-"""Requests of Anthropic's clients become the same GenerationRequest that a chat would."""
+"""Requests of Anthropic's clients become the same GenerationRequest as the corresponding chat requests."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_empty_answers_are_dropped() -> None:
 
 @pytest.mark.parametrize("filler", FILLERS)
 def test_what_clients_write_for_no_text_is_none(filler: str) -> None:
-    """Anthropic's own API takes no empty text."""
+    """Clients write such texts because Anthropic's own API refuses an empty text."""
     answer = {"role": "assistant", "content": [text(filler), use("a", city="Paris")]}
     bare = {"role": "assistant", "content": [use("a", city="Paris")]}
     said, meant = (prompt(messages=[USER, one, {"role": "user", "content": [result("a")]}]) for one in (answer, bare))
@@ -407,7 +407,7 @@ def test_tools() -> None:
 
 @pytest.mark.parametrize("choice", [None, {"type": "auto"}, {"type": "tool", "name": "web_search"}])
 def test_tools_of_servers_alone_are_refused(choice: Json | None) -> None:
-    """Claude Code searches so, and would take any text for what was found."""
+    """Claude Code sends such a request for a web search, and would take any text for the results of the search."""
     search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
     for tools in ([search], [search, {"type": "code_execution_20260120", "name": "code_execution"}]):
         error = refusal(tools=tools, tool_choice=choice)

@@ -1,4 +1,6 @@
-"""An agent's loop over /v1/messages, as Anthropic's client drives it: thoughts, calls, results; each turn is warm."""
+"""A tool loop over /v1/messages with Anthropic's client: reasoning, calls and results. Each turn reuses the session's
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ async def asked(client: anthropic.AsyncAnthropic, is_stream: bool, messages: lis
 
 
 def resent(block: Any) -> Json:
-    """Returns the message as agents send it back: members in another order."""
+    """Returns a block as agents send it back, with members in another order."""
     found: Json = block.model_dump(exclude_none=True)
     if found["type"] == "tool_use":
         found["input"] = dict(reversed(found["input"].items()))
@@ -83,11 +85,11 @@ async def test_a_loop(client: anthropic.AsyncAnthropic, is_stream: bool, thought
     assert answer.stop_reason == "end_turn" and answer.content[0].model_dump()["text"] == "They differ."
     assert messages[1]["content"][-1]["input"] == {"path": "a.txt", "lines": [1, 2.0]}
     assert messages[3]["content"][-1]["input"] == {"path": "b.txt"}
-    assert cold[0] > 100 and max(cold[1:]) < 60, cold  # a result, and the template around it
+    assert cold[0] > 100 and max(cold[1:]) < 60, cold  # only a result, and the template's text around it
 
 
 async def test_results_of_parallel_calls_in_any_order(client: anthropic.AsyncAnthropic) -> None:
-    """Asked again with the results in another order, nothing but the answer is new."""
+    """If the results are sent again in another order, only the new answer is not resident."""
     question: Any = {"role": "user", "content": "read both"}
     answer = await asked(client, False, [question])
     said: Any = {"role": "assistant", "content": answer.content}
@@ -103,7 +105,7 @@ async def test_results_of_parallel_calls_in_any_order(client: anthropic.AsyncAnt
 
 
 async def test_a_form(client: anthropic.AsyncAnthropic) -> None:
-    """The script says something else, but the schema holds."""
+    """The script of the model has another text, but the schema is enforced."""
     schema = {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"], "additionalProperties": False}
     answer = await client.messages.create(
         model="any",

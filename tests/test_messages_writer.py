@@ -1,4 +1,4 @@
-"""Parts of an answer as Anthropic's bytes; its own client puts the events together again."""
+"""Parts of an answer in the form of Anthropic's API. Anthropic's own client assembles the events."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ ANSWERS: dict[str, tuple[list[Part], list[Json], str, str | None]] = {
         None,
     ),
 }
-"""Parts, and the content, stop_reason and stop_sequence that they make."""
+"""Parts of answers, each with the content, stop_reason and stop_sequence that the writer must return."""
 EACH = pytest.mark.parametrize("name", ANSWERS)
 
 
@@ -108,7 +108,9 @@ def streamed(writer: MessageWriter, *batches: Sequence[Part]) -> bytes:
 
 
 def events_of(stream: bytes) -> list[Json]:
-    """Strict about the form: a name, its data in one line, an empty line; the name is the type."""
+    """Returns the events of a stream. Checks that each event is a name, one line of data and an empty line, and that
+    the name equals the type.
+    """
     found = []
     for block in stream.decode().split("\n\n")[:-1]:
         matched = re.fullmatch(r"event: (\w+)\ndata: ({.*})", block)
@@ -151,7 +153,7 @@ async def test_events(daemon: Daemon, name: str) -> None:
 
 @EACH
 async def test_the_order_of_events(daemon: Daemon, name: str) -> None:
-    """message_start, the blocks one after the other, message_delta, message_stop."""
+    """The order is message_start, the blocks one after the other, message_delta, message_stop."""
     events = events_of(streamed(writer_of(daemon), [STARTED, *ANSWERS[name][0]]))
     blocks = len(ANSWERS[name][1])
     kinds = [event["type"] for event in events if event["type"] != "content_block_delta"]

@@ -1,4 +1,4 @@
-"""/metrics: every number once, under the name and in the unit that monitoring expects, measured where it happens."""
+"""/metrics: every number occurs once, with the name and unit that monitoring expects, and is right."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_labels_are_escaped(daemon: Daemon) -> None:
 
 
 def count_of(values: dict[str, float], name: str, **labels: str) -> tuple[float, float]:
-    """How many, and their sum; the buckets agree."""
+    """Returns the count and the sum of a histogram. Checks that the last bucket equals the count."""
     inside = ",".join(f'{key}="{value}"' for key, value in labels.items())
     shown = f"{{{inside}}}" if inside else ""
     last = values[f'{PREFIX}{name}_bucket{{{inside}{"," if inside else ""}le="+Inf"}}'.replace("\\", "")]
@@ -211,7 +211,9 @@ async def test_a_refused_request_has_no_first_token(serve: Serve) -> None:
 
 
 async def test_rendering_does_not_hold_up_the_loop(daemon: Daemon) -> None:
-    """Processor time, the best of a few: others may have the core. Every endpoint and many statuses have been seen."""
+    """Compares the smallest of several processor times, because other processes can use the core. Metrics of many
+    endpoints and statuses exist.
+    """
     metrics = daemon.state.metrics
     for endpoint in range(30):
         for status in range(10):

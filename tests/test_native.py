@@ -1,4 +1,4 @@
-"""The interface to libllm: words, the session table, segment names."""
+"""The interface to libllm: words, the session table, and names of shared memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_no_segment() -> None:
 
 
 async def test_text_calls_run_beside_the_loop(daemon: Daemon) -> None:
-    """Rendering in a thread: the loop answers meanwhile."""
+    """A long call runs in a thread, so that the event loop can answer other requests."""
     long = asyncio.create_task(daemon.ask("POST", "/tokenize", {"content": "word " * 200_000}))
     assert (await daemon.ask("GET", "/health")).status == 200
     assert (await long).json["count"] >= 200_000

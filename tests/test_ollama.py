@@ -1,4 +1,4 @@
-"""Ollama's API: what its clients send, and the lines they read."""
+"""Ollama's API: requests that its clients send, and the lines that the clients expect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def generate(text: str = "hello", **fields: Any) -> Json:
 
 
 def lines(answer: Answer) -> list[Json]:
-    """Strict about the form: each line is one object, and only the last says that it is done."""
+    """Returns the lines of a stream. Checks that each line is one object, and that only the last is done."""
     assert answer.status == 200, answer.body
     assert answer.headers["Content-Type"] == "application/x-ndjson"
     assert answer.body.endswith(b"\n")
@@ -108,7 +108,7 @@ async def test_a_header_names_the_session(daemon: Daemon) -> None:
 
 
 async def test_a_long_silence_breaks_no_line(serve: Serve) -> None:
-    """Blanks come between the lines of a slow prefill; each line still is one value."""
+    """Blanks keep the stream alive during a slow prefill. Each line must still be one JSON value."""
     daemon = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)
     answer = await daemon.ask("POST", CHAT, chat("word " * 50))
     assert len(lines(answer)) > 1
@@ -183,7 +183,9 @@ async def test_an_answer_goes_on(serve: Serve, tmp_path: Path) -> None:
 
 
 async def test_a_conversation_that_does_not_fit_is_cut(serve: Serve) -> None:
-    """And stays where it was cut for as long as that fits, so that it is warm while it grows."""
+    """The truncated conversation begins at the same message as long as it fits, so that its tokens are reused while it
+    grows.
+    """
     daemon = await serve(ctx_size=256)
     history: list[Json] = [{"role": "system", "content": "never forget this"}]
     cold = 0
@@ -212,7 +214,9 @@ async def test_the_last_message_is_never_cut(serve: Serve) -> None:
 
 
 async def test_what_fits_is_rendered_once(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to the last token; then it is cut, and the answer has room again."""
+    """A conversation is rendered only once as long as it fits. When it no longer fits, it is truncated, so that the
+    answer has room again.
+    """
     daemon = await serve(ctx_size=256)
     render, n_rendered = daemon.state.engine.render_chat, 0
 
@@ -257,7 +261,7 @@ async def test_the_model_is_shown(serve: Serve) -> None:
 
 
 async def test_what_ollama_itself_sends(daemon: Daemon) -> None:
-    """Its command line names every field, asked for or not."""
+    """Ollama's command line sends every field, even if its value is empty."""
     empty = {"system": "", "template": "", "options": None}
     assert (await daemon.ask("POST", "/api/show", {"model": "x", "name": "", "verbose": False, **empty})).status == 200
     asked: Json = {"suffix": "", "raw": False, "images": [], "context": [], "_debug_render_only": False, **empty}
@@ -321,7 +325,7 @@ async def test_a_refusal_names_the_field(daemon: Daemon) -> None:
 
 
 async def test_unknown_names_are_ignored_and_logged_once(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
-    """Ollama ignores them, too: its clients send names of other versions and forks."""
+    """Ollama ignores unknown names, too, because clients send names of other versions and forks."""
     caplog.set_level("INFO", "llmd")
     unknown: Json = {"keepalive": 5, "prompts": "x", "options": {**SHORT, "temprature": 1, "tfs_z": 0.5}}
     for _ in range(2):
@@ -440,7 +444,9 @@ END = End(0, "end", UsedTokens(10, 4, 5), REPORT)
 
 
 def test_every_time_is_told_however_short() -> None:
-    """A prompt that is all there takes less than a microsecond; clients divide by what it took."""
+    """The prefill of a prompt that is completely resident takes less than a microsecond. Clients divide by the time, so
+    it must not be 0.
+    """
     at_once = SessionReport(None, 10, 0, None, 0.0, 0.0, 0.0)
     told = measures_of(End(0, "end", UsedTokens(10, 10, 5), at_once))
     assert min(told[f"{what}_duration"] for what in ("load", "prompt_eval", "eval")) == 1
@@ -498,7 +504,7 @@ async def test_a_call_that_is_no_object_at_its_own_end_is_text(daemon: Daemon) -
 
 
 async def test_a_line_is_whole_however_a_model_writes_arguments(daemon: Daemon) -> None:
-    """Many write each on its own line."""
+    """Many models write each argument on a line of its own."""
     parts = (ToolCallPiece(0, 0, '{\n  "x":\r\n 1\n}\n', "c1", "f"), END)
     (called, _), writer = told(OllamaChatWriter(daemon.state), parts), OllamaChatWriter(daemon.state)
     assert called["message"]["tool_calls"] == CALLS[:1]
@@ -534,7 +540,7 @@ async def test_log_probabilities_come_with_the_text(daemon: Daemon, path: str, m
     whole = (await daemon.ask("POST", path, {**body, "stream": False})).json
     streamed = lines(await daemon.ask("POST", path, body))
     assert [one for line in streamed for one in line.get("logprobs", [])] == whole["logprobs"]
-    n_told = whole["eval_count"] - (whole["done_reason"] == "stop")  # a token that ends the answer is no text
+    n_told = whole["eval_count"] - (whole["done_reason"] == "stop")  # the token that ends the answer has no text
     assert len(whole["logprobs"]) == n_told > 8
     for one in whole["logprobs"]:
         assert set(one) == {"token", "logprob", "bytes", "top_logprobs"} and one["logprob"] <= 0
@@ -552,7 +558,7 @@ async def test_log_probabilities_come_with_the_text(daemon: Daemon, path: str, m
 
 
 async def test_of_a_call_all_tokens_are_told(serve: Serve, tmp_path: Path) -> None:
-    """Tokens without text of their own get lines of their own."""
+    """Log probabilities of tokens without text are reported in lines without text."""
     daemon = await serve(**calling(tmp_path))
     body = {**chat("two files", tools=[READ], logprobs=True), "options": {"num_predict": 300, "temperature": 0}}
     streamed = lines(await daemon.ask("POST", CHAT, body))

@@ -1,4 +1,4 @@
-"""Ollama's own client, unmodified: answers, streams, what it asks about the model, its error class."""
+"""Ollama's own client, unmodified: answers, streams, facts about the model, and its error class."""
 
 from __future__ import annotations
 

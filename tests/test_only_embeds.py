@@ -1,4 +1,6 @@
-"""A model that only embeds: everything else is refused in each dialect's form, and what tells of it stays true."""
+"""A model that can only compute embeddings: all other requests are refused in each dialect's form, and facts about the
+model are right.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ async def test_embeddings_work_in_every_dialect(encoder: Daemon) -> None:
 
 @pytest.mark.parametrize("path", [row.path for row in ENDPOINTS if row.generates])
 async def test_nothing_is_generated(encoder: Daemon, path: str) -> None:
-    """Before the body is looked at: none of it could change the answer."""
+    """The request is refused before its body is received, because no body could change the answer."""
     for body in ({**MESSAGES, "session_id": "notes"}, {**MESSAGES, "stream": True}, {}):
         answer = await encoder.ask("POST", path, body)
         assert (answer.status, answer.code) == (400, "no_generation"), answer.body

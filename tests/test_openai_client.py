@@ -1,4 +1,4 @@
-"""The official client, unmodified: answers, streams, its error classes."""
+"""OpenAI's own client, unmodified: answers, streams, and its error classes."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def test_a_tool_call(scripted: openai.AsyncOpenAI) -> None:
 
 
 async def test_a_streamed_tool_call(scripted: openai.AsyncOpenAI) -> None:
-    """The client itself builds the call from the stream."""
+    """The client assembles the call from the stream."""
     async with scripted.chat.completions.stream(
         model="any", messages=ABOUT_PARIS, tools=[WEATHER], temperature=0
     ) as stream:

@@ -1,4 +1,4 @@
-"""The official client, unmodified: responses, their streams, what is stored, its helpers."""
+"""OpenAI's own client, unmodified: responses, streams, stored responses, and the client's helpers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def client(daemon: Daemon) -> AsyncIterator[openai.AsyncOpenAI]:
 
 
 def strictly(response: Response) -> Response:
-    """The client takes what comes; this holds it to its own types, but for what is null where we have no default."""
+    """Validates a response strictly against the client's own types, because the client itself accepts any value."""
     return Response.model_validate(response.model_dump(), strict=True)
 
 

@@ -1,4 +1,4 @@
-"""Each request field is honoured, accepted or refused, as the table says, and refusals name the field."""
+"""Each field of a request is supported, accepted or refused, as the table says, and errors name the field."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 async def test_an_unknown_name_may_ask_for_nothing(daemon: Daemon) -> None:
-    """Clients that are generated from a schema write null for what they do not ask."""
+    """Clients that are generated from a schema write null for members that are not set."""
     assert refusal(Chat, temprature=None) is None
     assert refusal(Chat, structured_outputs={"regex": "[0-9]+", "structural_tag": None}) is None
     nothings: tuple[Any, ...] = (False, 0, "", [], {})
@@ -99,7 +99,7 @@ def test_a_refusal_quotes_json_and_says_what_to_do_instead(
 
 
 async def test_what_other_servers_documentation_sends(daemon: Daemon) -> None:
-    """Parameters of LM Studio, Ollama, OpenRouter and llama-server about the model's placement and counts."""
+    """The documentation of LM Studio, Ollama, OpenRouter and llama-server tells clients to send such parameters."""
     kept: dict[str, Any] = {"ttl": 300, "keep_alive": "5m"}
     sent = {**kept, "usage": {"include": True}, "backend_sampling": False, "post_sampling_probs": False}
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(**sent, include_reasoning=True))

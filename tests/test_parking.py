@@ -1,4 +1,6 @@
-"""Many more sessions than slots: all stay warm, none is mixed up with another, none waits for ever."""
+"""Many more sessions than slots: each session's tokens are reused, sessions are not mixed up, and no request waits for
+ever.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ N_SESSIONS = 10
 N_SLOTS = 2
 N_TURNS = 4
 _TOKEN_BYTES = 64
-"""Bytes of a token in the simulated model."""
+"""Bytes of state for each token of the simulated model."""
 
 
 def conversations(daemon: Daemon) -> list[Conversation]:
@@ -40,7 +42,7 @@ async def test_sessions_beyond_slots_stay_warm(serve: Serve, memory: str) -> Non
 
 @pytest.mark.parametrize("memory", CLASSES)
 async def test_through_the_disk(serve: Serve, memory: str) -> None:
-    """Next to no memory for parked states: they go to the state directory and come back."""
+    """With almost no memory for parked states, the states are moved to the state directory and loaded again."""
     daemon = await serve(model=f"sim:{memory}", max_sessions=N_SLOTS, park_memory=1)
     talks = conversations(daemon)
     for turn in range(N_TURNS):
@@ -49,14 +51,14 @@ async def test_through_the_disk(serve: Serve, memory: str) -> None:
             assert turn == 0 or one.n_prefilled < one.n_prompt / 2, one.report
     assert daemon.counter("parked_dropped_total") == 0
     assert daemon.config.state_dir is not None
-    async with asyncio.timeout(SETTLE_S):  # the store's thread writes when it can
+    async with asyncio.timeout(SETTLE_S):  # the store thread writes later
         while not list(daemon.config.state_dir.rglob("*.llmd-session")):
             await daemon.ask("GET", "/health")
 
 
 @pytest.mark.parametrize("memory", CLASSES)
 async def test_all_at_once(serve: Serve, memory: str) -> None:
-    """Each conversation in a random order beside the others; nobody is refused and nobody waits for ever."""
+    """The conversations run at the same time, in a random order. No request is refused, and none waits for ever."""
     daemon = await serve(model=f"sim:{memory}", max_sessions=N_SLOTS)
 
     async def run(one: Conversation, chance: random.Random) -> None:
@@ -107,7 +109,9 @@ async def test_idle_sessions_expire_and_pinned_ones_stay(serve: Serve) -> None:
 
 
 async def test_memory_follows_use(serve: Serve) -> None:
-    """No size is chosen: a long prompt beside small chats, and a budget for less than all: who is idle makes way."""
+    """The KV memory is too small for a long prompt and all small chats together. Idle sessions are moved out of the
+    model's memory.
+    """
     budget_tokens = 4000
     daemon = await serve(model="sim:dense,ctx=3000", max_sessions=12, kv_memory=budget_tokens * _TOKEN_BYTES)
     assert daemon.state.engine.info.n_ctx == 3000

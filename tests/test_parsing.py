@@ -1,4 +1,6 @@
-"""From the text of an answer to its parts, in whatever pieces it arrives; and the results of a parser's defects."""
+"""From the text of an answer to its parts, whatever the pieces in which the text arrives, and the results if a parser
+fails.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ async def here(n_chars: int, call: Callable[[], list[Diff]]) -> list[Diff]:
 
 
 def joined(parts: Sequence[Part]) -> list[tuple[str, ...]]:
-    """Neighbours of one kind in one; ids left out."""
+    """Returns the parts without ids. Successive parts of one kind are joined."""
     found: list[tuple[str, ...]] = []
     for part in parts:
         if isinstance(part, ToolCallPiece):
@@ -86,8 +88,9 @@ def test_any_split_gives_the_same_parts(cuts: list[int]) -> None:
 
 
 async def test_what_is_much_to_read_is_parsed_in_a_thread_and_in_order() -> None:
-    """New text counts, and text that the parser reads again: a long call is little work if the parser reads little of
-    it."""
+    """The size of a piece is its new text and the text that the parser parses again. So a piece of a long call is small
+    if the parser parses little again.
+    """
     threads, used = TextThreads(asyncio.get_running_loop(), n_jobs_max=1), []
 
     class Watched(FakeParser):
@@ -121,7 +124,9 @@ async def test_what_is_much_to_read_is_parsed_in_a_thread_and_in_order() -> None
 
 
 async def test_a_thread_refuses_no_answer_that_is_under_way() -> None:
-    """Too much may wait for new requests; what is asked for an answer is bounded by the answers."""
+    """New requests can be refused if too many jobs wait. Jobs of running answers are not refused, because the number of
+    answers is limited.
+    """
     threads = TextThreads(asyncio.get_running_loop(), n_jobs_max=1)
     blocked = threading.Event()
     waiting = asyncio.ensure_future(threads.run(0, 1, blocked.wait, is_bounded=True))
@@ -136,7 +141,7 @@ async def test_a_thread_refuses_no_answer_that_is_under_way() -> None:
 
 
 class Failing:
-    """Fails at a call, as nothing should; told is what it said until then."""
+    """A parser that fails at a call. The text that it returned before must be delivered."""
 
     n_reread = 0
 

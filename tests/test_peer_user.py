@@ -1,5 +1,6 @@
-"""Without keys, each user of this machine is an owner: users that the kernel names, users that it does not know, and
-who sees which sessions."""
+"""Without keys, each user of this machine is an owner: users known and unknown to the kernel, and who sees which
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make so
 
 
 def without_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel without its module tcp_diag: it knows no connection."""
+    """Simulates a kernel without the module tcp_diag, which reports no connection."""
     monkeypatch.setattr(peer_user._Netlink, "user_of", lambda *_: None)
 
 
@@ -66,7 +67,9 @@ def listener(sockets: ExitStack, host: str, *, is_dual: bool = False) -> socket.
 
 
 def client(sockets: ExitStack, address: tuple[Any, ...], user: int | None = None) -> socket.socket:
-    """A client of that user: a socket belongs to the user who owns its inode, who is the one that makes it."""
+    """Returns the socket of a client that belongs to a user. A socket belongs to the user who owns its inode, which
+    normally is the user who created it.
+    """
     made = sockets.enter_context(socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET))
     if user is not None:
         os.fchown(made.fileno(), user, -1)
@@ -107,7 +110,7 @@ def test_the_user_of_a_connection(
 def test_a_kernel_that_knows_no_user_is_named_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The kernel has no module tcp_diag."""
+    """No warning is logged, whether or not the kernel has the module tcp_diag."""
     PeerUsers().close()
     without_netlink(monkeypatch)
     PeerUsers().close()
@@ -120,7 +123,7 @@ def test_a_kernel_that_knows_no_user_is_named_once(
 
 @needs_root
 def test_a_program_of_another_user(users: PeerUsers, sockets: ExitStack) -> None:
-    """Its user is who made the socket, whoever that has become since."""
+    """The user of a connection is the user who created the socket, even if the program has changed its user since."""
     listening = listener(sockets, "127.0.0.1")
     go_on, end = os.pipe()
     child = os.fork()
@@ -146,7 +149,7 @@ def test_a_program_of_another_user(users: PeerUsers, sockets: ExitStack) -> None
 def test_a_client_that_sends_no_more_is_known_and_one_that_has_gone_is_not(
     users: PeerUsers, sockets: ExitStack
 ) -> None:
-    """For a socket that its program has closed, kernels name root."""
+    """Kernels report root for a socket that its program has closed."""
     listening = listener(sockets, "127.0.0.1")
     made = client(sockets, listening.getsockname(), ALICE)
     taken = accepted(sockets, listening)
@@ -160,7 +163,9 @@ def test_a_client_that_sends_no_more_is_known_and_one_that_has_gone_is_not(
 
 @needs_root
 def test_a_port_left_to_another_user_does_not_lend_its_name(users: PeerUsers, sockets: ExitStack) -> None:
-    """Alice sends a request and resets her connection before it is taken; Bob's next connection has her port."""
+    """Alice sends a request and resets her connection before llmd accepts it. Bob's next connection has the same
+    port.
+    """
     listening = listener(sockets, "127.0.0.1")
     alices = client(sockets, listening.getsockname(), ALICE)
     port = alices.getsockname()[1]
@@ -193,7 +198,7 @@ def test_who_listens_on_a_client_s_port_is_not_that_client(users: PeerUsers, soc
         taken, port = reset_client(sockets, listening)
         try:
             sockets.enter_context(socket.create_server(("0.0.0.0", port)))
-        except OSError:  # a client of another program, with another server, has the same port
+        except OSError:  # another program uses this port
             continue
         assert users.user_of(taken) is None
         return
@@ -212,7 +217,9 @@ def test_a_client_that_is_bound_to_the_loopback_interface(users: PeerUsers, sock
 
 @needs_root
 def test_a_user_that_a_namespace_does_not_have_is_not_known(users: PeerUsers, sockets: ExitStack) -> None:
-    """The kernel gives them all one number; who really has it is not told from them."""
+    """The kernel reports one number for all users outside the namespace, which is also the number of a real user. The
+    two cannot be distinguished.
+    """
     listening = listener(sockets, "127.0.0.1")
     client(sockets, listening.getsockname(), NOBODY)
     assert users.user_of(accepted(sockets, listening)) is None
@@ -242,7 +249,7 @@ def test_a_client_of_another_network_namespace_is_not_known(users: PeerUsers, so
 
 @needs_root
 def test_thousands_of_connections(users: PeerUsers, sockets: ExitStack) -> None:
-    """Each by itself, whoever else is connected, and whatever waits to be closed."""
+    """The user of each connection is found, whatever other connections exist or wait to be closed."""
     listening = listener(sockets, "127.0.0.1")
     for round_ in range(20 if kinds(users) == [peer_user._Netlink] else 1):
         taken = []
@@ -317,7 +324,9 @@ def test_a_table_that_is_too_long_at_the_start_makes_nobody_anybody(
 def test_a_socket_that_a_table_misses(
     sockets: ExitStack, monkeypatch: pytest.MonkeyPatch, n_misses: int, host: str
 ) -> None:
-    """The kernel gives a table in pieces: it is read once more, and the user stays unknown if that misses it, too."""
+    """The kernel returns a table in pieces, so one reading can miss the socket. After two readings the user is
+    unknown.
+    """
     without_netlink(monkeypatch)
     users = PeerUsers()
     sockets.callback(users.close)
@@ -342,7 +351,7 @@ def test_a_socket_that_a_table_misses(
     missed.clear()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     made.close()
-    assert users.user_of(taken) is None  # it is not there, as its client has reset it
+    assert users.user_of(taken) is None  # the client has reset this connection
 
 
 def test_a_client_of_another_machine_is_in_no_table() -> None:
@@ -358,7 +367,7 @@ def test_a_client_of_another_machine_is_in_no_table() -> None:
 def test_sources_that_fail_their_check_stay_in_use_until_one_names_a_user(
     sockets: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_netlink: bool
 ) -> None:
-    """The check may fail for another reason, such as a loopback interface that is down."""
+    """The check at the start can fail for another reason, such as a loopback interface that is down."""
     with monkeypatch.context() as patched:
         patched.setattr(peer_user, "_names_our_user", lambda _: False)
         users = PeerUsers()
@@ -376,14 +385,14 @@ def test_sources_that_fail_their_check_stay_in_use_until_one_names_a_user(
     assert kinds(users) == [peer_user._Netlink, peer_user._Tables]
     assert users.user_of(taken) == os.geteuid()
     assert kinds(users) == [peer_user._Netlink if is_netlink else peer_user._Tables]
-    if not is_netlink:  # now it is trusted: a client of this machine that is in no table is refused
+    if not is_netlink:  # trusted now, so a client of this machine without a line in a table is refused
         monkeypatch.setattr(peer_user._Tables, "_lines_of", lambda *_: [])
         with pytest.raises(UnknownUserError):
             users.user_of(taken)
 
 
 def test_a_source_that_never_names_a_user_refuses_nobody(sockets: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its users are `anybody`, as the warning at the start says."""
+    """All users then share the owner `anybody`, as the warning at the start says."""
 
     def refuse_netlink(_: peer_user._Netlink) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -421,14 +430,14 @@ def test_an_address_that_other_machines_reach_needs_keys_or_consent(tmp_path: Pa
 
 
 class Users:
-    """Clients of a daemon by their users."""
+    """Clients of a daemon, each of which runs as another user."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self._clients: dict[int, aiohttp.ClientSession] = {}
 
     async def ask(self, user: int | None, method: str, path: str, body: Any = None) -> Answer:
-        """Sends a request as this user; None: the user that the daemon runs as."""
+        """Sends a request as this user. None stands for the user that the daemon runs as."""
         if user is None:
             return await self.daemon.ask(method, path, body)
         if user not in self._clients:
@@ -494,7 +503,7 @@ async def test_responses_of_another_user_are_not_there(asking: Users) -> None:
 
 @needs_root
 async def test_the_daemon_s_own_user_and_the_unix_socket(asking: Users) -> None:
-    """Sessions that curl makes, llmctl lists, and the other way round; llmctl also sees those of other users."""
+    """llmctl lists sessions that curl made, and the other way round. llmctl also sees sessions of other users."""
     daemon = asking.daemon
     await asking.ask(None, "POST", "/v1/chat/completions", chat("hi", session_id="curl"))
     await daemon.ask("POST", "/v1/chat/completions", chat("hi", session_id="llmctl"), local=True)
@@ -510,7 +519,7 @@ async def test_the_daemon_s_own_user_and_the_unix_socket(asking: Users) -> None:
 
 @needs_root
 async def test_one_user_has_everything_until_another_one_works(asking: Users) -> None:
-    """A user who only reads, like a monitor, takes no share."""
+    """A user who sends no body, such as a monitor, gets no share of the limits."""
     state = asking.daemon.state
     await asking.ask(None, "POST", "/v1/chat/completions", chat())
     for path in ("/metrics", "/v1/sessions"):
@@ -567,7 +576,7 @@ async def test_a_connection_whose_user_may_be_of_this_machine_is_refused(
 
 
 async def test_a_refused_connection_closes_no_other(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool is full, and the idle connection in it could make room."""
+    """The pool is full, and an idle connection could be closed to make room."""
 
     def miss(_: PeerUsers, connection: socket.socket) -> int | None:
         raise UnknownUserError
@@ -585,7 +594,7 @@ async def test_a_refused_connection_closes_no_other(serve: Serve, monkeypatch: p
 
 
 async def test_sessions_from_before_are_the_own_user_s(serve: Serve) -> None:
-    """Older versions gave owner 0 all sessions that were made without a key."""
+    """In older versions, all sessions that were made without a key belonged to owner 0."""
     daemon = await serve()
     await daemon.chat(session_id="a")
     for is_local in (False, True):

@@ -109,7 +109,7 @@ async def test_a_conversation(services: Services) -> None:
 
 
 async def test_several_answers(services: Services) -> None:
-    """Each has its own text and its own end; the first is the one that is given alone."""
+    """Each answer has its own text and its own end. The first answer equals the answer to a request for one answer."""
     counted = Counted()
     parts = await all_parts(await answering(services, counted, n_answers=3))
     ends = [part for part in parts if isinstance(part, End)]
@@ -132,7 +132,7 @@ async def test_several_whole_answers(services: Services) -> None:
 
 
 async def test_a_whole_fails_with_its_first_answer_that_fails(services: Services) -> None:
-    """Nobody would get the others."""
+    """The client would not get the other answers."""
     one = await answering(services, n_answers=2, max_tokens=90_000, is_stream=False)
     await one.admission()
     one.generations[1].cancel(CancelReason.DEADLINE)
@@ -143,14 +143,14 @@ async def test_a_whole_fails_with_its_first_answer_that_fails(services: Services
 
 
 def until_ended(services: Services, n: int) -> None:
-    """Keeps the event loop from hearing of the first before the last has ended."""
+    """Blocks the event loop until all `n` answers have ended, so that it receives the ends of all at the same time."""
     while services.engine.session_table.counters()["finished_length_total"] < n:
         time.sleep(0.001)
 
 
 async def test_each_of_several_answers_is_kept_with_its_own_tokens() -> None:
-    """Without a session only the prompt tells the answers apart, and it is the same."""
-    async with serving("sim:dense,ctx=100000,step_us=5000") as services:  # they run at the same time, each in its place
+    """Without a session, answers can be found only by their prompt, and both answers have the same prompt."""
+    async with serving("sim:dense,ctx=100000,step_us=5000") as services:  # the answers run at the same time
         said, n_tokens = [PlainMessage("user", "hello")], 20
         one = await answering(services, prompt=ChatPrompt(said), n_answers=2, max_tokens=n_tokens)
         until_ended(services, 2)
@@ -195,7 +195,7 @@ async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(services:
 async def test_an_answer_that_is_parsed_waits_for_who_takes_it(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Text that nobody takes is not parsed, and the engine stops to generate more of it."""
+    """Text that is not taken is not parsed, and the engine pauses the generation."""
     paused, pause = asyncio.Queue[bool](), services.engine.pause
 
     def noted(request: int, is_paused: bool) -> None:
@@ -235,7 +235,7 @@ async def test_the_beginning_is_told_to_who_asks(services: Services) -> None:
 async def test_a_nudge_brings_nothing(services: Services) -> None:
     one = await answering(services)
     waiting = one.parts()
-    waiting.send(None)  # by hand, so that the event loop can bring nothing in between
+    waiting.send(None)  # without the event loop, so that no event arrives in between
     one.nudge()
     with pytest.raises(StopIteration) as returned:
         waiting.send(None)
@@ -251,5 +251,5 @@ async def test_a_nudge_brings_nothing(services: Services) -> None:
     ],
 )  # fmt: skip
 def test_seeds(seed: int | None, index: int, expected: int | None) -> None:
-    """None of them is by accident the one that asks for a random one."""
+    """No seed of an answer is by chance the number that means a random seed."""
     assert seed_of(seed, index) == expected

@@ -1,4 +1,4 @@
-"""`llmd` as a process: sockets, signals, exit statuses, log lines, systemd."""
+"""`llmd` as a process: sockets, signals, exit statuses, log lines, and systemd."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDLESS = "sim:dense,ctx=1000000,step_us=1000,length=0"
 
 @dataclass
 class Process:
-    """A running llmd and the log lines it has written so far."""
+    """A running llmd, and the log lines that it has written so far."""
 
     popen: subprocess.Popen[str]
     log: list[Json]
@@ -39,7 +39,7 @@ class Process:
         return self.popen.stderr
 
     def wait_for(self, message: str) -> Json:
-        """The next line with this message, or that begins with it."""
+        """Returns the next log line whose message begins with this text."""
         for line in self.stderr:
             self.log.append(json.loads(line))
             if self.log[-1]["message"].startswith(message):
@@ -57,13 +57,13 @@ class Process:
 
 
 class Start:
-    """Starts daemons in a directory of their own, and ends what a failed test leaves."""
+    """Starts daemons in a directory of their own, and ends the processes that a failed test leaves."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.program = [sys.executable, "-m", "llmd"]
         self.prepare: Callable[[], object] | None = None
-        """What the child does before it becomes the program."""
+        """Called in the child before it executes the program."""
         self._started: list[subprocess.Popen[str]] = []
 
     def arguments(self, *extra: str) -> list[str]:
@@ -90,8 +90,9 @@ class Start:
         return popen
 
     def _prepare(self) -> None:
-        """A signal that is ignored stays so across exec: these are, where the tests run under nohup, or in the
-        background of a shell without job control."""
+        """A program inherits ignored signals. These signals are ignored if the tests run under nohup, or in the
+        background of a shell without job control.
+        """
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, signal.SIG_DFL)
         if self.prepare is not None:
@@ -116,7 +117,7 @@ class Start:
             popen.wait()
             if popen.stderr is not None:
                 popen.stderr.close()
-        for name in segment.names(self._directory / "run" / "llmd.sock"):  # a killed daemon leaves it for a successor
+        for name in segment.names(self._directory / "run" / "llmd.sock"):  # a killed daemon leaves its shared memory
             (Path("/dev/shm") / name.lstrip("/")).unlink(missing_ok=True)
 
 
@@ -128,7 +129,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def stream(process: Process, body: Json) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-    """A stream whose first event has come."""
+    """Opens a stream, and waits for its first event."""
     connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=60)
     connection.request("POST", "/v1/chat/completions", json.dumps({**body, "stream": True}))
     response = connection.getresponse()
@@ -251,7 +252,7 @@ def test_ready_and_watchdog_reach_systemd(start: Start, tmp_path: Path) -> None:
 
 
 def test_sockets_from_systemd(start: Start, tmp_path: Path) -> None:
-    """Passes sockets as systemd does: descriptors from 3 on, and the pid, which only the child knows."""
+    """Passes sockets as systemd does: as descriptors from 3 on, with the pid, which only the child knows."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     script = (
@@ -276,7 +277,9 @@ def test_sockets_from_systemd(start: Start, tmp_path: Path) -> None:
 
 
 def test_no_debugger_is_started_and_no_other_threads(start: Start) -> None:
-    """OpenMP keeps a team for each thread that ever computed, and its waiting cannot be told what else goes on."""
+    """OpenMP would keep a team of threads for each thread that ever computed, and their waiting cannot consider other
+    processes.
+    """
     process = start()
     program = "import os, llmd.engine.native; print(os.environ['GGML_NO_BACKTRACE'])"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

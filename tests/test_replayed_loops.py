@@ -1,4 +1,4 @@
-"""Loops of tools as Zed and Open WebUI send them, which no test can start: their requests by hand."""
+"""Tool loops of Zed and Open WebUI. Tests cannot start these programs, so the requests are written by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.test_chat_tools import gathered
 
 SYSTEM = "You are a careful assistant. " * 60
 BESIDE = 32
-"""Tokens that a turn may read beside its result and what the template writes around it."""
+"""Number of tokens that a turn may prefill in addition to the tool's result: the template's text around the result."""
 Message = Callable[[Json], Json]
 
 
@@ -28,7 +28,7 @@ def zed(messages: list[Json]) -> Json:
 
 
 def zed_echo(said: Json) -> Json:
-    """Thoughts are left out, and texts are parts."""
+    """Returns an answer as Zed sends it back: without reasoning, and with texts as parts."""
     parts = [{"type": "text", "text": said["content"]}] if said["content"] else None
     return {"role": "assistant", "content": parts, "tool_calls": said["tool_calls"]}
 
@@ -58,7 +58,7 @@ def open_webui_result(call: Json, text: str) -> Json:
 
 
 async def told(daemon: Daemon, body: Json, headers: dict[str, str]) -> tuple[Json, Json, Json]:
-    """The message, its usage, and the session's report."""
+    """Sends a request, and returns the message, its usage, and the session's report."""
     answer = await daemon.ask("POST", "/v1/chat/completions", body, headers=headers)
     assert answer.status == 200, answer.body
     events = parse_events(answer.body)
@@ -104,7 +104,7 @@ async def test_a_loop(
 
 
 async def test_what_open_webui_asks_beside_a_chat_takes_nothing_from_it(serve: Serve, tmp_path: Path) -> None:
-    """A title, tags and questions to go on with, of the same chat, under its id."""
+    """Open WebUI asks for a title, tags and follow-up questions with the id of the chat."""
     daemon = await serve(**calling(tmp_path))
     headers = {"X-Session-Id": "chat-1"}
     messages: list[Json] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "plain"}]

@@ -1,4 +1,4 @@
-"""The packages: what a wheel asks for, what the checkout pins, and the lowest versions that are tested, agree."""
+"""The packages that a wheel requires, the versions that the checkout pins, and the lowest tested versions agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETS = sorted(path.stem for path in REQUIREMENTS.glob("*.in"))
 
 
 def asked(name: str) -> dict[str, str]:
-    """Returns the packages that an .in file names: "==1.2", or nothing."""
+    """Returns the packages that an .in file names, each with its version, such as "==1.2", or with ""."""
     lines = [line.partition("#")[0].strip() for line in (REQUIREMENTS / f"{name}.in").read_text().splitlines()]
     return {re.split(r"[=<>]", line)[0]: re.sub(r"^[\w-]+", "", line) for line in lines if line and line[0] != "-"}
 
@@ -25,7 +25,7 @@ def pinned(name: str) -> dict[str, str]:
 
 
 def floors() -> dict[str, str]:
-    """Returns the versions with which setup.cfg allows a wheel to be installed."""
+    """Returns the lowest versions of packages that setup.cfg allows."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     lines = [line for line in config["options"]["install_requires"].splitlines() if line]
@@ -41,7 +41,7 @@ def test_a_wheel_asks_for_what_the_checkout_installs() -> None:
 
 
 def test_the_lowest_versions_are_the_floors() -> None:
-    """./build.sh test-lowest runs the tests on them."""
+    """`./build.sh test-lowest` runs the tests with these versions."""
     lowest = asked("lowest")
     assert {name: lowest[name] for name in floors()} == {name: f"=={version}" for name, version in floors().items()}
 

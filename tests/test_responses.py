@@ -1,4 +1,4 @@
-"""POST /v1/responses and what is stored of it, over HTTP with a simulated model."""
+"""POST /v1/responses and stored responses, over HTTP with a simulated model."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_instructions_change_the_answer(daemon: Daemon) -> None:
 
 
 async def test_a_body_too_large_for_the_loop_is_answered(daemon: Daemon) -> None:
-    """`user` is accepted and not read."""
+    """The value of `user` is ignored, so that it only makes the body large."""
     plain = await respond(daemon, [user("hello")])
     large = await respond(daemon, [user("hello")], user="x" * 2 * limits.TEXT_SHORT_BYTES)
     assert text_of(large) == text_of(plain)
@@ -86,7 +86,7 @@ async def test_a_body_too_large_for_the_loop_is_answered(daemon: Daemon) -> None
 async def test_a_long_conversation_that_is_only_referred_to_is_kept_from_the_loop(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However short the body that goes on with it."""
+    """A short body that continues a large stored response counts as large."""
     monkeypatch.setattr(limits, "TEXT_SHORT_BYTES", 1000)
     first = await respond(daemon, "x" * 2000)
     reference = {"type": "item_reference", "id": first["output"][0]["id"]}
@@ -105,7 +105,7 @@ async def test_a_long_conversation_that_is_only_referred_to_is_kept_from_the_loo
 
 
 async def test_a_silent_stream_tells_events(serve: Serve) -> None:
-    """Comments are none for codex, which gives up after five minutes without an event."""
+    """Comments are not events for codex, which gives up after five minutes without an event."""
     daemon = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)  # a prefill of a second
     events = await stream(daemon, "word " * 50, max_output_tokens=2)
     told = [event["type"] for event in events]
@@ -151,7 +151,7 @@ async def test_a_history_that_is_sent_whole_finds_its_answers(daemon: Daemon) ->
 
 
 async def test_one_conversation_stays_warm_across_dialects(daemon: Daemon) -> None:
-    """Begun over chat, gone on with as responses, and back."""
+    """The conversation begins as a chat, continues as responses, and continues as a chat again."""
     messages: list[Json] = [{"role": "system", "content": "be brief"}, user("hello")]
     answer = await daemon.chat(messages=messages, session_id="s", temperature=0)
     messages += [{"role": "assistant", "content": answer["choices"][0]["message"]["content"]}, user("more")]
@@ -181,7 +181,7 @@ CODEX: Json = {
 
 
 async def test_a_request_as_codex_sends_it(daemon: Daemon) -> None:
-    """A turn, and the next one with the whole history; the thread is its session."""
+    """Sends a turn, and the next turn with the whole history. The header thread-id names the session."""
     headers = {"session-id": "0199-session", "thread-id": "0199-thread", "x-client-request-id": "0199-session"}
     body = {**CODEX, "max_output_tokens": 8, "ignore_eos": True}
     first = await daemon.ask("POST", PATH, body, headers=headers)
@@ -313,7 +313,7 @@ def files(directory: Path) -> list[Path]:
 
 
 async def test_responses_outlive_the_daemon(tmp_path: Path) -> None:
-    """And their sessions, which stay warm."""
+    """The tokens of their sessions are reused after the restart, too."""
     async with serving(config_of(tmp_path)) as daemon:
         first = await respond(daemon, session_id="s")
         gone = await respond(daemon, "to be deleted")
@@ -351,7 +351,9 @@ async def test_overflow_is_told_as_agents_know_it(serve: Serve) -> None:
 
 
 async def test_truncation_leaves_out_the_beginning(serve: Serve) -> None:
-    """And stays where it has cut for as long as that fits, so that a conversation is warm while it grows."""
+    """The truncated conversation begins at the same message as long as it fits, so that its tokens are reused while it
+    grows.
+    """
     daemon = await serve(ctx_size=256)
     history: list[Json] = []
     cold = 0
@@ -367,7 +369,9 @@ async def test_truncation_leaves_out_the_beginning(serve: Serve) -> None:
 
 
 async def test_input_is_counted_as_it_would_be_cut(serve: Serve) -> None:
-    """And where it would be refused: who counts decides by that whether to compact."""
+    """Tokens are also counted if the request would be refused, because clients decide by this number whether to compact
+    their history.
+    """
     daemon = await serve(ctx_size=256)
     history = [user(f"question {n} of a conversation that goes on and on") for n in range(40)]
     cut = {**asking(history), "truncation": "auto"}

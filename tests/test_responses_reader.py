@@ -1,4 +1,4 @@
-"""From the body of a response's request to a GenerationRequest: items, tools, and the names in refusals."""
+"""From the body of a request for a response to a GenerationRequest: items, tools, and the names in errors."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_reasoning_comes_back_however_it_was_told() -> None:
 
 
 def test_a_conversation_reads_as_it_does_over_chat() -> None:
-    """Or the two dialects would not know each other's answers."""
+    """Otherwise one dialect could not continue answers of the other."""
     items = [user(), thought(), said("a"), call(), output(), {"role": "developer", "content": "s"}, user("r")]
     over_chat: list[Json] = [
         user(),
@@ -374,14 +374,16 @@ def test_what_is_stored_of_the_input() -> None:
 
 
 def test_stored_items_have_ids_of_their_own() -> None:
-    """A client pages through them by id: two with one id would be told again and again."""
+    """Clients page through items by id. If two items had the same id, a client would get the same page again and
+    again.
+    """
     items = [{**user(), "id": "msg_same"}] * 30 + [{**call(), "id": "msg_same"}]
     ids = [json.loads(item)["id"] for item in read(input=items).input]
     assert ids[0] == "msg_same" and len(set(ids)) == len(ids) == 31 and ids[30].startswith("fc_")
 
 
 def test_members_of_stored_items_are_not_decoded() -> None:
-    """They stay as they were written, and take no time, whatever they hold."""
+    """Unknown members are stored as the client wrote them, which takes no time, whatever they contain."""
     item = '{"type":"unknown","x":[1.0000000000000000000000001e-300,"y"]}'
     wanted = msgspec.json.decode(f'{{"input":[{item},{json.dumps(user())}]}}', type=ResponseRequest)
     stored = response_of(wanted, [], ResponseStore(), OWNER).input[0]
@@ -467,7 +469,7 @@ EXAMPLES: Json = {
     "chat_template_kwargs": {"x": 1}, "history": "template",
 }  # fmt: skip
 ELSEWHERE = {"model", "truncation"}
-"""The one changes nothing here, the other what is done with a prompt that does not fit (test_responses.py)."""
+"""Parameters that are not tested here. `model` has no effect, and test_responses.py tests `truncation`."""
 
 
 def test_there_is_an_example_of_every_honoured_parameter() -> None:

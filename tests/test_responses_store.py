@@ -1,4 +1,4 @@
-"""Stored responses are limited, and each owner has its own."""
+"""Stored responses are limited, and no owner sees those of another owner."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_one_owner_cannot_drive_out_the_others() -> None:
 
 
 def test_where_owners_hold_too_much_together_the_greediest_gives() -> None:
-    """Their shares do not add up to what there is: a key may have come since."""
+    """Shares of owners can exceed the whole limit together if a key was added after responses were stored."""
     store = ResponseStore(responses_max=4)
     for n in range(3):
         store.keep(response(f"1{n}", owner=1), 1)
@@ -182,7 +182,7 @@ async def test_what_is_dropped_is_not_there_any_more(path: Path) -> None:
     ids=["types", "no response", "no item"],
 )
 async def test_what_is_no_response_is_refused(path: Path, row: list[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Though the checksum is right; and the others are read."""
+    """The row is refused although its checksum is right, and the other rows are read."""
     await kept(path, response("good"))
     database = Database(path, MODEL)
     database.write([((RESPONSE, 1, "r", b""), row)])

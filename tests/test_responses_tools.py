@@ -1,4 +1,6 @@
-"""Responses that think, call tools and have a form: the loops of agents, with a model that says what it is told to."""
+"""Responses with reasoning, tool calls and output formats, in tool loops of agents. The simulated model generates the
+text of its script.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ def output_of(item: Json, text: str) -> Json:
 
 
 async def test_a_loop_of_an_agent_stays_warm(scripted: Daemon) -> None:
-    """The whole history at each turn, as codex sends it: without ids, and of reasoning what it cannot read."""
+    """Each turn sends the whole history, as codex does: without ids, and with reasoning only as encrypted_content."""
     history = [user("look into a")]
     events = await stream(scripted, history, **ASKED)
     assert names(events) == ["created", "in_progress", *SUMMARY_NAMES, *MESSAGE_NAMES, *CALL_NAMES, "completed"]
@@ -132,13 +134,13 @@ def _prefilled_little(response: Json, before: Json) -> None:
     ],
 )
 async def test_a_custom_tool_has_a_grammar(scripted: Daemon, asked: Json) -> None:
-    """The grammar may be more than can be enforced."""
+    """A grammar can have a part that cannot be enforced."""
     response = await respond(scripted, [user("right patch")], **asked, ignore_eos=False, max_output_tokens=None)
     assert [(item["type"], item["input"]) for item in response["output"]] == [("custom_tool_call", RIGHT)]
 
 
 async def test_a_call_is_kept_to_the_grammar_of_its_tool(scripted: Daemon) -> None:
-    """The model wants to write something else."""
+    """The script of the model has another text, which the grammar does not allow."""
     asked = custom('start: "*** " ("End" | "Stop")')
     response = await respond(scripted, [user("right patch")], **asked, ignore_eos=False, max_output_tokens=200)
     said = json.dumps(response["output"])
@@ -180,7 +182,7 @@ async def test_several_calls_in_one_answer(scripted: Daemon) -> None:
 
 
 async def test_a_conversation_with_calls_goes_on_over_chat(scripted: Daemon) -> None:
-    """The same messages, whichever dialect tells them."""
+    """Both dialects make the same messages from the conversation."""
     response = await respond(scripted, [user("look into a")], **ASKED)
     call = response["output"][-1]
     function = {name: TOOLS[1][name] for name in ("name", "description", "parameters")}
@@ -250,7 +252,7 @@ async def test_a_parsed_call(client: openai.AsyncOpenAI) -> None:
 
 
 async def test_a_loop_of_the_client(client: openai.AsyncOpenAI) -> None:
-    """Items go back as the client has them."""
+    """The items are sent back as the client received them."""
     history: list[Any] = [user("look into a")]
     tools: Any = TOOLS
     fields: dict[str, Any] = {"model": "any", "tools": tools, "temperature": 0, "reasoning": {"summary": "auto"}}

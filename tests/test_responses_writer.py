@@ -1,4 +1,4 @@
-"""Parts of answers as responses and their events, where no model makes them: reasoning, calls, several items."""
+"""Parts of answers as responses and events, without a model: reasoning, calls, and several items."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def test_reasoning_without_a_summary_is_told_as_it_is(daemon: Daemon) -> N
 
 @pytest.mark.parametrize("summary", [None, "auto"])
 async def test_an_answer_sent_back_is_the_message_that_was_generated(daemon: Daemon, summary: str | None) -> None:
-    """A client may leave out anything of a reasoning item except the text that it cannot read."""
+    """A client may leave out all members of a reasoning item except encrypted_content."""
     fields: Json = {"include": ["reasoning.encrypted_content"], "reasoning": {"summary": summary}}
     output = written(writer_of(daemon, **fields), *EVERYTHING[:-2], end())[-1]["response"]["output"]
     calls = (
@@ -208,7 +208,9 @@ def _of(*tokens: bytes) -> LogProbabilities:
 
 
 async def test_log_probabilities_of_text_that_is_held_back_come_with_it(daemon: Daemon) -> None:
-    """Blanks and what may begin a marker come with the next token's text; thoughts, and what ends them, with none."""
+    """Log probabilities of blanks, and of the possible beginning of a marker, are reported with the text of the next
+    token. Log probabilities of reasoning and of its end are not reported.
+    """
     writer = writer_of(daemon)
     steps: list[list[Part]] = [
         [ReasoningPart(0, "so"), _of(b"so")],

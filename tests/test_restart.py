@@ -1,4 +1,4 @@
-"""Sessions and the end of the process: orderly stop, kill, full or damaged disk, files of other models."""
+"""Sessions after the end of a process: orderly stops, kills, full or damaged disks, and files of other models."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def files(directory: Path, suffix: str = "llmd-session") -> list[Path]:
 
 
 def models(directory: Path) -> list[str]:
-    """Returns the models that the subdirectories of the state directory name."""
+    """Returns the names of the models in the subdirectories of the state directory."""
     return [path.read_text().strip() for path in (directory / "state").glob("*/model.txt")]
 
 
 async def filled(directory: Path, **options: Any) -> Conversation:
-    """One conversation with a daemon that has stopped in order."""
+    """Returns a conversation with a daemon that has stopped in order."""
     async with serving(config(directory, **options)) as daemon:
         talk = Conversation(daemon, "desk", system="a system prompt of some length, worth keeping")
         for text in ("the first question", "the second question"):
@@ -81,7 +81,7 @@ async def test_saved_sessions_outlive_the_daemon(tmp_path: Path) -> None:
 
 
 async def stop_amid(call: str, of: Any, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts a daemon, and stops it while it is in that call."""
+    """Starts a daemon, and stops the daemon during a call of this function."""
     real: Callable[..., None] = getattr(of, call)
     begun, may_end = threading.Event(), threading.Event()
 
@@ -128,7 +128,7 @@ CAPACITY = {"max_sessions": 3, "scratch_sessions": 1, "ctx_size": 2048, "session
 
 
 async def test_other_options_keep_sessions_and_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With more or fewer slots, or a longer context, even the states can be used."""
+    """After a start with more or fewer slots, or a longer context, even the saved states can be used."""
     async with serving(config(tmp_path)) as daemon:
         talk = Conversation(daemon, "desk")
         await talk.ask("a question to be kept for long")
@@ -162,7 +162,7 @@ async def test_each_model_has_a_directory_that_names_it(tmp_path: Path) -> None:
 
 
 async def test_more_sessions_than_entries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """All sessions come back, whatever number of entries is configured, and a closed one never does."""
+    """After a restart all sessions exist, whatever the number of entries, except closed sessions."""
     options = {"capacity_policy": "refuse", "max_sessions": 1}
     async with serving(config(tmp_path)) as daemon:
         for name in ("desk", "lamp", "sofa"):
@@ -200,7 +200,7 @@ VERBS_WITHOUT_ENTRY: dict[str, Json] = {
 
 @pytest.mark.parametrize("verb", VERBS_WITHOUT_ENTRY)
 async def test_a_session_without_an_entry_obeys_each_verb(tmp_path: Path, verb: str) -> None:
-    """A fork is a session more: where nobody makes way for it the answer says so, and nothing is lost."""
+    """A fork needs an entry of its own. If no entry is free, the fork is refused, and no session is lost."""
     async with serving(config(tmp_path)) as daemon:
         for name in ("lamp", "sofa", "desk"):
             await Conversation(daemon, name).ask(f"a question about the {name}")
@@ -245,7 +245,7 @@ async def test_damaged_files_are_set_aside(tmp_path: Path, where: str, caplog: p
 
 
 async def test_files_of_another_model_are_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Put where those of this model lie, as a person might."""
+    """A file of another model was copied into this model's directory."""
     await filled(tmp_path, model="sim:dense")
     foreign = files(tmp_path)[0]
     talk = await filled(tmp_path)
@@ -258,7 +258,9 @@ async def test_files_of_another_model_are_not_read(tmp_path: Path, caplog: pytes
 
 
 async def test_a_disk_that_takes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The directory vanishes under the daemon: it says so, serves on, and stops in order."""
+    """If the state directory is removed while the daemon runs, the daemon logs that, serves further requests, and stops
+    in order.
+    """
     async with serving(config(tmp_path)) as daemon:
         talk = Conversation(daemon, "desk")
         await talk.ask("a question")
@@ -301,7 +303,7 @@ def ask(process: Process, text: str) -> Json:
 
 
 def test_killed_then_stopped(start: Start) -> None:
-    """Between the kill and the stop nobody used the session: it is known, and pinned."""
+    """The session was not used between the kill and the stop. It still exists, and is still pinned."""
     first = start("--model", "sim:hybrid")
     ask(first, "a question before the crash")
     held = first.ask("POST", "/v1/sessions/desk/pin", {"pinned": True})[1]["tokens"]
@@ -317,7 +319,9 @@ def test_killed_then_stopped(start: Start) -> None:
 
 
 def test_a_killed_daemon(start: Start) -> None:
-    """The shared segment outlives it: the session is known, refilled once, and warm from then on."""
+    """The session table outlives the killed daemon. The session still exists, its tokens are prefilled once, and are
+    reused from then on.
+    """
     first = start("--model", "sim:hybrid")
     ask(first, "a question before the crash")
     held = first.ask("GET", "/v1/sessions/desk")[1]["tokens"]
@@ -333,8 +337,9 @@ def test_a_killed_daemon(start: Start) -> None:
 
 
 def test_a_daemon_killed_after_its_sessions_went_on(start: Start) -> None:
-    """A file holds less than the segment knows: it is the same session with the longer tokens, and what the file holds
-    of their state is not refilled."""
+    """The session's file has fewer tokens than the session table. The restored session has all tokens, and only the
+    tokens after those of the file are prefilled again.
+    """
     first = start("--model", "sim:hybrid")
     messages: list[Json] = [{"role": "user", "content": "a question before the stop"}]
     _, answer = first.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk", temperature=0))

@@ -1,5 +1,6 @@
-"""Each parameter of each dialect does what its table says: a supported one changes something, an accepted one nothing,
-and a refused one is refused unless it asks for nothing."""
+"""Each parameter of each dialect does what its table says: a supported parameter changes the request, an accepted
+parameter changes nothing, and a refused parameter is refused unless its value is neutral.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ from tests.serving import Answer, Daemon, Json
 
 ROOT = Path(__file__).parents[1]
 LOUD: tuple[Any, ...] = ({"asks": "for something"}, ["something"], "something", True, 3, -7.5)
-"""Values of every kind, one of which any parameter would have to heed."""
+"""Values of every kind. At least one of them would have an effect for any parameter."""
 
 
 def requests() -> Iterator[tuple[str, Endpoint | None, type[Any]]]:
-    """Types of requests of every dialect, and what shows their parameters."""
+    """Yields the request types of every dialect, each with the endpoint that shows the effect of its parameters."""
     for folder in pkgutil.iter_modules(dialects.__path__):
         if folder.ispkg:
             found = importlib.import_module(f"llmd.dialects.{folder.name}.wire").REQUESTS
@@ -60,7 +61,7 @@ async def answered(daemon: Daemon, endpoint: Endpoint, fields: Json) -> Answer:
 
 
 def test_every_request_is_shown() -> None:
-    """In tests/rows/, by the name of its dialect's folder."""
+    """tests/rows/ has a module for each dialect, with the name of the dialect's folder."""
     assert [name for name, endpoint, _ in REQUESTS if endpoint is None] == []
 
 

@@ -1,5 +1,6 @@
-"""Sampling parameters of requests: which values each dialect takes, how they reach the sampler, and that defaults are
-those of llama.cpp."""
+"""Sampling parameters of requests: the values that each dialect accepts, the values that reach the sampler, and
+defaults, which must equal llama.cpp's.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ BODIES: dict[str, Json] = {
     "/api/generate": {"prompt": "hello", "options": {"num_predict": 1}, "stream": False},
     "/completion": {"prompt": "hello", "n_predict": 1},
 }
-"""The least that each endpoint answers."""
+"""The smallest valid body for each endpoint."""
 
 
 def with_parameters(path: str, **parameters: Any) -> Json:
@@ -46,7 +47,9 @@ async def sampled(daemon: Daemon, monkeypatch: pytest.MonkeyPatch, path: str, **
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_temperatures_above_two_are_taken(daemon: Daemon, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """llama.cpp has no limit; min_p goes with such temperatures. OpenAI's 2 and Anthropic's 1 are limits of theirs."""
+    """llama.cpp has no limit on the temperature, and min_p is meant for high temperatures. The limits 2 and 1 are
+    OpenAI's and Anthropic's own.
+    """
     assert (await sampled(daemon, monkeypatch, path, temperature=4.5)).temperature == 4.5
 
 
@@ -67,19 +70,20 @@ NO_PARAMETERS = {
     "seed": "drawn for each request", "n_prev": "for printing", "n_probs": "logprobs",
     "reasoning_budget_tokens": "a budget for thinking is no sampling parameter",
 }  # fmt: skip
-"""Numbers of the struct that are no default of ours, with the reason."""
+"""Members of the struct that are not sampling parameters of llmd, with the reason."""
 
 
 def their_parameters() -> str:
-    """Return the members of llama.cpp's struct of sampling parameters, which `./build.sh test` links at
-    build/llama.cpp."""
+    """Returns the members of llama.cpp's struct of sampling parameters. `./build.sh test` links llama.cpp at
+    build/llama.cpp.
+    """
     header = (ROOT / "build/llama.cpp/common/common.h").read_text()
     [struct] = re.findall(r"^struct common_params_sampling \{\n(.*?)^\};", header, re.MULTILINE | re.DOTALL)
     return str(struct)
 
 
 def test_defaults_are_those_of_llama_cpp() -> None:
-    """A new pin with another default, or with one more parameter, shows here."""
+    """This test fails if a newer llama.cpp has another default, or another parameter."""
     theirs = dict(re.findall(r"^    (?:u?int32_t|float)\s+(\w+)\s+= ([^;]+);", their_parameters(), re.MULTILINE))
     ours = dataclasses.asdict(SamplingDefaults())
     assert ours.pop("samplers") == 0
@@ -94,7 +98,7 @@ def test_breakers_of_dry_are_those_of_llama_cpp() -> None:
 
 
 def test_samplers_are_those_of_llama_cpp() -> None:
-    """Names, letters and the usual order; a sampler that a new pin adds shows here."""
+    """Compares names, letters and the default order. The test fails if a newer llama.cpp has another sampler."""
     source = (ROOT / "build/llama.cpp/common/sampling.cpp").read_text()
     letters = dict(re.findall(r"case (COMMON_SAMPLER_TYPE_\w+):\s+return '(\w)';", source))
     names = dict(re.findall(r"case (COMMON_SAMPLER_TYPE_\w+):\s+return \"(\w+)\";", source))

@@ -19,14 +19,14 @@ from tools.tiny_models.catalog import RECIPES
 
 RECOMMENDED = {"temperature": 0.25, "top_p": 0.5, "top_k": 7, "min_p": 0.125, "repeat_penalty": 1.25}
 KEYS = {"temperature": "temp", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repeat_penalty": "penalty_repeat"}
-"""Names of parameters in the metadata."""
+"""Names of the parameters in the model's metadata."""
 WITHOUT_SAMPLING = {"n_predict": -1, "stream": False}
 """Members of /props that are not sampling parameters."""
 
 
 @pytest.fixture
 def recommending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model that says how it wants to be sampled."""
+    """A model whose file recommends sampling parameters."""
     add_name = gguf.GGUFWriter.add_name
 
     def add(writer: gguf.GGUFWriter, name: str) -> None:
@@ -45,7 +45,7 @@ async def defaults_told(daemon: Daemon) -> Json:
 
 
 def pushed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[Sampling]:
-    """How the model is asked to sample."""
+    """Returns a list to which the sampling parameters of each request are added."""
     found: list[Sampling] = []
     generate = daemon.state.engine.generate
 
@@ -72,7 +72,7 @@ async def test_a_model_that_recommends(serve: Serve, recommending: Path, monkeyp
 
 
 async def test_a_model_that_does_not(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = dataclasses.asdict(SamplingDefaults()) | {"top_k": 0}  # which the simulated one says
+    usual = dataclasses.asdict(SamplingDefaults()) | {"top_k": 0}  # which the simulated model recommends
     assert await defaults_told(daemon) == {**usual, **WITHOUT_SAMPLING, "samplers": list(USUAL_SAMPLERS)}
     asked = pushed(daemon, monkeypatch)
     plain = await daemon.chat(seed=1)

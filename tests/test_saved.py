@@ -1,4 +1,4 @@
-"""Sessions saved under a name: what is listed, who may remove, how many there may be, and that answers come along."""
+"""Sessions saved under a name: lists, permission to remove, the limit on their number, and their answers."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def left_in(daemon: Daemon, method: str, path: str, begun: asyncio.Event) 
 async def test_a_client_that_goes_while_it_saves_or_loads_leaves_nothing_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session would be there without the tokens of its answers."""
+    """Otherwise the session would be loaded without the tokens of its answers."""
     async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
         engine, talk = daemon.state.engine, Conversation(daemon, "a")
         await talk.ask("what is to be kept")
@@ -174,7 +174,7 @@ async def test_what_fails_after_its_client_has_gone_is_logged(
         may_end.set()
         async with asyncio.timeout(SETTLE_S):
             await has_failed.wait()
-        gc.collect()  # then a task whose error nobody took says so
+        gc.collect()  # logs a task whose error was not retrieved
         await asyncio.sleep(0)
         [record] = [
             record for record in caplog.records if record.exc_info and "disk I/O error" in str(record.exc_info[1])
@@ -225,7 +225,7 @@ async def test_answers_come_along(tmp_path: Path) -> None:
 
 
 async def test_a_session_is_only_replaced_when_that_is_asked_for(tmp_path: Path) -> None:
-    """A load behaves like a fork here."""
+    """`load` needs "replace": true, as `fork` does."""
     async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
         await Conversation(daemon, "a").ask("what is to be kept")
         await save(daemon, "a", "label")

@@ -1,4 +1,6 @@
-"""Requests made up from /openapi.json: no answer may be a server's error, or one that the description does not have."""
+"""Requests that are generated from /openapi.json. No answer may be a server error, or have a form that the description
+does not allow.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ LENGTHS = {
     "/completion": "n_predict",
     "/infill": "n_predict",
 }
-"""How an answer is kept from filling the context."""
+"""The parameter of each endpoint that limits the length of the answer."""
 BOUNDED = settings(
     max_examples=N_EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
@@ -51,7 +53,9 @@ async def serve(directory: Path, address: Future[str], stopped: threading.Event)
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A daemon over TCP, in a thread of its own: schemathesis blocks. At its end every request must have ended."""
+    """A daemon over TCP, in a thread of its own, because schemathesis blocks. At the end, every request must have
+    ended.
+    """
     address: Future[str] = Future()
     stopped = threading.Event()
     failures: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""The counts of ./build.sh schemas, on small corpora."""
+"""The counts that `./build.sh schemas` reports, on small corpora."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ OPEN = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type":
 
 
 def write_corpora(folder: Path) -> None:
-    """One file in MaskBench's format, one in the test suite's, and some that are not looked at."""
+    """Writes a file in MaskBench's format, a file in the format of the JSON Schema test suite, and files that must be
+    ignored.
+    """
     bench, suite = folder / "data", folder / "tests/draft7"
     (suite / "optional").mkdir(parents=True)
     bench.mkdir()
@@ -146,7 +148,7 @@ def test_schemas_are_judged_under_each_policy(tmp_path: Path) -> None:
 
 
 def nested(path: str, depth: int) -> dict[str, object]:
-    """Objects of eight members each, no two of one name."""
+    """Returns a schema of nested objects with eight members each, all with different names."""
     if depth == 0:
         return {"type": "integer"}
     members = {f"{path}{i}": nested(f"{path}{i}", depth - 1) for i in range(8)}
@@ -154,7 +156,9 @@ def nested(path: str, depth: int) -> dict[str, object]:
 
 
 def test_a_tool_with_too_large_a_schema_keeps_its_upper_levels(tmp_path: Path) -> None:
-    """The rules of an attempt that became too large are removed: one that still refers to them breaks the grammar."""
+    """If an attempt becomes too large, its rules are removed. A rule that still referred to a removed rule would break
+    the grammar.
+    """
     tests = [
         {"valid": True, "data": {"p0": {"p00": {"p000": {"p0000": 1}}}}},
         {"valid": False, "data": {"p0": {"p00": {"p000": {"p0000": "x"}}}}},
@@ -171,12 +175,12 @@ def test_a_tool_with_too_large_a_schema_keeps_its_upper_levels(tmp_path: Path) -
 
 
 def members(part: int) -> dict[str, object]:
-    """Objects, of which each may have another member in every part."""
+    """Returns schemas of objects. Each object can have one more member in every part."""
     return {f"m{i}": {"properties": {f"p{part}": {"maximum": i + 100 * part}}} for i in range(12)}
 
 
 def test_every_process_makes_the_same_grammar(tmp_path: Path) -> None:
-    """Also one whose memory is given out in another order, so that the schema's objects lie in another one."""
+    """The grammar must not depend on the addresses of the schema's objects, which differ between processes."""
     path = tmp_path / "Web---parts.json"
     schema = {"allOf": [{"properties": members(part)} for part in range(4)]}
     path.write_text(json.dumps({"schema": schema, "tests": []}))

@@ -1,4 +1,4 @@
-"""The shared segment's name: nobody can be there first, and whoever should find it does."""
+"""The name of the shared memory: no other user can create it first, and llmctl and the next daemon find it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_segment_that_others_could_have_made_is_not_read(socket: Path) -> None
 
 
 def test_a_squatter_neither_stops_the_daemon_nor_is_believed(start: Start) -> None:
-    """Somebody made what the lock file names: another segment, readable by all."""
+    """Another user has created shared memory of the name in the lock file, which everybody can read."""
     first = start("--model", "sim:hybrid")
     assert first.ask("POST", "/v1/chat/completions", chat(session_id="desk"))[0] == 200
     [name] = segment.names(first.socket)

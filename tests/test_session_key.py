@@ -1,4 +1,4 @@
-"""Identity: which session a request belongs to."""
+"""Finds the session to which a request belongs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_explicit_id_must_be_valid(value: str) -> None:
     with pytest.raises(ApiError) as body:
         resolve([], session_id=value)
     assert (body.value.code, body.value.param, body.value.status) == ("invalid_session_id", "session_id", 400)
-    if value != "a\n":  # the blank around a header's value is no part of it
+    if value != "a\n":  # blanks around a header's value do not count
         with pytest.raises(ApiError) as header:
             resolve([("X-LLM-Session-Id", value)])
         assert header.value.param == "X-LLM-Session-Id"

@@ -1,4 +1,4 @@
-"""Fork, park, pin, rename, save, load, explain over HTTP, on each memory class.
+"""The verbs fork, park, pin, rename, save, load and explain over HTTP, for each class of memory.
 
 The simulated model answers by a hash of exactly the tokens it consumed: an answer that equals the cold one proves that
 the session holds what its prompt says and nothing else.
@@ -72,7 +72,9 @@ async def test_a_fork_before_the_last_message(serve: Serve, memory: str) -> None
 
 @pytest.mark.parametrize("family", ["qwen3", "glm46"])
 async def test_a_fork_before_the_last_message_in_every_template(serve: Serve, tmp_path: Path, family: str) -> None:
-    """Some write earlier answers otherwise when another question follows, and do not tell where it begins."""
+    """Some templates write earlier answers differently when another question follows, and do not show where that
+    question begins.
+    """
     template = tmp_path / "template.jinja"
     template.write_text(template_of(family))
     daemon = await serve(model="sim:hybrid", chat_template_file=template)
@@ -92,7 +94,7 @@ async def test_a_fork_at_tokens(daemon: Daemon) -> None:
 
 
 async def test_a_refused_request_moves_no_message(serve: Serve) -> None:
-    """The session is not what a request would have made of it that never ran."""
+    """A refused request does not change the positions of the session's messages."""
     daemon = await serve(ctx_size=512)
     talk = Conversation(daemon, "a")
     await talk.ask("the first question")
@@ -372,7 +374,7 @@ async def test_explain_tells_where_histories_parted(daemon: Daemon) -> None:
 
 
 def asking(user: str, **fields: Any) -> Json:
-    """Sends a question after a system message that all requests have in common."""
+    """Returns a request with a question after a system message that all requests share."""
     system = {"role": "system", "content": "You are a helper. " * 20}
     return {**chat(**fields), "messages": [system, {"role": "user", "content": user}]}
 
@@ -384,7 +386,9 @@ async def explained(daemon: Daemon, session: str) -> list[Json]:
 
 
 async def test_explain_tells_where_a_new_branch_left_its_session(daemon: Daemon) -> None:
-    """A branch that begins with a copy of another one of its session is the dearest of turns."""
+    """`explain` must show the divergence of a turn that starts a new branch, because such a turn prefills the most
+    tokens.
+    """
     for word in ("alpha ", "beta "):
         answer = await daemon.ask("POST", "/v1/chat/completions", asking(word * 300, session_id="s"))
         assert answer.status == 200
@@ -463,7 +467,7 @@ async def test_explain_lists_what_did_not_fit(serve: Serve) -> None:
 
 
 async def test_explain_tells_nothing_from_before_a_reset(serve: Serve) -> None:
-    """Not even of a turn that the reset ends."""
+    """`explain` shows no turn from before a reset, not even the turn that the reset ends."""
     daemon = await serve(model="sim:dense,length=0,step_us=500,ctx=100000", ctx_size=100_000)
     await daemon.chat("a secret that is long enough", session_id="a", max_tokens=4)
     async with daemon.streaming(chat("a secret that is changed", session_id="a", max_tokens=90_000)):

@@ -1,4 +1,4 @@
-"""/v1/sessions, capacity, the busy queue, and what reset and close do to a running request."""
+"""/v1/sessions, capacity, the queue of a busy session, and the effect of reset and close on a running request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.serving import SETTLE_S, Answer, Daemon, Json, chat, parse_events
 
 CHAT = "/v1/chat/completions"
 ENDLESS: Json = {"ignore_eos": True, "max_tokens": 100_000}
-"""A request that ends when somebody ends it: the model below takes a millisecond for each token."""
+"""Parameters of a request that does not end by itself. The model SLOW takes a millisecond for each token."""
 SLOW = "sim:dense,ctx=1000000,step_us=1000,length=0"
 
 
@@ -25,7 +25,7 @@ async def listed(daemon: Daemon, **kwargs: Any) -> list[str]:
 
 
 async def running(daemon: Daemon, name: str) -> asyncio.Task[Answer]:
-    """A request that never ends by itself, once it produces tokens."""
+    """Starts a request that never ends by itself, and waits until it decodes."""
     asked = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id=name, **ENDLESS)))
     async with asyncio.timeout(SETTLE_S):
         while (await daemon.ask("GET", f"/v1/sessions/{name}")).json.get("state") != "decode":
@@ -50,7 +50,7 @@ async def test_list_and_show(daemon: Daemon) -> None:
 
 
 async def test_a_divergent_request_leaves_one_session(daemon: Daemon) -> None:
-    """A title request under the id of a conversation may open another timeline; the session stays one."""
+    """A request for a title with the id of a conversation can open another branch, but there is still one session."""
     await daemon.chat("a long question about something that matters", session_id="a")
     await daemon.chat("title?", session_id="a")
     assert await listed(daemon) == ["a"]
@@ -77,7 +77,7 @@ async def test_every_character_of_an_id_can_stand_in_a_path(daemon: Daemon) -> N
 
 @pytest.fixture
 def copies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Each copy of a session's record for Python, which takes some 10 us: in which thread, of which session."""
+    """Records each copy of a session's record, which takes about 10 us, with the thread and the session."""
     found: list[tuple[str, str]] = []
 
     def watched(raw: Any, kind: Any, **otherwise: Any) -> Any:
@@ -136,7 +136,7 @@ async def test_unknown_sessions(daemon: Daemon) -> None:
 
 
 async def test_what_is_not_there_is_closed_and_empty(daemon: Daemon) -> None:
-    """ExecuTorch's clients expect this: they free sessions that they may never have used."""
+    """ExecuTorch's clients expect this, because they close sessions that they may never have used."""
     closed = await daemon.ask("DELETE", "/v1/sessions/nobody")
     assert (closed.status, closed.json["session_id"], closed.json["closed"]) == (200, "nobody", True)
     assert closed.json["deleted"] is False
@@ -222,7 +222,7 @@ async def test_a_busy_session_queues_and_the_queue_is_bounded(serve: Serve) -> N
 async def test_what_only_hints_at_a_busy_session_is_answered_without_one(
     serve: Serve, hint: Json, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Clients give one key to requests of which they send many at once."""
+    """Clients use one key for many requests at the same time."""
     caplog.set_level("INFO", "llmd.http")
     daemon = await serve(model=SLOW, ctx_size=200_000)
     first = await running(daemon, "a")

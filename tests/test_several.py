@@ -1,4 +1,4 @@
-"""Several answers to one prompt, and to several prompts of one request."""
+"""Several answers to one prompt, and answers to several prompts of one request."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_the_first_is_the_one_that_is_given_alone(daemon: Daemon) -> None:
 @pytest.mark.parametrize("model", ["sim:dense", "sim:hybrid", "sim:recurrent", "sim:window"])
 @pytest.mark.parametrize("timelines", [1, 4])
 async def test_a_session_goes_on_from_any_of_them(serve: Serve, model: str, timelines: int) -> None:
-    """At most the answer that is sent back is prefilled, not the question."""
+    """If the client continues any of the answers, at most that answer is prefilled, and not the question."""
     daemon = await serve(model=model, session_timelines=timelines)
     for chosen in range(3):
         messages: list[Json] = [{"role": "user", "content": "tell me " + "a long story " * 30}]
@@ -99,7 +99,7 @@ async def cold_of(daemon: Daemon, messages: list[Json]) -> str:
 
 
 async def test_a_session_takes_as_many_as_any(serve: Serve) -> None:
-    """They do not wait for each other in it."""
+    """The answers do not wait for each other in the session."""
     daemon = await serve(session_timelines=1)
     answer = await daemon.chat(session_id="s", n=limits.ANSWERS_MAX, **SAMPLED)
     assert len(texts_of(answer)) == limits.ANSWERS_MAX

@@ -1,4 +1,4 @@
-"""The shares of one owner in limits that all owners have together."""
+"""The share of one owner in limits that all owners share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_whoever_takes_all_it_may_locks_nobody_out() -> None:
             most = share_of(limit, n_owners)
             assert 1 <= most < limit
             assert limit - most >= (n_owners - 1) * limit // (2 * n_owners)
-            assert share_of(limit, n_owners + 1) <= most  # more owners never leave one of them more
+            assert share_of(limit, n_owners + 1) <= most  # with more owners, no share is larger
 
 
 def test_where_there_are_too_many_the_one_who_has_most_loses() -> None:

@@ -1,4 +1,4 @@
-"""SIGHUP, which means two things, and SIGQUIT. SIGTERM and SIGINT: test_process.py and test_loading.py."""
+"""SIGHUP, which has two meanings, and SIGQUIT. SIGTERM and SIGINT are tested in test_process.py and test_loading.py."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_end_of_its_terminal_stops_it_in_order(start: Start) -> None:
     start.prepare = take_terminal
     process = start()
     os.close(slave)
-    os.close(master)  # a hang-up: the kernel sends SIGHUP to the session's leader
+    os.close(master)  # closes the terminal: the kernel sends SIGHUP
     process.wait_for("stopped")
     assert process.popen.wait(timeout=60) == 0
     assert not process.socket.exists()

@@ -1,4 +1,4 @@
-"""Checks before the daemon serves: addresses, directories, templates. Each complaint names its option."""
+"""Checks before the daemon serves requests: addresses, directories, templates. Each error names its option."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ def test_what_a_gpu_has_no_room_for(
 
 
 def test_a_port_is_taken_while_the_model_loads(tmp_path: Path) -> None:
-    """The second daemon comes before the first has a model to serve."""
+    """The second daemon starts before the first has loaded its model."""
     first = open_listeners(config_of(tmp_path))
     port = first.sockets[0].getsockname()[1]
     try:
         with pytest.raises(ListenError, match=rf"port {port}: Address already in use; choose another port with --port"):
             open_listeners(config_of(tmp_path, port=port, socket=tmp_path / "other.sock"))
         with socket.create_connection(("127.0.0.1", port), timeout=30):
-            pass  # clients wait for the first
+            pass  # clients can already connect to the first daemon
     finally:
         first.close()
 
 
 @pytest.fixture
 def socket_in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The default without XDG_RUNTIME_DIR, in a /tmp of the test's own."""
+    """The default socket path if XDG_RUNTIME_DIR is not set, in a directory of the test instead of /tmp."""
     path = tmp_path / "llmd-user" / "llmd.sock"
     monkeypatch.setattr(socket_trust, "_socket_in_tmp", lambda: path)
     return path
@@ -136,7 +136,7 @@ def opened(path: Path) -> Listeners:
 
 @pytest.mark.parametrize("mask", [0, 0o077, 0o027])
 def test_socket_lock_and_directories_are_for_their_user_only(tmp_path: Path, mask: int) -> None:
-    """At no time does the mode depend on the umask, which belongs to the process and not to the thread."""
+    """The mode never depends on the umask, which cannot be changed for one thread only."""
     path = tmp_path / "a" / "b" / "llmd.sock"
     before = os.umask(mask)
     try:
@@ -151,7 +151,7 @@ def test_socket_lock_and_directories_are_for_their_user_only(tmp_path: Path, mas
 
 
 def test_the_socket_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file has its mode from the moment when it appears."""
+    """The socket's file has its final mode from its first moment on."""
     modes: list[int] = []
 
     class Watched(socket.socket):
@@ -210,7 +210,9 @@ def test_what_is_in_the_way_stays_and_is_named(tmp_path: Path, what: str, suffix
 
 
 def test_a_socket_that_somebody_listens_on_stays(tmp_path: Path) -> None:
-    """One without our lock: systemd's, or another program's. A full queue is no sign of death."""
+    """The socket has no lock of llmd, because systemd or another program opened it. A full queue does not prove that no
+    program listens.
+    """
     path = tmp_path / "llmd.sock"
     with socket.socket(socket.AF_UNIX) as theirs:
         theirs.bind(str(path))
@@ -229,8 +231,9 @@ def test_a_socket_that_somebody_listens_on_stays(tmp_path: Path) -> None:
 def test_what_another_user_put_there_is_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    """A user who holds a lock on their own file there could keep the daemon out; one who owns a socket there could
-    impersonate it."""
+    """Another user who owns the lock file could keep the daemon from starting. Another user who owns the socket could
+    impersonate the daemon.
+    """
     path = tmp_path / "llmd.sock"
     opened(path).close()
     with socket.socket(socket.AF_UNIX) as dead:
@@ -253,7 +256,7 @@ NOBODY_UID = 65534
 
 
 def as_nobody(act: Callable[[], object]) -> int:
-    """Returns the result of another user: 0, or the error's number. The child does nothing else."""
+    """Calls `act` as another user, in a child process. Returns 0, or the number of the error."""
     child = os.fork()
     if child == 0:
         status = 255
@@ -273,14 +276,14 @@ def as_nobody(act: Callable[[], object]) -> int:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_another_user_can_neither_connect_nor_stand_in(tmp_path: Path) -> None:
-    """The directories above are open, so that it is ours that keep them out."""
+    """The parent directories are open, so that only the directory and files of llmd keep other users out."""
     shared = Path(tempfile.mkdtemp(dir="/tmp"))
     shared.chmod(0o1777)
     path = shared / "own" / "llmd.sock"
     listeners = open_listeners(config_of(tmp_path, socket=path))
     try:
         listeners.sockets[1].listen()
-        for mode in (0o700, 0o755):  # with the second, only the modes of the files keep them out
+        for mode in (0o700, 0o755):  # with 0o755, only the modes of the files protect
             path.parent.chmod(mode)
             with socket.socket(socket.AF_UNIX) as client:
                 assert as_nobody(lambda: client.connect(str(path))) == errno.EACCES
@@ -345,7 +348,7 @@ def test_which_addresses_other_machines_can_reach(tmp_path: Path, host: str, is_
 
 
 def test_passed_sockets_are_judged_by_their_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The configuration says loopback; systemd listens elsewhere."""
+    """The configuration names a loopback address, but systemd passes a socket for another address."""
     passed = [socket.create_server(("0.0.0.0", 0)), socket.create_server(("127.0.0.1", 0))]
     monkeypatch.setattr("llmd.process.systemd.listen_sockets", lambda: passed)
     listeners = open_listeners(config_of(tmp_path))
@@ -436,7 +439,7 @@ async def test_a_template_of_ones_own_helps_a_model_without(tmp_path: Path, capl
 
 
 def refusal(start: Start, model: str) -> str:
-    """The last line of a start that fails, with a sentence and in time."""
+    """Starts a daemon that must fail in time, and returns the last line, which must be a sentence."""
     status, errors = start.fails("--model", model)
     last = errors.strip().splitlines()[-1]
     assert status == 1 and last.startswith("llmd: ") and "Traceback" not in errors
@@ -487,7 +490,7 @@ def test_broken_models_end_the_start_with_a_sentence(start: Start, tmp_path: Pat
 
 
 def test_a_template_that_loops_costs_one_request(start: Start, tmp_path: Path) -> None:
-    """The template loops only for a message that the start does not try."""
+    """The template loops only for a message that the check at the start does not use."""
     loop = "{% if messages[0].content == 'go' %}{% for i in range(10000000) %}{% endfor %}{% endif %}"
     process = start(
         "--model", model_with_template(tmp_path, loop + tokenizer.build().chat_template), "--ctx-size", "64"
@@ -519,7 +522,7 @@ def test_a_vocabulary_without_an_end_is_ended_by_the_context(start: Start, tmp_p
 def test_a_state_directory_that_cannot_be_written_ends_the_start_before_the_model_loads(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Asked of the system, and not tried: root may write anywhere."""
+    """The test replaces os.access, because root can write to every directory."""
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / "state")
     monkeypatch.setattr("llmd.process.logs.configure", lambda *_: None)
     monkeypatch.setattr("sys.argv", start.arguments()[2:])

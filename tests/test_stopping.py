@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC110 - conditions here have no event of their own
-"""A daemon that stops: whoever is not finished is told so, and nothing is cut in the middle."""
+"""A daemon that stops: unfinished requests get an error, and no answer is cut off without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATHS = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/apply-templat
 
 
 async def refused(wire: Wire) -> Raw:
-    """Returns the refusal that arrives before the connection ends."""
+    """Returns the error that arrives before the connection is closed."""
     answer = await read_answer(wire[0])
     assert answer.status == 503 and answer.error["code"] == "shutting_down" and "retry-after" in answer.headers
     assert answer.headers["connection"] == "close"

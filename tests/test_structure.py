@@ -1,4 +1,6 @@
-"""The shape of the source: imports point one way, each foreign thing has one door, files and functions fit a head."""
+"""The structure of the source: imports go in one direction, each foreign library is used by few modules only, and files
+and functions are short.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "daemon" / "llmd"
 LIBLLM = ROOT / "libllm"
 
-# Each may import those after it, never those before it.
+# A layer may import the layers after it, and never the layers before it.
 LAYERS = (
     "__main__",
     "app",
@@ -36,7 +38,7 @@ LAYERS = (
     "core",
 )
 BANNED_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc", "common"}
-# Of the three parts of the branch table (libllm/sessions/branch_table.h), the files that may touch the members.
+# For each of the three parts of the branch table (libllm/sessions/branch_table.h), the files that may use its members.
 TABLE_PARTS = {
     "slots": {"branch_table", "table_keep", "table_expected", "table_copy", "table_publish"},
     "shelf": {"table_parked", "table_disk", "table_files", "table_saved", "table_stored", "table_stop"},
@@ -46,7 +48,7 @@ C_FILE_LINES_MAX, C_FUNCTION_LINES_MAX = 600, 60
 PYTHON_FILE_LINES_MAX, PYTHON_FUNCTION_LINES_MAX = 400, 40
 TEST_SLACK = 1.5  # tests list cases
 
-# "path" or "path:function" → why it may be longer.
+# Maps "path" or "path:function" to the reason why it may be longer.
 LONGER_FOR_A_REASON: dict[str, str] = {}
 
 
@@ -134,13 +136,13 @@ def test_layers_import_downwards() -> None:
 
 
 def knows_who_serves(one: Import) -> bool:
-    """Whether a module outside the layers imports one that serves."""
+    """Returns whether this import is from a module outside the layers, and imports a module that serves requests."""
     imported = layer(one.imported)
     return layer(one.importer) is None and imported is not None and imported < LAYERS.index("engine")
 
 
 def test_what_stands_beside_the_layers_knows_none_that_serves() -> None:
-    """llmctl may know libllm's words."""
+    """llmctl may import the engine's modules, for libllm's words."""
     assert [one for one in all_imports() if knows_who_serves(one)] == []
     for number, name in enumerate(LAYERS):
         found = knows_who_serves(Import("llmd.ctl.x", f"llmd.{name}", False, False))
@@ -148,7 +150,7 @@ def test_what_stands_beside_the_layers_knows_none_that_serves() -> None:
 
 
 def test_every_folder_has_a_place() -> None:
-    """Modules in no layer belong to llmctl, and to nothing else."""
+    """Only modules of llmctl belong to no layer."""
     beside = {one.importer.split(".")[1] for one in all_imports() if layer(one.importer) is None}
     assert beside == {"ctl"}
 
@@ -179,7 +181,7 @@ def test_no_module_imports_itself_through_others() -> None:
     assert [cycle for module in sorted(graph) if (cycle := cycle_from(module, ()))] == []
 
 
-# Import name → the only modules and packages that may use it.
+# Maps an import name to the only modules and packages that may use it.
 DOORS = {
     "aiohttp": ("llmd.http.", "llmd.routes.", "llmd.dialects.", "llmd.app.", "llmd.__main__."),
     "uvloop": ("llmd.app.", "llmd.__main__."),
@@ -209,8 +211,9 @@ def test_types_do_no_io() -> None:
 
 
 def test_llmctl_knows_only_its_client() -> None:
-    """socket_trust for where the socket is and who may have put it there, help_text for --help and for suggestions,
-    session_key for what an id is; libllm's readers only when a verb asks."""
+    """llmctl may use socket_trust (the path of the socket, and trust in it), help_text (--help and suggestions) and
+    session_key (valid ids). It imports libllm only when a verb needs it.
+    """
     ours = [one for one in all_imports() if one.importer.startswith("llmd.ctl") and one.imported.startswith("llmd")]
     outside = {one for one in ours if one.imported != "llmd" and not one.imported.startswith("llmd.ctl")}
     assert {one.imported for one in outside} <= {
@@ -250,7 +253,7 @@ LLAMA_DOORS = re.compile(
 )
 PURE = sorted(path.stem for path in (LIBLLM / "policy").glob("*.c"))
 
-# Each folder may include those after it and itself. policy decides on plain values, so everything above may ask it.
+# A folder may include itself and the folders after it. policy works on plain values, so all folders above may use it.
 C_LAYERS = ("engine", "sessions", "states", "boundary", "policy", "text", "model", "machine")
 TEXT_LAYERS = ("chat", "answer", "sampling", "constraint", "schema", "grammar", "template")
 FOLDER_FILES_MAX = 30
@@ -272,7 +275,9 @@ def test_headers_of_doors_show_nothing_foreign() -> None:
 
 
 def includes_upwards(root: Path, layers: tuple[str, ...]) -> list[str]:
-    """Includes of root's files from a layer (a folder of root) before the file's own; paths begin below libllm."""
+    """Returns the includes of files in `root` that name an earlier layer than the file's own. A layer is a folder of
+    `root`. Paths begin below libllm.
+    """
     prefix = "".join(f"{part}/" for part in root.relative_to(LIBLLM).parts)
     return [
         f"{relative(path)} includes {included}"
@@ -297,7 +302,7 @@ def test_a_folder_has_few_sources(root: Path) -> None:
 
 @pytest.mark.parametrize("name", PURE)
 def test_decisions_are_pure(name: str) -> None:
-    """They take values and return values: no model, no segment, no ring, no clock."""
+    """Decisions depend only on values, and use no model, shared memory, ring or clock."""
     text = "".join((LIBLLM / "policy" / name).with_suffix(suffix).read_text() for suffix in (".c", ".h"))
     own = set(OWN_HEADER.findall(text)) - {"llm.h", "llm_words.h"}
     assert {header for header in own if not header.startswith("policy/")} == set()
@@ -339,7 +344,9 @@ def python_functions(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def c_functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Formatted code: a definition begins in the first column, its brace closes there."""
+    """Yields the functions of a C file. In formatted code, a definition begins in the first column, and its closing
+    brace is in the first column.
+    """
     start, name = 0, ""
     for number, line in enumerate(path.read_text().splitlines(), 1):
         opening = re.match(r"[A-Za-z_].*?([A-Za-z_]\w*)\(", line)

@@ -1,4 +1,6 @@
-"""The units: what they promise, what systemd says about them, and that they name options which exist."""
+"""The systemd units: their settings, what systemd reports about them, and the options that they name, which must
+exist.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def environment(name: str) -> dict[str, str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The units as installed, with a program that exists here."""
+    """The units as they are installed, with a program that exists on this machine."""
     for name in UNITS:
         text = (SYSTEMD / name).read_text()
         assert INSTALLED in text
@@ -197,7 +199,7 @@ def test_exposure_is_low_with_a_gpu(installed: Path) -> None:
 
 
 class Heard(list[str]):
-    """Collects systemd's notifications until there are `n`."""
+    """Collects notifications for systemd, until there are `n`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
         super().__init__()

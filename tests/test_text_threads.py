@@ -1,4 +1,4 @@
-"""The threads that render and tokenize: bounded, fair, and short work does not wait for long work."""
+"""The text threads: the queue is limited and fair, and short jobs do not wait for long jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT, LONG = 1, limits.TEXT_SHORT_BYTES + 1
 
 
 class Gate:
-    """Jobs that run until they are let go, and the order in which they began."""
+    """Jobs that run until the gate is opened, and the order in which they began."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -65,13 +65,13 @@ async def test_short_work_does_not_wait_for_long_work(threads: TextThreads) -> N
     books = [asyncio.create_task(threads.run(1, LONG, gate.job(f"book {n}"))) for n in range(3)]
     await until(lambda: gate.began == ["book 0"])
     assert await threads.run(1, SHORT, lambda: "hi") == "hi"
-    assert gate.began == ["book 0"]  # and long work does not take the thread for short work
+    assert gate.began == ["book 0"]  # long jobs do not use the thread for short jobs
     gate.open()
     assert await asyncio.gather(*books) == ["book 0", "book 1", "book 2"]
 
 
 async def test_long_work_comes_first_where_both_may_run(threads: TextThreads) -> None:
-    """Or a stream of short work would keep a long prompt waiting for ever."""
+    """Otherwise a stream of short jobs would keep a long prompt waiting for ever."""
     any_work, short_work = Gate(), Gate()
     running = [asyncio.create_task(threads.run(1, SHORT, gate.job("runs"))) for gate in (any_work, short_work)]
     await until(lambda: any_work.began == short_work.began == ["runs"])
@@ -102,7 +102,7 @@ async def test_nobody_can_hold_the_whole_queue(threads: TextThreads) -> None:
     gate = Gate()
 
     async def fill(owner: int) -> tuple[list[asyncio.Task[str]], ApiError]:
-        """Until it is refused."""
+        """Adds jobs until one is refused."""
         taken: list[asyncio.Task[str]] = []
         while True:
             task = asyncio.create_task(threads.run(owner, SHORT, gate.job("job")))
@@ -144,7 +144,7 @@ async def test_who_stops_waiting_takes_the_job_back(threads: TextThreads) -> Non
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert threads.n_jobs == 1  # what runs cannot be stopped
+    assert threads.n_jobs == 1  # a running job cannot be stopped
     gate.open()
     assert await threads.run(1, LONG, lambda: "next") == "next"
     assert gate.began == ["runs"] and threads.n_jobs == 0
@@ -169,7 +169,7 @@ def test_shares() -> None:
 
 
 async def test_the_time_of_a_request_counts_from_its_arrival(serve: Serve) -> None:
-    """The request waits for a text thread until its time is up, and then takes its work back."""
+    """The request waits for a text thread until its deadline, and then removes its job from the queue."""
     daemon = await serve(request_timeout=0.2)
     gate, engine = Gate(), daemon.state.engine
     blocking = [asyncio.create_task(engine.in_thread(0, SHORT, gate.job("blocks"))) for _ in range(limits.TEXT_THREADS)]

@@ -1,4 +1,4 @@
-"""How many tokens of an answer its thoughts are."""
+"""Counting the reasoning tokens of an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmd.pipeline.parsing import count_thoughts
 
 
 def ends_of(events: list[list[str]]) -> TokenEnds:
-    """Returns the ends of events, each with the texts of its tokens."""
+    """Returns the ends of tokens. Each of `events` has the texts of its tokens."""
     ends = TokenEnds()
     for tokens in events:
         text = "".join(tokens)
@@ -30,7 +30,7 @@ def test_only_tokens_of_thoughts_count() -> None:
 
 
 def test_tokens_that_write_a_part_of_a_character_count() -> None:
-    """They end before it."""
+    """Tokens that end within a character count with that character."""
     assert count_thoughts("a\N{SNOWMAN}b", [["\N{SNOWMAN}"]], ends_of([["a"], ["", "", "\N{SNOWMAN}"], ["b"]])) == 3
 
 
@@ -50,7 +50,7 @@ def test_a_thought_in_two_parts_is_found_by_its_pieces() -> None:
 
 @given(st.lists(st.text("ab<> \n", min_size=1, max_size=4), min_size=1, max_size=30), st.data())
 def test_every_piece_of_a_thought_is_as_many_tokens(tokens: list[str], data: st.DataObject) -> None:
-    """However many of them come with one event."""
+    """The count does not depend on the number of tokens in one event."""
     answer = "".join(tokens)
     whole = [tokens]
     each = [[token] for token in tokens]

@@ -1,4 +1,6 @@
-"""The shapes of real clients' traffic under one session id: the long history stays warm whatever comes beside it."""
+"""Requests of real clients with one session id: the tokens of the long history are reused, whatever other requests come
+in between.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ async def talk(daemon: Daemon, n_turns: int) -> Conversation:
 
 
 def assert_warm(one: Conversation, n_new: int) -> None:
-    """Not more was consumed than the new message and what surrounds it."""
+    """Checks that at most `n_new` tokens were prefilled: the new message, and the template's text around it."""
     assert one.n_prefilled <= n_new, one.report
 
 
@@ -50,7 +52,7 @@ async def test_a_title_request_beside_the_first_turn(serve: Serve, memory: str) 
 
 
 async def test_overlapping_requests_run_side_by_side(serve: Serve) -> None:
-    """The second ends while the first, which never would, still runs."""
+    """The second request ends while the first, which never ends by itself, still runs."""
     daemon = await serve(model=SLOW, ctx_size=200_000)
     body = chat(SYSTEM, session_id="main", max_tokens=100_000)
     async with daemon.streaming(body):
