@@ -1,6 +1,4 @@
-"""Without keys, each user of this machine is an owner: users known and unknown to the kernel, and who sees which
-sessions.
-"""
+"""Without keys, each user of this machine is an owner: which user the kernel reports, and who sees which sessions."""
 
 from __future__ import annotations
 
@@ -217,9 +215,7 @@ def test_a_client_that_is_bound_to_the_loopback_interface(users: PeerUsers, sock
 
 @needs_root
 def test_a_user_that_a_namespace_does_not_have_is_not_known(users: PeerUsers, sockets: ExitStack) -> None:
-    """The kernel reports one number for all users outside the namespace, which is also the number of a real user. The
-    two cannot be distinguished.
-    """
+    """All users outside the namespace have one number, which is also the number of a real user."""
     listening = listener(sockets, "127.0.0.1")
     client(sockets, listening.getsockname(), NOBODY)
     assert users.user_of(accepted(sockets, listening)) is None
