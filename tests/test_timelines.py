@@ -76,7 +76,7 @@ async def test_compaction_under_the_same_id(serve: Serve, memory: str) -> None:
 
 @pytest.mark.parametrize("memory", CLASSES)
 async def test_return_with_a_rewritten_history(serve: Serve, memory: str) -> None:
-    """After its own compaction pi comes back with the same system prompt and a short history."""
+    """After its own compaction, pi sends the same system prompt and a short history."""
     daemon = await serve(model=f"sim:{memory}")
     await talk(daemon, 5)
     again = side(daemon, SYSTEM)
@@ -89,7 +89,9 @@ async def test_return_with_a_rewritten_history(serve: Serve, memory: str) -> Non
 
 @pytest.mark.parametrize("memory", CLASSES)
 async def test_compaction_without_an_id(serve: Serve, memory: str) -> None:
-    """pi sums up without its id; then the id goes on with the summary, or, if that was called off, with what was."""
+    """pi asks for the summary without its session id. The session then continues with the summary, or, if the
+    compaction was cancelled, with its old history.
+    """
     daemon = await serve(model=f"sim:{memory}")
     main = await talk(daemon, 4)
     before = main.messages
@@ -167,7 +169,9 @@ async def test_a_pinned_history_outlives_other_prompts_under_its_id(daemon: Daem
 
 
 async def test_conversations_behind_one_system_prompt_stay_apart(daemon: Daemon) -> None:
-    """A long system prompt and short talks: each goes on where it was, under one id and under none."""
+    """Short conversations share a long system prompt. Each continues from its own state, with and without a session
+    id.
+    """
     talks = [Conversation(daemon, "main", system=SYSTEM * 8) for _ in range(2)]
     for texts in (("which way to the station?", "how do birds sleep?"), ("and by bus?", "and fishes?")):
         for one, text in zip(talks, texts, strict=True):
@@ -207,7 +211,7 @@ async def test_a_system_text_outlives_the_session_that_brought_it(serve: Serve, 
 
 @pytest.mark.parametrize("memory", CLASSES)
 async def test_an_answer_that_was_dropped(serve: Serve, memory: str) -> None:
-    """A client that aborted sends its next message right after the one that got no answer."""
+    """A client that aborted a request sends its next message directly after the message that got no answer."""
     daemon = await serve(model=f"sim:{memory}")
     main = await talk(daemon, 1)
     await main.ask("a long question " * 40)

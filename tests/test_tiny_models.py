@@ -1,4 +1,4 @@
-"""The generated GGUF models: complete, reproducible, and of the shape their names promise."""
+"""The generated GGUF models are complete and reproducible, and have the architectures that their names say."""
 
 import hashlib
 import os

@@ -1,4 +1,6 @@
-"""Token details beside the text: log probabilities, token ids, usage and timings so far, the prompt's progress."""
+"""Token details that are sent with the text: log probabilities, token ids, current usage and timings, the prompt's
+progress.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def choices_of(events: Events) -> list[Json]:
 
 
 def joined(logprobs: list[Json]) -> Json:
-    """Joins the details of a stream's events to those of an answer that is not streamed."""
+    """Joins the log probabilities of a stream's events into the form of an answer that is not streamed."""
     return {name: [one for some in logprobs for one in some[name] or []] for name in logprobs[0]}
 
 
@@ -60,7 +62,7 @@ async def test_a_stream_and_a_whole_tell_the_same(daemon: Daemon) -> None:
 
 
 async def test_tokens_add_up_to_the_text(daemon: Daemon) -> None:
-    """Characters that several tokens make are told as bytes."""
+    """A character that consists of several tokens is reported as bytes."""
     choice = (await answered(daemon, CHAT, chat(max_tokens=300, logprobs=True, **SAMPLED)))["choices"][0]
     told = choice["logprobs"]["content"]
     spelled = b"".join(bytes(one["bytes"]) for one in told)
@@ -106,7 +108,9 @@ async def test_what_a_stop_cuts_off_is_not_told(daemon: Daemon) -> None:
 
 
 async def test_a_whole_holds_so_many(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then its length ends it; a stream holds none of them."""
+    """An answer that is not streamed ends with the finish reason `length` at the limit of log probabilities. A stream
+    keeps none of them, so it has no limit.
+    """
     monkeypatch.setattr(limits, "LOG_PROBABILITIES_MAX", 60)
     body = raw(logprobs=2, n=2)
     whole = await answered(daemon, COMPLETIONS, body)
@@ -136,7 +140,9 @@ async def test_many_are_written_beside_the_loop(daemon: Daemon, monkeypatch: pyt
 async def test_log_probabilities_are_of_all_that_was_generated(
     serve: Serve, tmp_path: Path, said: str, tools: Json
 ) -> None:
-    """Thoughts and calls included, in their order, whatever became of them."""
+    """The log probabilities include the tokens of reasoning and tool calls, in their order, however those were
+    parsed.
+    """
     daemon = await serve(**calling(tmp_path))
     body = {"messages": [{"role": "user", "content": said}], "logprobs": True, "n": 2, **tools}
     whole = await answered(daemon, CHAT, body)
@@ -177,7 +183,7 @@ async def test_what_is_told_stands_behind_its_text(services: Any) -> None:  # no
 
 
 async def test_who_asks_for_nothing_pays_nothing(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    """Neither in the engine nor on the loop."""
+    """A request without token details costs no extra work in the engine or in the event loop."""
     commands: list[Any] = []
     push = services.engine._push
 
@@ -196,7 +202,7 @@ async def test_who_asks_for_nothing_pays_nothing(services: Any, monkeypatch: pyt
 
 
 async def test_log_probabilities_pause_a_stream_sooner(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    """They weigh as much as the text that a client does not take."""
+    """Log probabilities that a client has not read count like text that it has not read."""
     monkeypatch.setattr(limits, "PENDING_TEXT_CHARS_MAX", 20_000)
     paused: list[bool] = []
     pause = services.engine.pause
@@ -326,5 +332,5 @@ async def test_a_stop_that_is_a_part_of_the_answer(daemon: Daemon) -> None:
     held = (await answered(daemon, CHAT, body))["usage"]["total_tokens"]
     messages += [{"role": "assistant", "content": text[:24]}, {"role": "user", "content": "and?"}]
     again = (await daemon.chat(messages=messages, session_id="s"))["session"]
-    # The longer answer is kept aside: it shares the last token, too, which the stopped one never consumed.
+    # The longer answer is kept too. It shares the last token, which the stopped answer never consumed.
     assert again["session_reset_reason"] in ("exact_prefix", "rewind") and again["reused_prompt_tokens"] >= held - 1

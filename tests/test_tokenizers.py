@@ -1,4 +1,4 @@
-"""The tokenizers that the C tests walk over are all that the pinned llama.cpp knows."""
+"""The C tests cover every tokenizer that the pinned llama.cpp has."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from tools.tiny_models.vocabularies import VOCABULARIES
 
 ROOT = Path(__file__).parents[1]
 ROW = re.compile(r'\{"([^"]+)", "([^"]*)", "([^"]*)", "[^"]*", (?:0x[0-9a-f]{16}ull|0)\}')
-WITHOUT_WORDS = {"none", "no_vocab"}  # llm_tokenize answers that it cannot
+WITHOUT_WORDS = {"none", "no_vocab"}  # llm_tokenize returns an error for them
 
 
 def rows() -> list[tuple[str, ...]]:
@@ -20,7 +20,7 @@ def rows() -> list[tuple[str, ...]]:
 
 @pytest.fixture
 def source() -> str:
-    """Return llama-vocab.cpp of the pinned llama.cpp, which `./build.sh test` links at build/llama.cpp."""
+    """Returns the text of llama-vocab.cpp of the pinned llama.cpp, which `./build.sh test` links at build/llama.cpp."""
     return (ROOT / "build/llama.cpp/src/llama-vocab.cpp").read_text()
 
 
@@ -36,6 +36,8 @@ def test_every_kind_of_vocabulary_is_tested(source: str) -> None:
 
 
 def test_published_llama_survives_all_but_known_ones() -> None:
-    """A digest of 0 compares nothing: only where the published llama.cpp aborts."""
+    """A digest of 0 means that nothing is compared. Only tokenizers for which the published llama.cpp aborts have
+    it.
+    """
     text = (ROOT / "tests/c/tokenizer_digests.h").read_text()
     assert set(re.findall(r'"([^"]*)", "", 0\},', text)) == {"whitespace"}

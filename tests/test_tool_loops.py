@@ -1,7 +1,7 @@
-"""Loops of tools, as agents send them: a turn consumes what is new, and nothing of what the model wrote itself.
+"""Tool loops as agents send them: a turn prefills only new messages, and none of the text that the model generated.
 
-For each family of templates, with the conversation echoed as different clients do it. The templates are of the shapes
-that models have, with the simulated model's own word at the end of a turn.
+Each family of templates is tested with the conversation sent back as different clients do it. The templates have the
+forms of real models' templates, with the simulated model's own token at the end of a turn.
 """
 
 from __future__ import annotations
@@ -44,18 +44,22 @@ TEMPLATES = Path(__file__).parent / "templates"
 FAMILIES = sorted(file.stem for file in TEMPLATES.glob("*.jinja"))
 ENDS = ("<|eot_id|>", "<｜end▁of▁sentence｜>", "<|call|>", "<turn|>", "<|tool_response>", "<|observation|>",
         "<|END_OF_TURN_TOKEN|>", "<|end_of_msg|>")  # fmt: skip
-"""Texts that end a turn in these models; the simulated one has its own."""
+"""Texts that end a turn in these models. The simulated model has its own."""
 END = "<|im_end|>"
 ONE_CALL = ("llama31",)
-"""Families whose answers have one call at most."""
+"""Families whose answers contain at most one tool call."""
 SENDER = Sender(owner=0, n_bytes=1000, is_large=False)
 KEY = SessionKey("work", "session_id")
 SLACK = 32
-"""Tokens that a turn may consume beside its new messages."""
+"""Tokens that a turn may prefill in addition to its new messages."""
 WORD = re.compile(r"<[^<>]*>|\w+|[^\w\s]+|\s+")
-"""One token of a template's own text in real vocabularies, at most; the simulated one spells it by letters."""
+"""Matches text of a template that is at most one token in real vocabularies. The simulated vocabulary has a token per
+letter.
+"""
 TOKEN_CHARS = 4
-"""Characters of a template's own text per token in a real vocabulary; the simulated one spells its words by letters."""
+"""Characters of a template's own text per token in a real vocabulary. The simulated vocabulary has a token per
+letter.
+"""
 
 
 # --- what clients make of an answer --
@@ -64,8 +68,9 @@ Echo = Callable[[PlainMessage], PlainMessage]
 
 
 def written_anew(arguments: str) -> str:
-    """Returns the message of a client that has parsed it: other spaces, another order, numbers as JavaScript writes
-    them."""
+    """Returns the arguments as a client that parses JSON writes them again: with other spaces and another order, and
+    with numbers as JavaScript writes them.
+    """
 
     def plain(value: object) -> object:
         if isinstance(value, float) and value.is_integer():
@@ -110,7 +115,7 @@ def results(answer: PlainMessage, turn: int) -> list[PlainMessage]:
 
 
 def script(n_calls: int) -> list[PlainMessage]:
-    """Returns the model's text, turn by turn."""
+    """Returns the model's answer to each turn."""
     return [
         called(*("read", "list")[:n_calls]),
         called("edit", text="I change it.", start=10),
@@ -124,7 +129,7 @@ def script(n_calls: int) -> list[PlainMessage]:
 
 @dataclass
 class Loop:
-    """An agent and its server."""
+    """An agent and its server, which exchange turns."""
 
     services: Services
     echo: Echo
@@ -132,12 +137,12 @@ class Loop:
     n_turns: int = 0
     variables: dict[str, Any] = field(default_factory=dict)
     tokens: bytes = b""
-    """Tokens of the last prompt."""
+    """The tokens of the last prompt."""
     saying: PlainMessage | None = None
-    """The message that the model's next answer is parsed to."""
+    """The message that the parser returns for the model's next answer."""
 
     async def turn(self, new: list[PlainMessage], answer: PlainMessage) -> SessionReport:
-        """The answer must be the one that the same tokens have without a session."""
+        """Sends one turn. The answer must equal the answer to the same tokens without a session."""
         self.messages += new
         self.saying, self.n_turns = answer, self.n_turns + 1
         text, end, self.tokens = await self.said(ChatPrompt(list(self.messages), self.variables), KEY)
@@ -165,8 +170,9 @@ class Loop:
         return text, end, one.generations[0].work.prompt.tokens
 
     async def check_consumed(self, report: SessionReport, new: list[PlainMessage]) -> None:
-        """The new messages as the template writes them, and beside them what ends the answer before and opens the next:
-        with 32 tokens of a turn for both."""
+        """Checks that the turn prefilled only the new messages as the template renders them, the end of the last answer
+        and the start of the next one. The last two have at most 32 tokens together.
+        """
         assert report.history == "resident" and report.session_reset_reason == "exact_prefix", report
         text = await self.services.engine.detokenize(0, self.tokens[-4 * report.prefilled_prompt_tokens :])
         assert all(text.count(message.content) == 1 for message in new), text
@@ -178,14 +184,15 @@ class Loop:
         assert len(WORD.findall(ended + end + opening)) <= SLACK, text
 
     async def written(self, *, has_opening: bool) -> str:
-        """All but the last answer, as the template has it for who has no past; without the system's words, which some
-        write into the last message."""
+        """Returns all messages but the last answer, as the template renders them for a new session. The system message
+        is left out, because some templates write it into the last message.
+        """
         messages, variables = [one for one in self.messages[:-1] if one.role != "system"], self.variables
         prompt = ChatPrompt(messages, variables, has_opening=has_opening, history="template")
         return (await rendered(self.services, prompt, SCRATCH, "", SENDER, is_dry_run=True)).prompt.text.decode()
 
     async def run(self, turns: list[PlainMessage]) -> list[SessionReport]:
-        """All of them; each but the first consumes what is new."""
+        """Runs all turns. Each turn but the first prefills only what is new."""
         new = [PlainMessage("system", "You are careful. " * 20), PlainMessage("user", "Make the file smaller.")]
         reports = []
         for number, answer in enumerate(turns):
@@ -236,7 +243,9 @@ async def test_a_turn_of_a_loop_consumes_what_is_new(family: str, model: str, mo
 
 
 async def test_a_template_that_rewrites_the_past_makes_it_cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or else the tests above prove nothing: it leaves out what was thought, and writes calls anew."""
+    """The tests above would prove nothing if this failed. The template leaves out reasoning and renders tool calls
+    again.
+    """
     async with looping("sim:hybrid,ctx=100000", template_of("qwen3"), monkeypatch, ECHOES["pi, opencode"]) as loop:
         loop.services = dataclasses.replace(loop.services, history="template")
         new = [PlainMessage("user", "Make the file smaller.")]
@@ -249,7 +258,7 @@ async def test_a_template_that_rewrites_the_past_makes_it_cold(monkeypatch: pyte
 async def test_other_variables_keep_the_past_unless_they_change_what_the_system_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Thinking is switched off for a turn: in most models that changes the opening alone."""
+    """Thinking is switched off for a turn. For most models this changes only how the answer starts."""
     for family, history in (("qwen3", "resident"), ("gemma4", None)):
         async with looping("sim:dense,ctx=100000", template_of(family), monkeypatch, ECHOES["codex"]) as loop:
             await loop.turn([PlainMessage("system", "Be brief."), PlainMessage("user", "Read it.")], called("read"))
@@ -267,7 +276,7 @@ TOOLS = tuple(
     for n in range(8)
 )
 NO_TOOLS = ("deepseek_r1", "deepseek_v31")
-"""Families whose templates do not tell the model of its tools: then there may be nothing to share."""
+"""Families whose templates do not render the tools. Their prompts may have nothing to share."""
 
 
 @pytest.mark.parametrize("system", ["", "You are careful. " * 20], ids=["tools", "system and tools"])
@@ -276,7 +285,7 @@ NO_TOOLS = ("deepseek_r1", "deepseek_v31")
 async def test_a_new_session_consumes_its_question(
     family: str, model: str, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system's words and the tools, which are the same all day, come from a kept copy."""
+    """The system message and the tools, which rarely change, are restored from a kept copy."""
 
     async with looping(f"sim:{model},ctx=100000", template_of(family), monkeypatch, ECHOES["codex"]) as loop:
         loop.saying = PlainMessage("assistant", "It is done.")

@@ -1,4 +1,4 @@
-"""The second chat template of a model file, for conversations with tools."""
+"""Some model files have a second chat template, for conversations with tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.tiny_models.catalog import RECIPES
 
 
 def _model(directory: Path, templates: Any) -> str:
-    """Writes a model with several named templates, as gguf accepts them."""
+    """Writes a model file with several named templates, in the form that the package gguf accepts."""
     words = dataclasses.replace(tokenizer.build(), chat_template=templates)
     path = directory / "model.gguf"
     writer.write(path, "model", RECIPES["tiny-dense"].plan(words), words, False)
@@ -28,7 +28,7 @@ async def test_conversations_with_tools_have_the_file_s_template_for_them(tmp_pa
     named = [{"name": "default", "template": usual}, {"name": "tool_use", "template": with_tools}]
     for template, own, plain, calling in (
         (named, None, "usual", "f of the second"),
-        (named[1:], None, "", "f of the second"),  # the only one serves all
+        (named[1:], None, "", "f of the second"),  # the only template is used for all conversations
         (named, "own", "own", "own"),
     ):
         model = _model(tmp_path, template)

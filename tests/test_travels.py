@@ -1,7 +1,7 @@
-"""Where a value travels (ARCHITECTURE.md): a value that is told in several layers reaches each of them, field by field.
+"""A value that several layers report reaches each of them, field by field (ARCHITECTURE.md, Where a value travels).
 
-What a layer leaves out is named here, with the reason. Whoever adds a field is led from one failure to the next: from
-the struct of libllm to its copy in Python, to the answer over HTTP, to what llmctl prints.
+Each field that a layer leaves out is listed here, with the reason. For a new field, these tests fail in turn for each
+layer that lacks it: the struct of libllm, its copy in Python, the answer over HTTP, the output of llmctl.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ from llmd.turns.log import Turn
 from tests.serving import Daemon
 
 Left = dict[str, str]
-"""Name of a field to why a layer leaves it out."""
+"""Maps the name of a field to the reason why a layer leaves it out."""
 
 
 def test_how_to_pick_tokens() -> None:
-    """Asked, checked, read by each dialect, made up for who asks for nothing, sent."""
+    """Each sampling option is in requests, is checked, is read by each dialect, has a default and is sent to the
+    engine.
+    """
     asked = names_of(RequestedSampling)
     assert SAMPLERS == SAMPLER_WORDS[1:]
     assert {row.name for row in SAMPLING} == {name for _, name in spoken_in(ChatCompletionRequest)} == asked
@@ -57,7 +59,7 @@ def test_how_to_pick_tokens() -> None:
 
 
 class Watched:
-    """Stands for an object, and knows which of its fields were asked for."""
+    """Wraps an object and records which of its fields were read."""
 
     def __init__(self, of: Any) -> None:
         self._of, self.seen = of, set[str]()
@@ -118,25 +120,25 @@ def test_a_struct_is_copied_whole(struct: str) -> None:
 
 
 def test_every_option_of_the_engine_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """loader.engine_options makes them from the configuration."""
+    """loader.engine_options makes the options from the configuration."""
     given: dict[str, Any] = {}
     monkeypatch.setattr(loader, "EngineOptions", lambda **options: given.update(options))
     loader.engine_options(Config())
-    assert left_out(EngineOptions, set(given)) == {"exact"}  # for tests and benches
+    assert left_out(EngineOptions, set(given)) == {"exact"}  # only tests and benchmarks set it
 
 
 # --- from Python to the answer over HTTP -----------------------------------------------------------------------------
 
 
 async def test_a_record_is_told(daemon: Daemon) -> None:
-    """GET /v1/sessions tells of each timeline what its record in the segment has."""
+    """GET /v1/sessions reports every field of each timeline's record in the segment."""
     await daemon.chat(session_id="a")
     [view] = daemon.state.engine.session_table.sessions()
     watched: Any = Watched(view)
     sessions.sessions_of(daemon.state, [watched])
     assert left_out(SessionView, watched.seen) == {
-        "generation",  # tells readers of the segment that tokens were replaced
-        "id",  # tells the next daemon which file is whose
+        "generation",  # shows readers of the segment that tokens were replaced
+        "id",  # shows the next daemon which file belongs to which timeline
     }
 
 
@@ -162,7 +164,7 @@ FACTS_LEFT: Left = {
 
 
 async def test_a_fact_of_the_model_is_told(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GET /v1/models and /props tell it, or /metrics, or GET /v1/sessions."""
+    """GET /v1/models, /props, /metrics or /v1/sessions reports each fact of the model."""
     watched: Any = Watched(daemon.state.engine.info)
     monkeypatch.setattr(daemon.state.engine, "info", watched)
     for path in ("/v1/models", "/props", "/metrics", "/v1/sessions"):
@@ -186,7 +188,7 @@ async def test_what_is_saved_is_told(daemon: Daemon, monkeypatch: pytest.MonkeyP
 
 
 class Answered(dict[str, Any]):
-    """An answer's object, and which of its fields were asked for: "Session.state"."""
+    """An object of an answer that records which of its fields were read, such as "Session.state"."""
 
     def __init__(self, kind: Any, seen: set[str], fields: dict[str, Any]) -> None:
         super().__init__(fields)
@@ -201,7 +203,7 @@ class Answered(dict[str, Any]):
 
 
 def answered(kind: Any, seen: set[str]) -> Any:
-    """A value of that type in which nothing is missing, empty or zero."""
+    """Returns a value of this type in which nothing is missing, empty or zero."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return answered(next(part for part in parts if part is not types.NoneType), seen)
@@ -240,7 +242,7 @@ def test_a_session_is_printed() -> None:
     seen: set[str] = set()
     one = answered(Session, seen)
     ctl_sessions.details(one)
-    ctl_sessions.details(Answered(Session, seen, one | {"timelines": []}))  # the tokens of one alone
+    ctl_sessions.details(Answered(Session, seen, one | {"timelines": []}))  # the tokens of a single session
     assert left_out(Session, printed(seen, Session)) == set(SESSION_LEFT)
     assert left_out(Timeline, printed(seen, Timeline)) == set(TIMELINE_LEFT)
     assert left_out(LastStart, printed(seen, LastStart)) == set()
@@ -251,7 +253,7 @@ def test_places_and_storage_are_printed() -> None:
     health = {"version": "1", "pid": 1}
     raw = {"health": health, "ready": {}, "places": answered(Places, seen), "storage": answered(Storage, seen)}
     ctl_status.overview(raw, {})
-    assert left_out(Places, printed(seen, Places)) == {"scratch", "parked_max"}  # options of who serves it
+    assert left_out(Places, printed(seen, Places)) == {"scratch", "parked_max"}  # options of the server
     assert left_out(Storage, printed(seen, Storage)) == set()
 
 

@@ -1,5 +1,6 @@
-"""A call that a stop text or a limit cut, in every dialect, streamed and not: it is there as far as it came, and nobody
-is told to run it."""
+"""A tool call that a stop text or a limit cut, in every dialect, streamed and not. The answer contains the part that
+was generated, and does not ask the client to run it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warm equals cold: after any operations, a session says what a fresh one would say, and reuses what it can."""
+"""After any operations, a session generates the same text as a new one, and reuses as much of its state as it can."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ N_STEPS = 300
 
 
 def tight(state_dir: Path, n_ctx: int = 0) -> Places:
-    """Little memory for parked states, so that much goes to the disk, and for checkpoints, so that many are evicted."""
+    """Returns limits with little memory for parked states, so that many move to the disk, and for checkpoints, so that
+    many are evicted.
+    """
     return Places(state_dir=state_dir, n_ctx=n_ctx, parked_bytes=20_000, checkpoint_bytes=200_000)
 
 
 @pytest.fixture(scope="module")
 def reference() -> Iterator[Reference]:
-    """Equal tokens give equal states in every class, so one model knows all answers."""
+    """Equal tokens give equal states in every memory class, so one model can generate all expected answers."""
     with serving_engine("sim:dense", n_sessions=1, policy=POLICY_EVICT) as engine:
         yield Reference(engine)
 
@@ -51,8 +53,9 @@ def test_a_storm(reference: Reference, tmp_path: Path, memory: str, seed: int) -
     finally:
         storm.engine.close()
     assert not storm.complaints
-    # Whether a session still has its slot when it goes on (exact_prefix) or comes back to one (restored), or whether an
-    # answer is asked for again before it was moved, depends on how the steps fall: that it goes on in place does not.
+    # The order of the steps decides whether a session still has its slot (exact_prefix) or was restored to one
+    # (restored), and whether an answer is requested again before its session was moved. In each order, at least one of
+    # these reasons occurs.
     assert {"new", "shared"} <= found.reasons.keys(), found
     assert found.reasons.keys() & {"exact_prefix", "restored", "equal"}, found
     assert found.ends["length"] > 20 and found.ends["cancelled"] > 0, found
@@ -77,7 +80,7 @@ def test_a_storm_with_faults(reference: Reference, tmp_path: Path, memory: str, 
 
 @pytest.mark.parametrize("memory", ["dense", "window", "hybrid"])
 def test_a_storm_in_too_few_cells(reference: Reference, tmp_path: Path, memory: str) -> None:
-    """Two sessions and a scratch one that do not fit together: they take turns, and nobody fails."""
+    """Two sessions and a scratch session do not fit into memory together. They take turns, and no request fails."""
     storm = Storm(f"sim:{memory},cells=1600", tight(tmp_path, n_ctx=1500), seed=3)
     try:
         storm.run(N_STEPS)
@@ -93,7 +96,7 @@ def test_another_early_token_gives_another_text(reference: Reference) -> None:
 
 
 def test_a_state_of_other_tokens_shows(reference: Reference) -> None:
-    """The control of the storms: had a session kept one wrong token, the text would be another one."""
+    """A control for the storms: if a session had kept one wrong token, its text would differ."""
     prompt = [*SYSTEMS[0], TURN_START, *range(400, 440), TURN_START]
     expected = reference.answer(Asked("a", tuple(prompt), 24)).text
     for k in range(0, len(prompt), 7):
@@ -105,28 +108,30 @@ def test_a_state_of_other_tokens_shows(reference: Reference) -> None:
 
 
 class Talk:
-    """A conversation of one session with boundaries as a chat has them; its history is what was generated, exactly."""
+    """A conversation of one session with the boundaries that a chat has. Its history contains exactly the generated
+    tokens.
+    """
 
     def __init__(self, engine: Engine, name: str, system: list[int] = SYSTEMS[0]) -> None:
         self.engine, self.name = engine, name
         self.prompt = [*system]
         self.has_answer = False
         self.before_last: list[int] = []
-        """The history up to the last message of the user: there it parts when that is edited."""
+        """The history up to the user's last message. If that message is edited, the histories differ from here on."""
 
     def user(self, first: int, n: int = 20) -> list[int]:
         words = (300 + (first * 31 + i * 7) % 200 for i in range(n))
         return [TURN_START, *words, TURN_END, NEWLINE, TURN_START]
 
     def ask(self, prompt: list[int], n_tokens: int = 12) -> tuple[str, int, int]:
-        """The reason, tokens reused and tokens prefilled; the text must be the cold one."""
+        """Returns the reason, the reused tokens and the prefilled tokens. The text must equal that of a new session."""
         warm = self.engine.say(self.name, prompt, n_tokens, boundaries=boundaries_of(prompt))
         assert warm.is_whole
         assert warm.text == self.engine.cold(prompt, n_tokens).text
         return warm.reason, warm.reused, warm.end.n_prefilled
 
     def turn(self, number: int) -> tuple[str, int, int]:
-        """One more user message, and its answer becomes part of the history."""
+        """Sends another user message and adds its answer to the history."""
         self.before_last = [*self.prompt, *([TURN_END, NEWLINE] if self.has_answer else [])]
         prompt = [*self.before_last, *self.user(number)]
         warm = self.engine.say(self.name, prompt, 12, boundaries=boundaries_of(prompt))
@@ -183,7 +188,7 @@ def test_branching_at_an_early_turn_reuses_up_to_it(engine: Engine) -> None:
 
 
 def test_a_stripped_answer_reuses_up_to_the_answer(engine: Engine) -> None:
-    """A client that returns the answer without its reasoning: histories part where the generation began."""
+    """A client sends the answer back without its reasoning, so the histories differ from where the generation began."""
     talk = Talk(engine, "a")
     talk.turn(0)
     begun = len(talk.before_last) + len(talk.user(0))
@@ -227,11 +232,13 @@ def test_a_restarted_engine_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", ["dense", "window,window=16", "recurrent", "hybrid"])
 def test_a_session_moved_to_the_disk_keeps_its_checkpoints(tmp_path: Path, memory: str) -> None:
-    """The session was on disk when the engine stopped, and the first request after the start edits its last message."""
+    """The session is on disk when the engine stops. The first request after the restart edits the session's last
+    message.
+    """
     places = Places(n_sessions=1, parked_bytes=1, state_dir=tmp_path)
     with serving_engine(f"sim:{memory},length=0", places) as engine:
         talk, _ = conversation(engine, 3)
-        Talk(engine, "b", SYSTEMS[1]).turn(0)  # takes the only slot
+        Talk(engine, "b", SYSTEMS[1]).turn(0)  # uses the only slot
     with serving_engine(f"sim:{memory},length=0", places) as engine:
         talk.engine = engine
         _, reused, _ = talk.ask([*talk.before_last, *talk.user(60)])
@@ -247,7 +254,7 @@ def test_a_shared_system_text_is_consumed_once(engine: Engine) -> None:
 
 
 def test_a_shared_system_text_is_found_behind_what_a_closed_session_left(engine: Engine) -> None:
-    """A hundred longer checkpoints match as well, but need the attention that went with their session."""
+    """A hundred longer checkpoints match too, but they need attention state that was deleted with their session."""
     system = [300 + i % 190 for i in range(200)]
     talk = Talk(engine, "a")
     prompt = [*system, *talk.user(0)]
@@ -264,7 +271,7 @@ def test_a_shared_system_text_is_found_behind_what_a_closed_session_left(engine:
 
 
 def conversation(engine: Engine, n_turns: int) -> tuple[Talk, list[int]]:
-    """And the length of its history before each turn."""
+    """Returns a conversation and the length of its history before each turn."""
     talk, lengths = Talk(engine, "a"), []
     for number in range(n_turns):
         talk.turn(number)
@@ -273,14 +280,14 @@ def conversation(engine: Engine, n_turns: int) -> tuple[Talk, list[int]]:
 
 
 def test_checkpoint_survives_the_restore_of_an_earlier_one(engine: Engine) -> None:
-    """Restoring one says nothing about those after it, which the next prompt may agree with."""
+    """Restoring a checkpoint does not delete later ones, which may match the next prompt."""
     talk, lengths = conversation(engine, 5)
     assert talk.ask([*talk.prompt[: lengths[1]], *talk.user(80)])[1] >= lengths[1]
     assert talk.ask([*talk.prompt[: lengths[4]], *talk.user(81)])[1] >= lengths[4]
 
 
 def test_checkpoint_survives_a_full_reset_to_zero(engine: Engine) -> None:
-    """A request that shares nothing starts at zero in the same session; what was known of the other history stays."""
+    """A request that shares nothing starts at zero in the same session. The checkpoints of the other history stay."""
     talk, lengths = conversation(engine, 4)
     foreign = [*SYSTEMS[1], *talk.user(90, 60)]
     assert talk.ask(foreign)[1] == 0
@@ -288,17 +295,19 @@ def test_checkpoint_survives_a_full_reset_to_zero(engine: Engine) -> None:
 
 
 def test_checkpoint_survives_with_the_coverage_of_its_payload() -> None:
-    """A window's checkpoint covers what it saved, not what was live when it was taken: a cut behind that is refused."""
+    """A checkpoint of a window covers only the positions that it saved. A rewind to a position before these is
+    refused.
+    """
     with serving_engine("sim:window,window=16,length=0", timelines=1) as engine:
         talk, lengths = conversation(engine, 5)
         assert talk.ask([*talk.prompt[: lengths[2]], *talk.user(80)])[1] >= lengths[2]
-        for back in (3, 15, 16, 17, 40):  # inside the restored window, at its edge, and before it
+        for back in (3, 15, 16, 17, 40):  # in the restored window, at its edge and before it
             prompt = [*talk.prompt[: lengths[2] - back], *talk.user(81 + back)]
             assert talk.ask(prompt)[1] <= lengths[2] - back
 
 
 def test_checkpoint_survives_only_up_to_the_divergence(engine: Engine) -> None:
-    """One between the common prefix and the end of the memory holds other tokens: it is not for this prompt."""
+    """A checkpoint after the common prefix contains other tokens, so it is not used for this prompt."""
     talk, lengths = conversation(engine, 5)
     for back in range(1, 12):
         common = lengths[3] + 2 - back
@@ -307,7 +316,9 @@ def test_checkpoint_survives_only_up_to_the_divergence(engine: Engine) -> None:
 
 
 def test_checkpoint_survives_a_short_unrelated_request(tmp_path: Path) -> None:
-    """One that shares the template's header hides no long parked conversation, and using that does not consume it."""
+    """A short request that shares the template's header does not hide a long parked conversation. Reusing that
+    conversation does not delete it.
+    """
     for memory in CLASSES:
         with serving_engine(f"sim:{memory},length=0", n_sessions=1, timelines=1) as engine:
             talk, lengths = conversation(engine, 5)

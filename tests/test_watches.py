@@ -1,4 +1,6 @@
-"""A silent stream gets a comment, a stuck one is cut off: by a clock that the test moves."""
+"""A stream without new text gets a comment, and a stream that its client does not read is closed. The test moves the
+clock.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from llmd.http.watches import KeepAlive, SlowReader
 
 
 class Clock:
-    """The part of an event loop that a watch uses."""
+    """The part of an event loop that a watch uses, with a time that the test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -88,7 +90,7 @@ def test_a_client_that_takes_nothing_is_dropped_once() -> None:
     stuck_since[0] = 99.0
     clock.move(7.0)
     assert dropped == []
-    stuck_since[0] = 106.0  # it has taken something
+    stuck_since[0] = 106.0  # the client has read something
     clock.move(100.0)
     assert dropped == [114.0], "once"
 

@@ -1,4 +1,4 @@
-"""Messages to and from libllm, compared with its tables; and the details that travel with the text."""
+"""Messages to and from libllm are compared with its tables. Token details arrive with the text."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ async def test_nothing_is_opened_that_would_be_misunderstood(monkeypatch: pytest
     monkeypatch.setattr(loader, "open_engine", opened.append)
     begun = EngineLoader(EngineOptions(model="sim:dense"))
     with pytest.raises(EngineError, match=r"Save\.label: known on one side only"):
-        begun.begin()  # as the process does, long before there is a loop
+        begun.begin()  # as the process does, before it has an event loop
     with pytest.raises(EngineError, match=r"Save\.label: known on one side only"):
         await Engine.open(begun)
-    begun.thread.shutdown()  # what had been given to it would have run by now
+    begun.thread.shutdown()  # work that was given to it would have run by now
     assert opened == []
 
 
@@ -75,7 +75,7 @@ def test_sampling_is_the_table() -> None:
     names = [name for name, _ in ffi.typeof("llm_sampling").fields]
     assert [field.name for field in SAMPLING_FIELDS] == names == list(Sampling.__struct_fields__)
     assert sorted(row.name for row in SAMPLING) == sorted(names)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(Sampling())) == {}  # a default need not be said
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(Sampling())) == {}  # defaults are not sent
     assert Sampling().penalty_last_n == 64 and Sampling().top_p == 1.0 and Sampling().seed is None
     with pytest.raises(TypeError, match="top_q"):
         Sampling(top_q=1.0)
@@ -92,7 +92,7 @@ async def engine() -> AsyncIterator[Engine]:
 
 
 class Heard:
-    """The listener of one generation, with its events."""
+    """A listener of one generation that keeps its events."""
 
     def __init__(self) -> None:
         self.texts: list[Text] = []
@@ -188,7 +188,7 @@ async def test_how_far_the_prompt_is(engine: Engine) -> None:
 
 
 async def test_several_answers_to_one_prompt(engine: Engine) -> None:
-    """One prefill: the others begin when the first one's prompt has been consumed."""
+    """There is only one prefill: the other answers begin when the prompt of the first has been prefilled."""
     first, request = generate(engine, sampling=Sampling(temperature=1.0, seed=1))
     others = [generate(engine, sampling=Sampling(temperature=1.0, seed=seed), after=request)[0] for seed in (2, 3)]
     await heard_out(first, *others)

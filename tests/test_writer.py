@@ -1,4 +1,4 @@
-"""Parts of answers as OpenAI's bytes, where no daemon makes them yet: several answers to one prompt."""
+"""Parts of answers in OpenAI's format that no daemon produces yet: several answers to one prompt."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def test_a_whole_with_calls(daemon: Daemon, is_legacy: bool, reason: str) 
 
 
 async def test_what_was_refused_is_not_written(daemon: Daemon) -> None:
-    """Readers refuse what would make such parts."""
+    """Requests that would lead to such parts are refused earlier."""
     writer = CompletionWriter(daemon.state, n_answers=1, include_usage=False)
     writer.opening()
     with pytest.raises(TypeError, match="Reasoning"):
