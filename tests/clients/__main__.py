@@ -1,9 +1,9 @@
-"""Coding agents as their users install them, each in a tool loop against llmd: ``python -m tests.clients [NAME...]``.
+"""Coding agents as their users install them, each in a tool loop with llmd: ``python -m tests.clients [NAME...]``.
 
-A simulated hybrid model with a script thinks, calls the agent's shell three times, and ends. Of each turn the tokens of
-the prompt, those that were resident, and those that were prefilled are printed; a turn that prefills more than what is
-new since the turn before, and a few tokens, is a failure. The agents come from npm and the Python package index, in
-pinned versions, into a cache; they run in a temporary home.
+A simulated hybrid model with a script reasons, calls the agent's shell three times, and ends. For each turn, the tokens
+of the prompt, the resident tokens and the prefilled tokens are printed. A turn fails if it prefills more than what is
+new since the last turn and a few other tokens. The agents come from npm and the Python package index, in pinned
+versions, and are kept in a cache. They run in a temporary home directory.
 """
 
 from __future__ import annotations

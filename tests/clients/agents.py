@@ -1,4 +1,4 @@
-"""The agents: where they come from, how they are pointed at llmd, and how each calls its shell."""
+"""The agents: where they are installed from, how they are configured for llmd, and how each calls its shell."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ class Agent:
     source: Source
     program: str
     arguments: tuple[str, ...]
-    """Command-line arguments; `PROMPT` stands for the question, `URL` for llmd's address."""
+    """Command-line arguments. `PROMPT` stands for the question, `URL` for llmd's address."""
     says: Callable[[str], str]
     """Returns the model's text that makes the agent run a command."""
     n_kept: int | None = None
-    """Tokens of its own words in front, where it rewrites what follows: more need not be reused. None: it does not."""
+    """Tokens of the agent's own text at the start, if the agent changes the text after it. Only these must be reused.
+    None if the agent changes nothing.
+    """
     row: str = ""
     """The name of the row in README's table that has the lines to configure it."""
     environment: Callable[[str], Mapping[str, str]] = lambda url: {}
     again: tuple[str, ...] = ()
-    """Arguments of a second run, which goes on with the conversation of the first."""
+    """Arguments of a second run, which continues the conversation of the first."""
     contexts: tuple[int, ...] = (N_CTX,)
-    """Context sizes to try, in tokens: an agent that keeps much of it free fails in a small one."""
+    """Context sizes to try, in tokens. An agent that keeps much of its context free fails in a small one."""
 
 
 def _calls(tool: str, name: str = "command", **others: Any) -> Callable[[str], str]:
-    """A call of the agent's own tool, with arguments in the order of its schema: the form of a call is enforced."""
+    """Returns a function that writes a call of the agent's own tool. The arguments are in the order of the schema,
+    because llmd enforces the form of a call.
+    """
 
     def said(command: str) -> str:
         call = json.dumps({"name": tool, "arguments": {name: command, **others}})
@@ -44,7 +48,9 @@ def _calls(tool: str, name: str = "command", **others: Any) -> Callable[[str], s
 
 
 def _aider_edit(command: str) -> str:
-    """The whole of a file, which aider runs as a test that fails: what it printed is sent back."""
+    """Returns the content of a file, which aider runs as a test. The test fails, so aider sends its output to the
+    model.
+    """
     return f"work.sh\n```\n{command}\n```"
 
 
@@ -69,8 +75,9 @@ def _python_environment(url: str) -> Mapping[str, str]:
 
 
 def _claude_code(*more: str, contexts: tuple[int, ...] = (N_CTX,)) -> Agent:
-    """With all of its tools, its first prompt has 34,000 tokens of the simulated model; those of others have some
-    11,600."""
+    """With all of its tools, Claude Code's first prompt has 34,000 tokens of the simulated model. Those of other agents
+    have about 11,600.
+    """
     arguments = ("-p", "PROMPT", "--dangerously-skip-permissions", *more)
     return Agent(
         Npm("@anthropic-ai/claude-code", "2.1.330"),

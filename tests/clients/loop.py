@@ -1,4 +1,4 @@
-"""One agent's tool loop against one daemon, and what its turns cost."""
+"""One agent's tool loop with one daemon, and the number of tokens that each turn prefills."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tests.clients.installing import with_programs
 from tests.clients.readme import Lines, lines_of
 
 TEMPLATE = Path(__file__).parents[1] / "templates" / "qwen3.jinja"
-"""Of models that think, and call in tags."""
+"""A template of models that reason and write calls in tags."""
 PROMPT = "Please do the job, begin-here, and tell me when it is done."
 LAST_WORD = "The job is done."
 STEPS = (("begin-here", "echo one-$((20+1))"), ("one-21", "echo two-$((30+4))"), ("two-34", "echo three-$((50+6))"))
-"""Text that the model sees, and the command that it runs then; no command contains what it prints."""
+"""Text in the prompt, and the command that the model then runs. No command contains its own output."""
 END = "three-56"
 PROMPT_AGAIN = "Now do it once more, begin-again, and tell me when it is done."
 LAST_WORD_AGAIN = "It is done once more."
 STEPS_AGAIN = (("begin-again", "echo more-$((60+7))"),)
 END_AGAIN = "more-67"
 BESIDE = 32
-"""Tokens that a turn may prefill beyond what is new."""
+"""Tokens that a turn may prefill in addition to its new ones."""
 AGENT_S_MAX = 240
 START_S_MAX = 60
 
@@ -41,7 +41,7 @@ class Turn:
     n_reused: int
     n_generated: int
     n_new: int
-    """Tokens since the end of the answer before; of a first turn all."""
+    """Tokens since the end of the last answer. In a first turn, all tokens."""
     reason: str
 
     @property
@@ -86,7 +86,7 @@ def script_of(agent: Agent) -> str:
 
 @contextmanager
 def daemon(script: Path, directory: Path, log: Path, n_ctx: int) -> Iterator[str]:
-    """Its address."""
+    """Runs a daemon and yields its address."""
     model = f"sim:hybrid,ctx={n_ctx},script={script}"
     options = ("--ctx-size", str(n_ctx), "--chat-template-file", str(TEMPLATE), "--log-format", "json")
     where = ("--port", "0", "--socket", str(directory / "llmd.sock"), "--state-dir", str(directory / "state"))
@@ -124,7 +124,9 @@ def _agent_ran(
     url: str,
     environment: Mapping[str, str],
 ) -> tuple[int, str]:
-    """`programs`: where they are, its own first. Its exit status, -1 when it did not end, and what it printed."""
+    """Runs an agent. `programs` are the directories of programs, the agent's own first. Returns its exit status (-1 if
+    it did not end) and its output.
+    """
     known = with_programs(*programs)
     plain = {name: known[name] for name in ("PATH", "LANG", "TERM", "TMPDIR") if name in known}
     stands_for = {"PROMPT": prompt, "URL": url}
@@ -146,7 +148,7 @@ def _agent_ran(
 
 
 def turns_of(log: Path) -> list[Turn]:
-    """Returns the turns of the loop itself, without short requests on the side (a title, a summary)."""
+    """Returns the turns of the loop itself, without other short requests (a title, a summary)."""
     asked = [line for line in _lines(log) if line["message"] == "request" and "prompt_tokens" in line]
     longest = max((line["prompt_tokens"] for line in asked), default=0)
     turns: list[Turn] = []
@@ -161,7 +163,7 @@ def turns_of(log: Path) -> list[Turn]:
 
 
 def _faults(agent: Agent, ended: Sequence[tuple[int, str]], turns: list[Turn]) -> Iterator[str]:
-    """`ended`: exit status and output of each run."""
+    """Yields what went wrong, given the exit status and the output of each run."""
     for (status, output), last_word in zip(ended, (LAST_WORD, LAST_WORD_AGAIN), strict=False):
         tail = output[-1500:]
         if status != 0:

@@ -1,4 +1,4 @@
-"""README's table of clients: the lines that are tried are those that are read there."""
+"""Reads README's table of clients, so that the tests use the lines that users read."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ README = Path(__file__).parents[2] / "README.md"
 ADDRESS = "http://127.0.0.1:8000"
 """llmd's address in these lines."""
 CONTEXT = "65536"
-"""The context size in these lines, which stands for the one that is served."""
+"""The context size in these lines, which stands for the daemon's."""
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| (`.*`) \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of one row."""
+    """The configuration in one row."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    """Path in the home to contents. The working directory is `work` in it."""
+    """Maps paths in the home directory to contents. The working directory is `work` in the home directory."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def lines_of(client: str, url: str, n_ctx: int) -> Lines:
-    """`client`: as the table calls it; `url`: where llmd is; `n_ctx`: tokens of its sessions."""
+    """Returns the configuration of a client, by its name in the table. `url` is llmd's address, `n_ctx` the context
+    size in tokens.
+    """
     rows = {name: (where, what) for name, where, what in _ROW.findall(README.read_text())}
     where, what = rows[client]
     lines = [line.replace(ADDRESS, url).replace(CONTEXT, str(n_ctx)) for line in re.findall("`([^`]*)`", what)]

@@ -1,12 +1,12 @@
-"""Hundreds of ends of a daemon under load: ``python -m tests.crash --kills 300 --seed 1``.
+"""Ends a daemon under load hundreds of times: ``python -m tests.crash --kills 300 --seed 1``.
 
-Each life serves random clients on a disk that fails now and then (disk.c), and ends at a random moment: killed from
-outside, killed in the middle of a file operation, by a power failure that loses what was not synced, or in order. The
-next life finds what is left. Whatever happened,
+Each life serves random clients with a disk that fails now and then (disk.c), and ends at a random moment. It is killed
+from outside or in the middle of a file operation, a power failure loses what was not synced, or it stops normally. The
+next life finds what is left. In every case,
 
-- each whole answer is what a daemon says that never crashed and reuses nothing;
-- what was acknowledged holds: a pinned session is there and pinned, a closed one is not, and what was saved can be
-  loaded and is what it was.
+- each complete answer equals that of a daemon that never crashed and reuses nothing;
+- what was acknowledged is true: a pinned session exists and is pinned, a closed one does not exist, and a saved one can
+  be loaded and has the contents that were saved.
 """
 
 from __future__ import annotations

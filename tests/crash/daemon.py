@@ -1,4 +1,4 @@
-"""One life of a daemon on a bad disk."""
+"""One life of a daemon, with a disk that may fail."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from llmd.engine.native import SessionTable
 
 Json = dict[str, Any]
 Left = tuple[str, bool] | None
-"""Name and pin of a timeline, where a segment tells them."""
+"""Name and pin of a timeline, if its segment has them."""
 
 ANSWER_S_MAX = 600.0
 START_S_MAX = 600.0
-"""So long, for a storm may run beside other work with the lowest priority."""
+"""The limit is long because a storm may run with the lowest priority next to other work."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disk:
-    """See disk.c."""
+    """The settings of disk.c."""
 
     seed: int = 0
     fails_of_10000: int = 0
@@ -52,7 +52,7 @@ class Disk:
 
 @cache
 def shim() -> Path:
-    """The compiled disk.c."""
+    """Returns the path of the compiled disk.c."""
     source, made = Path(__file__).with_name("disk.c"), Path(__file__).parents[2] / "build" / "crash" / "disk.so"
     if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
         made.parent.mkdir(parents=True, exist_ok=True)
@@ -65,12 +65,12 @@ def shim() -> Path:
 
 
 class DaemonEnded(Exception):
-    """The daemon has ended; a further request goes to its next life."""
+    """The daemon has ended. Further requests go to its next life."""
 
 
 @dataclass
 class Daemon:
-    """A running one."""
+    """A running daemon."""
 
     process: subprocess.Popen[bytes]
     http: aiohttp.ClientSession
@@ -80,7 +80,7 @@ class Daemon:
     born_s: float = field(default_factory=time.time)
 
     async def ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
-        """Raises DaemonEnded when no whole answer came."""
+        """Sends a request and returns its status and body. Raises DaemonEnded if no complete answer arrives."""
         try:
             async with asyncio.timeout(ANSWER_S_MAX):
                 async with self.http.request(method, "http://llmd" + path, json=body) as response:
@@ -102,8 +102,9 @@ class Daemon:
         await self.http.close()
 
     def contents(self, session: str) -> frozenset[bytes]:
-        """The tokens of its timelines. One that makes way for another session meanwhile is left out: its place may hold
-        the other's tokens by then."""
+        """Returns the tokens of the session's timelines. A timeline that is evicted in the meantime is left out,
+        because its entry may already have another session's tokens.
+        """
         found = set()
         for table in [SessionTable.open(f"/{segment.name}") for segment in self.segments]:
             for view in [view for view in table.sessions() if view.name == session]:
@@ -113,7 +114,7 @@ class Daemon:
         return frozenset(found)
 
     def left(self) -> dict[int, Left]:
-        """Returns what a start must find after this daemon was killed: each timeline of a name, by its id."""
+        """Returns the timelines of named sessions, by id, which a start must find after this daemon was killed."""
         found = {int(file.name.partition(".")[0], 16): None for file in self.state.glob("*/*.llmd-session")}
         left: dict[int, Left] = dict.fromkeys(found)
         for segment in filter(Path.exists, self.segments):
@@ -131,17 +132,19 @@ class Daemon:
         ]
 
     def strays(self) -> list[str]:
-        """Files that no session explains, once the daemon has started: crash after crash they would fill the disk."""
+        """Returns files that belong to no session after the daemon has started. After many crashes, such files would
+        fill the disk.
+        """
         return strays_in(self.state, self.born_s)
 
     def lose_memory(self) -> None:
-        """Loses what a machine without power loses."""
+        """Deletes what a machine loses in a power cut."""
         for segment in self.segments:
             segment.unlink(missing_ok=True)
 
 
 def strays_in(state: Path, since_s: float) -> list[str]:
-    """States without a session, refused files, and files whose writing ended before that time."""
+    """Returns states without a session, refused files, and unfinished files that were last written before that time."""
     files = [file for file in state.rglob("*") if file.is_file()]
     sessions = {file.with_suffix("") for file in files if file.suffix == ".llmd-session"}
     found = []
@@ -163,7 +166,9 @@ def _segments_of(pid: int) -> set[Path]:
 
 
 async def start(directory: Path, disk: Disk | None, model: str, *options: str) -> Daemon | None:
-    """None: it ended before it served, with its exit status and its reason in the log."""
+    """Starts a daemon. Returns None if it ended before it was ready. The log then has its exit status and the
+    reason.
+    """
     socket, log, state = directory / "llmd.sock", directory / "log", directory / "state"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
     program = "llmd"

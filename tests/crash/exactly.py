@@ -1,5 +1,8 @@
-"""llmd in the configuration whose arithmetic does not depend on how tokens are batched: only then must the answers of a
-GGUF file be those of a cold start to the bit. Run with LLMD_LIBLLM_VARIANT=exact and llmd's options."""
+"""llmd in the configuration whose arithmetic does not depend on how tokens are batched.
+
+Only with it must the answers of a GGUF file equal those of a cold start bit for bit. Run with
+LLMD_LIBLLM_VARIANT=exact and llmd's options.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promises that an answer makes to a client: kept by name, for sessions and for saved ones."""
+"""What an answer guarantees to a client, by name, for sessions and saved sessions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ Json = dict[str, Any]
 
 TRAIL = 40
 NOT_THERE = "session_not_found"
-"""The session did not exist, or was given up between the command and its answer: nobody knows whether the command was
-carried out."""
+"""The session did not exist, or was evicted between the command and its answer. Whether the command was executed is
+unknown.
+"""
 
 
 TOKEN_BYTES = 4
@@ -23,35 +24,39 @@ class Label:
 
     is_there: bool
     messages: list[Json] = field(default_factory=list)
-    """As the client had them."""
+    """The messages as the client had them."""
     n_tokens: int = 0
-    """As the answer reported it."""
+    """The number that the answer reported."""
     held: frozenset[bytes] = frozenset()
-    """The tokens of each timeline that the session was seen with, just before and just after."""
+    """The tokens of each timeline that the session had directly before and directly after the command."""
 
     @property
     def contents(self) -> frozenset[bytes]:
-        """Contents that may be on disk. Empty: unknown, because the timeline made way for another one meanwhile."""
+        """The contents that may be on disk. Empty if they are unknown, because the timeline was evicted in the
+        meantime.
+        """
         return frozenset(tokens for tokens in self.held if len(tokens) == TOKEN_BYTES * self.n_tokens)
 
 
 @dataclass
 class Promise:
-    """About one session. None: the last command about it was not acknowledged, so that either may be true."""
+    """The guarantees for one session. None means that its last command was not acknowledged, so either value may be
+    true.
+    """
 
     is_open: bool | None = False
     is_pinned: bool | None = False
     trail: deque[str] = field(default_factory=lambda: deque(maxlen=TRAIL))
-    """The last that happened to it, for whoever looks for the cause."""
+    """The latest commands and answers, for a person who looks for the cause of a failure."""
 
     is_haunted: bool = False
-    """The disk refused something about it: what it holds of it is known with the next start that can read it."""
+    """A disk operation for the session failed. The next start that can read the disk shows what it contains."""
 
     def unknown(self) -> None:
         self.is_open = self.is_pinned = None
 
     def taken_back(self, was: Promise, refusal: str) -> None:
-        """The command was refused: nothing has changed, unless it was the disk that refused it."""
+        """Handles a refused command. Nothing has changed, unless a disk operation failed."""
         if refusal == "io_error":
             self.haunted()
         elif refusal != NOT_THERE:
@@ -65,20 +70,21 @@ class Promise:
 class Promises:
     sessions: dict[str, Promise] = field(default_factory=dict)
     saved: dict[str, Label | None] = field(default_factory=dict)
-    """None: it may be one or another, or none."""
+    """None means that the label may have any of several contents, or may not exist."""
 
     def of(self, name: str) -> Promise:
         return self.sessions.setdefault(name, Promise())
 
     def forget_unpinned(self) -> None:
-        """After a power cut only pinned sessions come back for certain: others may have been in memory only, or may
-        have made way for others."""
+        """After a power cut, only pinned sessions are certain to exist. Others may have been only in memory, or may
+        have been evicted.
+        """
         for promise in self.sessions.values():
             if promise.is_open and not promise.is_pinned:
                 promise.is_open = None
 
     def broken_by(self, sessions: list[Json]) -> list[str]:
-        """`sessions`: as /v1/sessions lists them."""
+        """Returns the broken guarantees, given the sessions that /v1/sessions lists."""
         listed = {one["id"]: one for one in sessions}
         broken = []
         for name, promise in self.sessions.items():
@@ -97,7 +103,7 @@ class Promises:
         return broken
 
     def broken_by_saved(self, listed: dict[str, int]) -> list[str]:
-        """`listed`: how many tokens each label of /v1/saved has."""
+        """Returns the broken guarantees, given the number of tokens of each label in /v1/saved."""
         broken = []
         for label, saved in self.saved.items():
             if saved is None:
@@ -110,7 +116,7 @@ class Promises:
 
 
 def broken_by_loaded(label: str, saved: Label, contents: frozenset[bytes]) -> list[str]:
-    """`contents`: of the session that it was loaded as."""
+    """Returns the broken guarantees, given the contents of the session that the label was loaded as."""
     if not saved.contents or contents & saved.contents:
         return []
     return [f"what was saved as {label} is something else: {contents} is none of {saved.contents}"]

@@ -1,4 +1,4 @@
-"""Clients, and the ends that daemons come to."""
+"""Clients, and the ways in which their daemon ends."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.crash.promises import NOT_THERE, Label, Promises, broken_by_loaded
 N_CLIENTS = 5
 N_LABELS = 2
 WITNESS = "witness"
-"""A session of the storm's own: what is saved is looked at there."""
+"""The storm's own session, into which it loads saved sessions to check them."""
 RENAMED = "-renamed"
 MESSAGES_MAX = 8
 LIFE_S_MAX = 2.0
 EDITS = 0.25
-"""So often a client goes back to an earlier message, or has the last answer made again."""
+"""The share of turns in which a client returns to an earlier message, or requests the last answer again."""
 OPERATIONS_MAX = 400
-"""A life whose disk decides its end ends within so many operations, if it makes as many."""
+"""A life that ends at a disk operation ends within so many operations, if there are as many."""
 VERBS = ("pin", "pin", "unpin", "close", "reset", "park", "save", "save", "load", "unsave", "rename", "fork")
 WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
 RESTORED = frozenset({"restored", "checkpoint", "shared", "rewind", "exact_prefix", "equal"})
@@ -33,12 +33,12 @@ OPTIONS = (
     "--shutdown-timeout", "1", "--log-format", "json",
 )  # fmt: skip
 PARKED_MAX = {"wide": "64", "narrow": "2"}
-"""In a narrow life there are more sessions than that: a new one takes the place of one that is not pinned."""
+"""A narrow life has more sessions than this limit. A new session then evicts one that is not pinned."""
 COMPLAINTS = ("cannot be removed", "cannot be read", "cannot be listed", "of such messages")
 CALM = {"capacity_exhausted", "queue_full", "overloaded", "session_busy", "session_exists", "session_not_found",
         "snapshot_not_found", "nothing_to_save", "io_error", "cancelled", "shutting_down", "no_memory",
         "pins_exhausted", "saved_full", "not_found"}  # fmt: skip
-"""Errors that a daemon may return that is busy, short of something, or has a failing disk."""
+"""Errors that a daemon may return if it is busy, lacks a resource or has a failing disk."""
 
 
 @dataclass
@@ -50,14 +50,14 @@ class Asked:
 
 @dataclass
 class Client:
-    """One conversation under one session name."""
+    """A client with one conversation under one session name."""
 
     storm: Storm
     name: str
     random: random.Random
     messages: list[Json] = field(default_factory=list)
     refusal: str = ""
-    """The word of the last command's, "": it was carried out."""
+    """The error code of the last command, or "" if it was executed."""
 
     def _words(self) -> str:
         return " ".join(self.random.choice(WORDS) for _ in range(self.random.randrange(3, 25)))
@@ -138,14 +138,16 @@ class Client:
     async def _reset(self, daemon: Daemon) -> None:
         promise = self.storm.promises.of(self.name)
         if not promise.is_pinned:
-            promise.is_open = None  # of an empty one that is not pinned nothing is kept
+            promise.is_open = None  # an empty session that is not pinned is not kept
         await self._command(daemon, "POST", "/reset")
 
     async def _park(self, daemon: Daemon) -> None:
         await self._command(daemon, "POST", "/park")
 
     def _label(self) -> str:
-        """Returns a label of this client alone: if two clients save under one, the last one is unknown."""
+        """Returns a label that only this client uses. If two clients used one label, which of them saved last would be
+        unknown.
+        """
         return f"{self.name.removesuffix(RENAMED)}-{self.random.randrange(N_LABELS)}"
 
     async def _save(self, daemon: Daemon) -> None:
@@ -209,7 +211,7 @@ class Client:
 
 
 class Storm:
-    """Lives of one daemon after the other, on one state directory."""
+    """Several lives of a daemon, one after the other, with one state directory."""
 
     def __init__(self, model: str, directory: Path, chance: random.Random) -> None:
         self.model, self.directory, self.random = model, directory, chance
@@ -220,7 +222,7 @@ class Storm:
         self.n_compared = 0
         self.width = "wide"
         self.left: dict[int, Left] | None = None
-        """By the last life, if that was killed: what the next one finds."""
+        """What the last life left for the next one to find, if it was killed."""
         self.rounded: frozenset[str] = frozenset()
         self.clients = [Client(self, f"desk-{n}", random.Random(chance.random())) for n in range(N_CLIENTS)]
 
@@ -262,7 +264,7 @@ class Storm:
         )
 
     async def _born(self, disk: Disk) -> Daemon | None:
-        """None: it died or its disk failed before it served."""
+        """Starts a daemon. Returns None if it ended or its disk failed before it was ready."""
         return await start(self._made("daemon"), disk, self.model, *OPTIONS, "--max-parked", PARKED_MAX[self.width])
 
     async def _life(self) -> None:
@@ -293,7 +295,7 @@ class Storm:
         except DaemonEnded:
             await daemon.end()
         finally:
-            daemon.process.kill()  # of one that has ended nothing comes of it
+            daemon.process.kill()  # has no effect on a process that has ended
         if disk.fails_of_10000 > 0:
             self._complaints(since)
         if daemon.process.returncode not in (0, -9):
@@ -310,7 +312,9 @@ class Storm:
         return (self.directory / "daemon" / "log").read_text()[-2000:]
 
     def _complaints(self, since: int) -> None:
-        """Returns the names of sessions that the daemon's log excuses: its disk refused to read or remove them."""
+        """Finds messages in the daemon's log that excuse differences: a disk operation failed to read or remove a
+        session.
+        """
         log = (self.directory / "daemon" / "log").read_text()[since:].splitlines()
         complaints = [line for line in log if any(told in line for told in COMPLAINTS)]
         if complaints:
@@ -335,7 +339,7 @@ class Storm:
                 await self._look_at(daemon, label, kept)
 
     def _check_left(self, daemon: Daemon) -> None:
-        """Each timeline is there once, under its name and with its pin, and none beside them."""
+        """Checks that each timeline exists once, with its name and its pin, and that there are no others."""
         left, self.left = self.left, None
         if left is None:
             return
@@ -348,7 +352,7 @@ class Storm:
         self.did["timelines found again"] += len(found)
 
     def _check_files(self, daemon: Daemon, n_saved: int) -> None:
-        """Neither files nor entries become more from life to life."""
+        """Checks that the number of files and entries does not grow from life to life."""
         self.wrong += daemon.strays()
         n_files = sum(1 for _ in daemon.state.glob("*/saved/*.llmd-session"))
         if n_files != n_saved:
@@ -358,8 +362,9 @@ class Storm:
         self.did["files checked"] += 1
 
     async def _look_at(self, daemon: Daemon, label: str, saved: Label) -> None:
-        """Checks that the contents on disk are those that were saved, and that an answer which continues them equals
-        that of a cold start."""
+        """Checks that the contents on disk are those that were saved, and that an answer that continues them equals the
+        answer of a new session.
+        """
         status, loaded = await daemon.ask("POST", f"/v1/sessions/{WITNESS}/load", {"name": label})
         if status != 200:
             self.refused(loaded["error"])

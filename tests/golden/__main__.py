@@ -1,7 +1,6 @@
-"""Records the transcripts anew: `python -m tests.golden [NAME...]`.
+"""Records the transcripts again: `python -m tests.golden [NAME...]`.
 
-Only when an answer is meant to be another one: what changed is then what `git diff tests/golden` shows, and nothing
-else may be in it.
+Use it only if an answer is meant to change. `git diff tests/golden` must then show this change and nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a scenario over daemons of its own."""
+"""Runs a scenario with its own daemons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that a completion refuses: each beside a request that would be answered."""
+"""Fields that a completion refuses. Each is added to a request that would be answered without it."""
 
 from __future__ import annotations
 

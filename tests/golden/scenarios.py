@@ -1,4 +1,4 @@
-"""What is asked, by name of the file that holds the answers."""
+"""The requests of each scenario, by the name of the file that contains the answers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def streams(transcript: Transcript, serve: Serve, _: Path) -> None:
 
 
 async def told(transcript: Transcript, serve: Serve, _: Path) -> None:
-    """Several answers, and what is told beside their text. Paced, so that each token has an event of its own."""
+    """Several answers to one prompt, with token details. The steps are slow, so that each token has its own event."""
     daemon = await serve(model="sim:dense,step_us=2000", scratch_sessions=4)
     tells: tuple[dict[str, Any], ...] = (
         {"n": 2, "seed": 7, "temperature": 1.0, **COLD},
@@ -102,7 +102,7 @@ async def stop_strings(transcript: Transcript, serve: Serve, _: Path) -> None:
 
 
 async def conversations(transcript: Transcript, serve: Serve, _: Path) -> None:
-    """Turns of one session: what was said comes back, edited and not, and what an answer says of it."""
+    """Turns of one session, with and without edited messages, and what each answer reports about the session."""
     daemon = await serve(model="sim:hybrid")
     messages: list[dict[str, Any]] = [{"role": "system", "content": "be brief"}]
     for turn in range(4):
@@ -212,7 +212,7 @@ async def deadline(transcript: Transcript, serve: Serve, _: Path) -> None:
 
 
 async def cancelled(transcript: Transcript, serve: Serve, _: Path) -> None:
-    """By whoever closes or resets the session."""
+    """Requests are cancelled because a client closes or resets the session."""
     daemon = await serve(model=SLOW, ctx_size=200_000)
     for path, body in ((CHAT, greedy()), (COMPLETIONS, raw())):
         for is_stream in (False, True):
@@ -225,7 +225,7 @@ async def cancelled(transcript: Transcript, serve: Serve, _: Path) -> None:
 
 
 async def failed_step(transcript: Transcript, serve: Serve, _: Path) -> None:
-    """The session is torn, and refilled by its next request."""
+    """A failed step leaves the session in an unknown state. The next request prefills it again."""
     for is_stream in (False, True):
         daemon = await serve(model="sim:dense,fail_at=12")
         await transcript.ask(daemon, CHAT, greedy(max_tokens=100, session_id="s", stream=is_stream), is_endless=True)
@@ -237,7 +237,7 @@ async def failed_step(transcript: Transcript, serve: Serve, _: Path) -> None:
 
 
 async def slow_readers(transcript: Transcript, serve: Serve, _: Path) -> None:
-    """Whoever stops to read is cut off."""
+    """llmd closes the connection of a client that stops reading."""
     daemon = await serve(model="sim:dense,ctx=1000000,length=0", ctx_size=1_000_000, slow_reader_timeout=0.2)
     reader, writer = await slow_reader(daemon)
     async with asyncio.timeout(60):
@@ -269,7 +269,9 @@ async def shutdown(transcript: Transcript, serve: Serve, _: Path) -> None:
 
 
 async def messages(transcript: Transcript, serve: Serve, directory: Path) -> None:
-    """Anthropic's: whole and streamed, counted, stopped, refused, failed, and before the handler."""
+    """Anthropic's messages: streamed and not, counted, stopped, refused, failed, and refused before the handler
+    runs.
+    """
     daemon = await serve(model="sim:hybrid")
     history: list[dict[str, Any]] = []
     for turn in range(3):
@@ -301,7 +303,7 @@ async def messages(transcript: Transcript, serve: Serve, directory: Path) -> Non
 
 
 async def keep_alive(transcript: Transcript, serve: Serve, _: Path) -> None:
-    """A prefill of a second; a comment is due every tenth."""
+    """A prefill takes a second, and llmd sends a comment every tenth of a second."""
     daemon = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)
     await transcript.ask(daemon, CHAT, greedy("word " * 50, max_tokens=2, stream=True))
     await transcript.ask(daemon, COMPLETIONS, raw("word " * 50, max_tokens=2, stream=True, **USAGE))
@@ -336,7 +338,9 @@ async def responses(transcript: Transcript, serve: Serve, _: Path) -> None:
 
 
 async def response_calls(transcript: Transcript, serve: Serve, directory: Path) -> None:
-    """Reasoning and calls: of a function, of a custom tool; what was cut off; and what comes back."""
+    """Reasoning and calls of functions and custom tools, calls that were cut off, and calls that the client sends
+    back.
+    """
     edit = '<tool_call>\n{"name": "edit__patch", "arguments": {"input": "+ \\"x\\"\\n"}}\n</tool_call>'
     daemon = await serve(**calling(directory, {**REPLIES, "mend it": edit}))
     patch = {"type": "custom", "name": "patch", "description": "Changes a file"}
@@ -391,7 +395,7 @@ async def before_the_handler(transcript: Transcript, serve: Serve, directory: Pa
 
 
 async def calls(transcript: Transcript, serve: Serve, directory: Path) -> None:
-    """Tools and functions, whole and streamed; what was cut off; and what comes back."""
+    """Calls of tools and functions, streamed and not, calls that were cut off, and calls that the client sends back."""
     daemon = await serve(**calling(directory))
     limits = {"max_tokens": 200, "ignore_eos": False}
     for text in ("one file", "two files", "plain"):
@@ -425,7 +429,9 @@ async def thoughts(transcript: Transcript, serve: Serve, directory: Path) -> Non
 
 
 async def ollama(transcript: Transcript, serve: Serve, _: Path) -> None:
-    """Chats and texts in lines, as one answer and with blanks in between; what is told of the model; refusals."""
+    """Ollama's chats and completions: streamed as lines, as one answer, and with blank lines in between. Also facts of
+    the model, and refusals.
+    """
     daemon = await serve()
     few: dict[str, Any] = {"options": {"num_predict": 20, "temperature": 0}}
     user = {"role": "user", "content": "hello"}
@@ -470,7 +476,7 @@ async def embeddings(transcript: Transcript, serve: Serve, _: Path) -> None:
 
 
 async def native(transcript: Transcript, serve: Serve, _: Path) -> None:
-    """llama.cpp's own completions, infill, and what it tells of the server."""
+    """llama.cpp's own endpoints for completions, infill and facts of the server."""
     daemon = await serve(model="sim:dense,fim=1")
     few: dict[str, Any] = {"n_predict": 12, **GREEDY}
     for fields in ({}, {"stream": True}, {"n_predict": 0}, {"response_fields": ["content", "stop_type", "model"]}):

@@ -1,9 +1,9 @@
-"""Requests and their answers as they travel, with what differs from run to run taken out.
+"""Requests and their answers, byte by byte, without what differs between runs.
 
-What is taken out: ids, times, fingerprints, numbers of events and content lengths become words; logarithms and vectors
-are cut to what any machine computes; where the text of a stream is cut into events, and how many comments come before
-it, is the machine's business: the events of one run of text are one here, and so are comments. Everything else stays
-byte by byte.
+Ids, times, fingerprints, numbers of events and content lengths are replaced by words. Logarithms and vectors are cut to
+the precision that every machine computes. How a stream's text is divided into events, and how many comments precede it,
+depends on the machine. Successive events of text are therefore joined into one here, and so are comments. Everything
+else stays as it is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CUT = b"(the connection was cut)"
 
 @dataclass
 class Transcript:
-    """One scenario."""
+    """The requests and answers of one scenario."""
 
     lines: list[bytes] = field(default_factory=list)
 
@@ -61,7 +61,9 @@ class Transcript:
         headers: dict[str, str] | None = None,
         is_endless: bool = False,
     ) -> bytes:
-        """Over TCP; the body of the answer. `is_endless`: how much text there is depends on when it was ended."""
+        """Sends a request over TCP and returns the body of the answer. With `is_endless`, the length of the text
+        depends on when the generation was stopped.
+        """
         sent = json.dumps(body).encode() if isinstance(body, dict) else body or b""
         head = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1"]
         head += [f"{name}: {value}" for name, value in (headers or {}).items()]
@@ -102,7 +104,7 @@ class Transcript:
 
 
 async def received(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """Head and body of one answer; a body that does not end as it should ends with CUT."""
+    """Returns head and body of one answer. CUT is added to a body that is incomplete."""
     head = await reader.readuntil(b"\r\n\r\n")
     while head.startswith(b"HTTP/1.1 100"):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -116,7 +118,7 @@ async def received(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 class _CutError(Exception):
-    """With what came before."""
+    """A body is incomplete. The exception contains the part that was received."""
 
 
 async def _chunks(reader: asyncio.StreamReader) -> bytes:
@@ -131,7 +133,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 
 
 def joined_lines(stream: bytes) -> bytes:
-    """The lines with each run of text in one, and one blank where several are."""
+    """Joins successive lines of text into one line, and successive blank lines into one."""
     lines: list[bytes] = []
     for line in stream.split(b"\n"):
         text = _TEXT_LINE.fullmatch(line)
@@ -144,7 +146,7 @@ def joined_lines(stream: bytes) -> bytes:
 
 
 def joined(stream: bytes, is_endless: bool) -> bytes:
-    """The events with each run of text in one, and one comment where several are."""
+    """Joins successive events of text into one event, and successive comments into one."""
     parts = stream.split(b"\n\n")
     if parts[-1].endswith(CUT):
         parts[-1] = CUT  # within an event
@@ -165,7 +167,7 @@ def joined(stream: bytes, is_endless: bool) -> bytes:
 
 
 def _continued(before: bytes, event: bytes) -> bytes | None:
-    """Both, if the later one has more arguments of the same call."""
+    """Returns both events as one, if the second continues the arguments of the same call."""
     begun, more = _CALL_EVENT.fullmatch(before), _CALL_EVENT.fullmatch(event)
     if begun is None or more is None or _CALL_BEGINS.sub(b"", begun[1]) != more[1]:
         return None

@@ -1,4 +1,4 @@
-"""Fixtures of the live tests: real processes on generated GGUF files."""
+"""Fixtures of the live tests: real processes with generated GGUF files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=TINY)
 def tiny(request: pytest.FixtureRequest) -> str:
-    """Each generated model in turn."""
+    """Returns the path of each generated model in turn."""
     return model_path(request.param)
 
 

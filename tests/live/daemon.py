@@ -1,4 +1,4 @@
-"""`llmd` as a process, as its users start it, and a raw client."""
+"""`llmd` as a process, as its users start it, and a simple HTTP client."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Process:
     socket: Path
     port: int = 0
     said: list[Json] = field(default_factory=list)
-    """The log so far."""
+    """The log lines so far."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def wait_for(self, message: str) -> Json:
-        """The first log line from here on with that message."""
+        """Waits for the next log line with that message and returns it."""
         assert self.popen.stderr is not None
         seen = []
         for line in self.popen.stderr:
             seen.append(line)
             if line.startswith("ggml_"):
-                continue  # a device's driver code writes there itself
+                continue  # the code of a device's driver writes to stderr directly
             found: Json = json.loads(line)
             self.said.append(found)
             if found["message"] == message:
@@ -73,7 +73,7 @@ class Process:
         return self.do("POST", "/v1/chat/completions", body)
 
     def stream(self, body: Json) -> Generator[bytes, None, None]:
-        """Lines of an event stream; closing the iterator closes the connection."""
+        """Yields the lines of an event stream. Closing the iterator closes the connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         try:
             connection.request("POST", "/v1/chat/completions", json.dumps({**body, "stream": True}))
@@ -104,7 +104,9 @@ class Process:
 
 
 class Daemons:
-    """Starts daemons one after the other on the same socket and state directory; ends what a failed test leaves."""
+    """Starts daemons one after the other with the same socket and state directory. Ends those that a failed test
+    leaves.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -143,5 +145,5 @@ class Daemons:
             popen.wait()
             if popen.stderr is not None:
                 popen.stderr.close()
-        # A killed daemon leaves this for its successor, and here none will start.
+        # A killed daemon leaves its segment for the next daemon, but no other daemon starts here.
         segment_file(self.socket).unlink(missing_ok=True)

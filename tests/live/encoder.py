@@ -1,4 +1,4 @@
-"""The embedding of tokens by an encoder's file, computed with numpy alone."""
+"""Computes the embedding of tokens from an encoder's file, only with numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEAN, CLS = 1, 2
 
 
 class Encoder:
-    """bert and nomic-bert, in the words of their papers: attention over the whole text, a norm behind each sum."""
+    """bert and nomic-bert as their papers describe them: attention over the whole text, and a norm after each sum."""
 
     def __init__(self, path: Path) -> None:
         reader = gguf.GGUFReader(path)
@@ -56,7 +56,7 @@ class Encoder:
         return self._linear(f"{name}.attn_output", self._mixed(q, k, v, rope_base=self._rope_base))
 
     def _mixed(self, *qkv: FloatArray, rope_base: float, reach: int | None = None) -> FloatArray:
-        """`reach`: tokens on each side that one looks at; None: all."""
+        """Computes attention. `reach` is the number of tokens on each side that a token attends to, or None for all."""
         n, width = qkv[0].shape
         size = width // self._n_heads
         q, k, v = (one.reshape(n, self._n_heads, size) for one in qkv)
@@ -84,7 +84,9 @@ class Encoder:
 
 
 class ModernEncoder(Encoder):
-    """modern-bert: norms in front, gated linear units, and two of three layers look at a token's neighbours only."""
+    """modern-bert: norms before each block, gated linear units, and two of three layers attend only to a token's
+    neighbours.
+    """
 
     def _states(self, tokens: Sequence[int]) -> FloatArray:
         window = int(_value(self._reader, "modern-bert.attention.sliding_window"))
@@ -106,7 +108,7 @@ def encoder(path: Path) -> Encoder:
 
 
 def _turned(x: FloatArray, rope_base: float) -> FloatArray:
-    """Each pair of entries, half a head apart, by its position times a frequency."""
+    """Rotates each pair of entries, which are half a head apart, by its position times a frequency."""
     n, _, size = x.shape
     angles = np.arange(n)[:, None] * rope_base ** (-np.arange(0, size, 2) / size)
     cos, sin = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]

@@ -1,4 +1,6 @@
-"""The logits after a prompt, read from the engine's insides: `tests/c/logits_probe.c`, built beside the C tests."""
+"""Reads the logits after a prompt from the engine's internal state with `tests/c/logits_probe.c`, which is built with
+the C tests.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def _probe() -> Any:
 
 
 def prefill(engine: Engine, session: str, prompt: list[int], flags: int = 0) -> tuple[Answer, array[float]]:
-    """Has the session consume the prompt and one token be sampled, no more; the logits that it was sampled from."""
+    """Prefills the prompt in the session and samples exactly one token. Returns the answer and the logits that the
+    token was sampled from.
+    """
     answer = engine.say(session, prompt, 1, flags=flags)
     kept = _probe()(int(ffi.cast("uintptr_t", engine.pointer)), session.encode(), len(prompt))
     assert kept, f"no logits are kept after {len(prompt)} tokens"

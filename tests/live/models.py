@@ -19,7 +19,7 @@ TINY = (
     "latent",
     "indexed",
     "indexed-shared",
-    *(() if os.environ.get("LLMD_TEST_DEVICE") else ("sparse",)),  # a device refuses it
+    *(() if os.environ.get("LLMD_TEST_DEVICE") else ("sparse",)),  # devices do not support it
     "dense-q8",
     "hybrid-q8",
 )

@@ -1,7 +1,7 @@
-"""The daemon as a process on each generated model: clients, isolation, cancel, crash, restart, few slots.
+"""The daemon as a process with each generated model: clients, isolation, cancel, crash, restart, few slots.
 
-Texts are compared where the same kernels run on the same batches; elsewhere what is compared are the tokens that each
-session has consumed, read from the shared segment.
+Texts are compared if the same kernels run on the same batches. Otherwise, the tokens that each session has consumed are
+compared. They are read from the shared segment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def user(text: str) -> Json:
 
 
 def resident(process: Process, name: str) -> list[int]:
-    """The tokens of a session's longest timeline, from the shared segment."""
+    """Returns the tokens of a session's longest timeline, from the shared segment."""
     table = process.session_table()
     found = [table.tokens(entry) for entry in table.entries_of(owner_of(process, name), name)]
     return max((list(tokens) for tokens in found if tokens is not None), key=len)
@@ -45,7 +45,7 @@ def text_of(process: Process, name: str) -> str:
 
 
 class Talk:
-    """A conversation that carries a canary of its own."""
+    """A conversation with its own canary, a text that no other session may contain."""
 
     def __init__(self, process: Process, name: str) -> None:
         self.process, self.name = process, name
@@ -88,7 +88,7 @@ def test_streams_and_plain_answers(daemons: Daemons, tiny: str) -> None:
 
 
 def test_interleaved_sessions_stay_apart_and_warm(daemons: Daemons, tiny: str) -> None:
-    """There are more sessions than slots, so that each turn brings a parked one back."""
+    """There are more sessions than slots, so that each turn restores a parked session."""
     process = daemons.start(tiny, "--max-sessions", "2", "--session-timelines", "1", "--park-memory", "64K")
     talks = [Talk(process, f"talk-{number}") for number in range(4)]
     for turn in range(3):
@@ -124,7 +124,9 @@ def killed_while_answering(process: Process) -> Iterator[None]:
 
 
 def test_killed_then_started_again(daemons: Daemons, hybrid: str) -> None:
-    """The tokens of the sessions are known from the dead daemon's segment, and the next request prefills them."""
+    """The new daemon reads the tokens of the sessions from the dead daemon's segment. The next request prefills
+    them.
+    """
     process = daemons.start(hybrid)
     talk = Talk(process, "a")
     talk.say("first")

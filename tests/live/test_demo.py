@@ -1,4 +1,4 @@
-"""The embedded model in the daemon: a session remembers, and no session remembers another's."""
+"""The embedded model in the daemon: a session remembers its own messages and none of other sessions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The embedded model and the official client: it calls the tool that is offered, goes on with what the tool said, and
-keeps to a form."""
+"""The embedded model with the official client: it calls the tool that is offered, uses the tool's result, and follows a
+schema.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def client(daemons: Daemons) -> Iterator[openai.OpenAI]:
 
 
 def test_a_loop(client: openai.OpenAI) -> None:
-    """The call, its result, and an answer; the second request prefills only what is new."""
+    """The model calls a tool, gets its result and answers. The second request prefills only what is new."""
     session: Any = {"session_id": "loop"}
     first = client.chat.completions.create(
         model="any", messages=ASKED, tools=[WEATHER], temperature=0, extra_body=session
@@ -70,7 +71,7 @@ def test_a_stream(client: openai.OpenAI) -> None:
 
 
 def test_a_call_that_is_required(client: openai.OpenAI) -> None:
-    """The model calls, whatever the user has said."""
+    """The model calls a tool, whatever the user wrote."""
     answer = client.chat.completions.create(
         model="any", messages=[{"role": "user", "content": "Hello!"}], tools=[WEATHER], tool_choice="required",
         temperature=0, max_tokens=200,

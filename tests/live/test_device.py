@@ -1,5 +1,6 @@
-"""A model whose layers are on a device beside the processor, LLMD_TEST_DEVICE being part of its name: what the other
-tests here do not see of that. Not looked at on a machine without one (conftest.py)."""
+"""A model whose layers are on a device, in addition to the CPU. LLMD_TEST_DEVICE is part of the device's name. Covers
+what the other tests here do not. Skipped on a machine without a device (conftest.py).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ HIDDEN = {
     "VK_DRIVER_FILES": "/no/such/driver.json",
     "VK_ICD_FILENAMES": "/no/such/driver.json",
 }
-"""No driver finds a device."""
+"""Environment in which no driver finds a device."""
 
 SMALL = {"GGML_VK_FORCE_MAX_BUFFER_SIZE": "12000000"}
 """Limit on the bytes of a buffer of Vulkan's devices."""

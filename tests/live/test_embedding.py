@@ -1,4 +1,4 @@
-"""Embeddings are those of the weights: what the logits and other embeddings say of the same states."""
+"""Embeddings agree with the weights: they are compared with the logits and other embeddings of the same states."""
 
 from __future__ import annotations
 

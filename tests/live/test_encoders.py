@@ -1,4 +1,6 @@
-"""Models that only embed, as files: what they say is what their weights say, and nothing else can be asked of them."""
+"""Files of models that can only embed. Their embeddings agree with their weights, and all other requests are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def test_a_text_that_is_too_long_is_refused_or_cut(daemons: Daemons) -> None:
     told = f"maximum context length is {N_CTX} tokens for embeddings. However, input[1] has at least {n_tokens}."
     assert told in answer["error"]["message"]
     assert process.do("POST", "/api/embed", {"input": "one " * N_CTX})["prompt_eval_count"] == N_CTX
-    status, answer = process.ask("POST", "/v1/embeddings", {"input": ["hello", ""]})  # not the marks around a text
+    status, answer = process.ask("POST", "/v1/embeddings", {"input": ["hello", ""]})  # special tokens do not count
     assert status == 400 and (answer["error"]["code"], answer["error"]["param"]) == ("invalid_value", "input[1]")
     status, answer = process.ask("POST", "/v1/embeddings", {"input": [5] * (N_CTX + 1)})
     assert status == 400 and answer["error"]["code"] == "context_length_exceeded"

@@ -1,4 +1,6 @@
-"""Warm equals cold on real models: to the bit in the exact configuration, within a bound in the production build."""
+"""The logits of a session that reuses tokens equal those of a new one on real models: bit for bit in the exact
+configuration, and within a bound in the production build.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ import llmd
 from tests.live.models import ROOT, TINY, model_path
 
 N_HISTORY, N_HISTORY_TURNED = 150, 700
-"""Over the second, sliding windows' cells have been overwritten."""
+"""The second number is long enough that cells of sliding windows have been overwritten."""
 
 # Largest difference of any logit, warm against cold, in the production build; logits reach about 9. Measured: 0.0016
 # (dense), 0.0044 (window), 0.00001 (recurrent), 0.0012 (hybrid), 0.0002 (granite); 0.12 where weights are quantized,
@@ -37,12 +39,13 @@ STEPS = {
     "save and load": {"restored"},
     "restart": {"exact_prefix"},
 }
-"""Preparation by name, and the reasons with which the session can start then; a request in between continues from
-there."""
+"""Maps the name of each preparation to the reasons that the session's next request may report. A request in between
+continues from that state.
+"""
 
 
 EXACT = os.environ.get("LLMD_TEST_EXACT_VARIANT", "exact")
-"""Another processor's build, in `./build.sh test-processors`."""
+"""`./build.sh test-processors` sets another processor's build."""
 
 
 def measured(variant: str, name: str, n_history: int) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def measured(variant: str, name: str, n_history: int) -> dict[str, Any]:
         pytest.skip(f"the {variant} build of the native library is missing; make it with: ./build.sh test")
     environment = {**os.environ, "LLMD_LIBLLM_VARIANT": variant, "GGML_CPU_TILED_MM": "0"}
     if variant == EXACT:
-        environment.pop("LLMD_TEST_DEVICE", None)  # it is for the CPU
+        environment.pop("LLMD_TEST_DEVICE", None)  # the exact build is only for the CPU
     arguments = [sys.executable, "-m", "tests.live.warm_logits", model_path(name), str(n_history)]
     done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -41,7 +41,7 @@ SUFFIX = words(2, 9)
 
 
 class Bench:
-    """The warm engines of one model, and the cold one beside them."""
+    """Engines of one model that reuse tokens, and one that does not."""
 
     def __init__(self, model: str, directory: Path) -> None:
         self.model, self.directory = model, directory
@@ -54,7 +54,7 @@ class Bench:
         self.cold.close()
 
     def served(self, step: str, **options: Any) -> AbstractContextManager[Engine]:
-        """An engine with the state directory of this step: what another one saved is not there."""
+        """Returns an engine with its own state directory for this step, without the states that other steps saved."""
         state_dir = self.directory / step
         state_dir.mkdir(exist_ok=True)
         return serving_engine(self.model, replace(PLACES, state_dir=state_dir, **options))
@@ -127,7 +127,7 @@ class Bench:
             self.measure("restart", engine, "a", held + SUFFIX + words(8, 5))
 
     def control(self) -> None:
-        """How much a few other early tokens move the logits: less than that, a bound must be."""
+        """Measures how much a few different early tokens change the logits. A bound must be smaller than this."""
         changed = [*words(9, 10), *HISTORY[10:]]
         for step, n in (("control", 60), ("long control", N_HISTORY)):
             self.note(step, "", 0, self.cold_logits(HISTORY[:n]), self.cold_logits(changed[:n]))

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def program() -> Path:
-    """The driver of the build that `./build.sh test` made, the newest if there are several."""
+    """Returns the path of the driver that `./build.sh test` built, or the newest if there are several."""
     found = [
         path for name in ("native", "portable") if (path := ROOT / "build" / name / "tests/template_driver").exists()
     ]
@@ -32,7 +32,7 @@ def program() -> Path:
 
 
 class DriverError(Exception):
-    """The command failed. `status` is a number of llm_status (llm_words.h)."""
+    """A command failed. `status` is a number of llm_status (llm_words.h)."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -41,7 +41,7 @@ class DriverError(Exception):
 
 @dataclass(frozen=True)
 class Prompt:
-    """An llm_prompt."""
+    """A rendered prompt (llm_prompt in llm.h)."""
 
     text: str
     n_tokens: int
@@ -61,13 +61,15 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Walk:
-    """An answer that the mask allowed. `forced`: place and text of what the constraint said instead of the model."""
+    """An answer that the mask allowed. `forced` has the place and the text of tokens that the constraint chose instead
+    of the model.
+    """
 
     text: str
     raw: bytes
     is_complete: bool  # the answer may end here
     holds: bool  # the grammar holds at the end
-    refused_at: int | None  # byte of the given text that the mask does not allow; None: it allows all
+    refused_at: int | None  # first byte of the text that the mask does not allow, or None
     pieces: list[int]  # bytes of each token
     forced: list[tuple[int, str]]
 
@@ -104,7 +106,7 @@ def _answer(told: Json) -> Answer:
 
 @dataclass(frozen=True)
 class Cut:
-    """The answer when it ends after n_bytes: parsed in pieces, and at once."""
+    """The answer if it ends after n_bytes, parsed in pieces and as a whole."""
 
     n_bytes: int
     streamed: Answer
@@ -209,10 +211,11 @@ class Model:
         closers: Sequence[str] = (),
         avoid: Sequence[str] = (),
     ) -> Walk:
-        """Says `text` as far as the mask allows it, then goes on at random, up to max_bytes in all. Once the constraint
-        forces a token, the model says `instead`, if given, in place of the rest of the text. Brackets, quotes and
-        `closers` are preferred after soft_bytes, and `avoid` is said only where nothing else is allowed. A lazy grammar
-        allows any text before its trigger; nothing random is added there."""
+        """Generates `text` as far as the mask allows it, then random text, up to max_bytes in total. After the
+        constraint has forced a token, the model generates `instead`, if given, in place of the rest of the text.
+        Brackets, quotes and `closers` are preferred after soft_bytes, and `avoid` is generated only if nothing else is
+        allowed. A lazy grammar allows any text before its trigger, so no random text is added there.
+        """
         raw = text.encode() if isinstance(text, str) else text
         told = self._driver.command(
             "walk",
@@ -229,8 +232,9 @@ class Model:
         return Walk(raw=bytes.fromhex(told.pop("hex")), forced=[(at, said) for at, said in told.pop("forced")], **told)
 
     def parse(self, syntax: str, text: str | bytes, *, pieces: Sequence[int] = (), is_cut: bool = False) -> Answer:
-        """Feeds the text in pieces of these sizes in bytes, repeated; without sizes as a whole. is_cut: a limit or a
-        stop string ended the answer."""
+        """Parses the text in pieces of these sizes in bytes, which repeat, or as a whole if there are no sizes.
+        `is_cut` means that a limit or a stop string ended the answer.
+        """
         raw = text.encode() if isinstance(text, str) else text
         told = self._driver.command(
             "parse", model=self.number, syntax=syntax, hex=raw.hex(), pieces=list(pieces), cut=is_cut
@@ -238,7 +242,7 @@ class Model:
         return _answer(told)
 
     def cuts(self, syntax: str, text: str, pieces: Sequence[int], *, is_cut: bool) -> list[Cut]:
-        """The answer as it ends after each of the pieces, which have these sizes in bytes."""
+        """Returns the answer as if it ended after each of the pieces, which have these sizes in bytes."""
         raw = text.encode()
         told = self._driver.command(
             "cuts", model=self.number, syntax=syntax, hex=raw.hex(), pieces=list(pieces), cut=is_cut
@@ -246,6 +250,7 @@ class Model:
         return [Cut(cut["n_bytes"], _answer(cut["streamed"]), _answer(cut["whole"])) for cut in told["cuts"]]
 
     def upstream(self, messages: list[Json], **inputs: object) -> Upstream:
-        """llama.cpp's own rendering. Inputs: tools, tool_choice, parallel_tool_calls, add_generation_prompt,
-        continues, enable_thinking, reasoning_format, json_schema, kwargs."""
+        """Returns llama.cpp's own rendering. The inputs are tools, tool_choice, parallel_tool_calls,
+        add_generation_prompt, continues, enable_thinking, reasoning_format, json_schema and kwargs.
+        """
         return Upstream(**self._driver.command("upstream", model=self.number, messages=messages, **inputs))

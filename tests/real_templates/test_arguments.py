@@ -21,7 +21,7 @@ SEPARATE = (
     *("minimax-m3", "muse", "qwen3-coder", "seed-oss", "spark"),
 )
 CALLED = [one for one in TEMPLATES if one.family in SEPARATE and one.name not in NO_ROUND_TRIP]
-# Families without a mark between a name and its value.
+# Families without a delimiter between a name and its value.
 ONLY_DECLARED = {"lfm2": "Python's names are the declared ones"}
 
 NOTE: Json = {"type": "function", "function": {"name": "note", "description": "Notes."}}
@@ -49,7 +49,7 @@ def tool(parameters: Json) -> Json:
 
 
 def is_allowed(model: Model, template: Template, parameters: Json, arguments: Json) -> bool:
-    """Whether the mask allows the text; if so, it must also be parsed."""
+    """Returns whether the mask allows the call. If so, the parser must also read it."""
     syntax, answer = past_answer(model, template, arguments, tool=tool(parameters))
     said = model.walk(model.render({"messages": [USER], "tools": [tool(parameters)]}).constraint, text=answer)
     if said.refused_at is not None:
@@ -100,7 +100,9 @@ def test_many_arguments_come_with_the_required_ones_in_order(template: Template,
 
 @pytest.mark.parametrize("template", CALLED, ids=names)
 def test_each_of_many_arguments_is_read_once(template: Template, opened: Open) -> None:
-    """A long call is shortened while it is read: one argument after the other lies where its middle may be left out."""
+    """The parser shortens a long call while it reads it. In each run, another argument is at the place that it may
+    leave out.
+    """
     for n in range(1, 24):
         arguments = {"x" * n: 1, **{f"k{i:02}": 1 for i in range(12)}}
         syntax, answer = past_answer(
@@ -115,7 +117,7 @@ ORDER = [f"n{i}" for i in range(20_000)]
 
 @pytest.mark.parametrize("name", ["LFM2.5-8B-A1B", "Qwen3-Coder"])
 def test_a_tool_with_very_many_arguments_takes_any(name: str, opened: Open) -> None:
-    """In an order, each would be a rule within the rule of the one before."""
+    """If the order of arguments were enforced, the rule of each argument would contain the rule of the next."""
     template = BY_NAME[name]
     arguments = {"n1": 1, "z": "text"}
     is_any = is_allowed(opened(template), template, {"required": ORDER}, arguments)
@@ -131,7 +133,7 @@ def test_many_arguments_are_required_up_to_a_limit(name: str, opened: Open) -> N
 
 
 def tools_with(n_tools: int, n: int) -> list[Json]:
-    """Tools with n required arguments and n optional ones, integers."""
+    """Returns tools with n required and n optional arguments, all integers."""
     schema = {"properties": dict.fromkeys(ORDER[: 2 * n], INTEGER), "required": ORDER[:n]}
     function = {"description": "Notes.", "parameters": {"type": "object", "additionalProperties": False, **schema}}
     return [{"type": "function", "function": {"name": f"note{i}", **function}} for i in range(n_tools)]
@@ -193,7 +195,7 @@ def test_arguments_that_are_not_declared(template: Template, kind: str, opened: 
 
 @pytest.mark.parametrize("name", ["GLM-4.6", "LFM2.5-8B-A1B", "Qwen3-Coder"])
 def test_an_empty_name_is_required_in_vain(name: str, opened: Open) -> None:
-    """No template can write it, so that the call is possible without it."""
+    """No template can write an empty name, so a call without it is allowed."""
     schema = {"properties": {"a": INTEGER}, "required": ["", "a"]}
     assert is_allowed(opened(BY_NAME[name]), BY_NAME[name], schema, {"a": 1})
     assert not is_allowed(opened(BY_NAME[name]), BY_NAME[name], schema, {"a": "text"})

@@ -1,4 +1,4 @@
-"""Tools and parameters whose names differ only in signs, or that grammars use themselves, keep their names."""
+"""Tools and parameters keep their names, even if these differ only in punctuation or are names that grammars use."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Difference:
 _EVERY = (*TEMPLATES, *PROMPTS_ONLY)
 _ALL = tuple(template.name for template in _EVERY)
 _WITH_TOOLS = tuple(name for name, shape in SHAPES.items() if shape.tools)
-_NO_TOOLS = (  # the template does not say which tools there are
+_NO_TOOLS = (  # the template does not render the tools
     *("HuggingFaceTB-SmolLM3-3B", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek-ai-DeepSeek-V3.1"),
     *("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "fireworks-ai-llama-3-firefunction-v2", "google-gemma-2-2b-it"),
     *("ibm-granite-granite-3.3-2B-Instruct", "llama-cpp-rwkv-world", "microsoft-Phi-3.5-mini-instruct"),
@@ -37,7 +37,7 @@ _LLAMA = ("meta-llama-Llama-3.1-8B-Instruct", "meta-llama-Llama-3.2-3B-Instruct"
 _MISTRAL = ("Mistral-Small-3.2-24B-Instruct-2506", "mistralai-Mistral-Nemo-Instruct-2407")
 _TAKE_ANY_ARGUMENTS = (
     *("LFM2-8B-A1B", "LFM2.5-Instruct", "meetkai-functionary-medium-v3.2"),
-    "google-translategemma-4b-it",  # it leaves calls out
+    "google-translategemma-4b-it",  # the template leaves out calls
 )
 _PARALLEL = ("parallel calls", "parallel results out of order")
 
@@ -73,11 +73,11 @@ def _reasons(differences: Collection[Difference], template: Template, shape: str
 
 
 def _ours(model: Model, shape: Shape) -> str | None:
-    """None: it is refused."""
+    """Returns libllm's prompt, or None if it refuses the request."""
     try:
         return model.render(shape.request).text
     except DriverError as error:
-        assert error.status > 0, error  # it did not crash
+        assert error.status > 0, error  # the driver did not crash
         return None
 
 
@@ -90,7 +90,7 @@ def _llama_cpp_s(model: Model, shape: Shape) -> str | None:
 
 
 def _both(model: Model, shape: Shape) -> tuple[str | None, str | None]:
-    """Renders with the same date both times: some templates print it."""
+    """Renders with libllm and with llama.cpp on the same date, because some templates print the date."""
     day = None
     while day != date.today():
         day = date.today()
@@ -127,7 +127,7 @@ _MOVE_SYSTEM = (
     *("llm-jp-llm-jp-4.1-8b-thinking", "upstage-Solar-Open-100B"),
 )
 
-# The conversation is rendered whole, and read again from where it differs from what the model has read.
+# For these, the whole conversation is rendered, and prefilled again from the first difference to the session's tokens.
 WHOLE = (
     Difference("the template moves what the system says later to the front", _MOVE_SYSTEM, ("system in the middle",)),
     Difference("calls that are split into turns have results between them", _LLAMA, _PARALLEL),
@@ -135,7 +135,7 @@ WHOLE = (
     Difference("blanks that the template writes into arguments look like a message's", (_COMMAND_R,), _WITH_CALLS),
 )
 
-# What follows the answer differs from what follows it in the whole conversation.
+# For these, the text after the answer differs from the text after it in the whole conversation.
 TAILS = (
     Difference("the template writes the system's text again in the last turn; the model has read it", _MISTRAL, SHAPES),
     Difference("the template forgets marks of turns after a call", ("Bielik-11B-v3.0-Instruct",), _WITH_CALLS),
@@ -148,7 +148,9 @@ TAILS = (
 
 
 def _after(model: Model, shape: Shape) -> Iterator[tuple[bool, bool]]:
-    """For each answer: whether the prompt goes on after it, and as the whole conversation does."""
+    """Yields, for each answer, whether the prompt continues after it, and whether it does so as in the whole
+    conversation.
+    """
     whole = _ours(model, shape)
     if whole is None or shape.continues:
         return

@@ -1,4 +1,4 @@
-"""Templates that fail on a type are shown a simpler one, and nothing else of the conversation changes."""
+"""A template that fails on a type gets a simpler one. Nothing else in the conversation changes."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ def test_a_template_is_told_of_types_it_can_write(name: str, opened: Open) -> No
         assert "note" in model.render({"messages": [USER], "tools": [tool]}).text
         texts = [model.render({"messages": past, "tools": [tool_]}).text for tool_ in (tool, TOOL)]
         after_question = [text[text.rindex("Hello") :] for text in texts]
-        assert after_question[0] == after_question[1]  # nothing of the conversation is changed for it
+        assert after_question[0] == after_question[1]  # the conversation is not changed

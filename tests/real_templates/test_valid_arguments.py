@@ -32,16 +32,17 @@ MODES: dict[str, Json] = {
 }
 
 
-# Words of schemas that the template of a family cannot show to a model, or whose values it does not write in one piece.
+# Keywords of schemas that the template of a family cannot show to a model, or whose values it does not write in one
+# piece.
 BEYOND: dict[str, tuple[str, ...]] = {
     "MiniMax-M3": ("array",),
 }
-# Each call is a message, or the template takes one.
+# Each call needs its own message, or the template accepts only one call.
 ONE_MESSAGE = (*ONE_CALL, "llm-jp-llm-jp-4.1-8b-thinking")
 
 
 class Frame:
-    """A call as the template writes it, with a mark in the place of each value."""
+    """A call as the template writes it, with a placeholder for each value."""
 
     def __init__(self) -> None:
         self._values: list[tuple[str, Any, str]] = []
@@ -65,7 +66,7 @@ class Frame:
 
 
 def after_thought(template: Template, model: Model, prompt: Prompt, past: str) -> str:
-    """The call where an answer must be one: behind a thought, where the form has one."""
+    """Returns the call for an answer that must be a call. It follows the reasoning, if the format has reasoning."""
     ends = [at + len(end) for end in prompt.thinking.get("ends", []) if (at := past.find(end)) >= 0]
     begin, call = beginning(template, model, prompt), past[min(ends, default=0) :]
     frame = AFTER_THOUGHT.get(template.family, "")

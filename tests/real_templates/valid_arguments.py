@@ -15,7 +15,7 @@ from tests.real_templates.driver import Json
 
 @dataclass(frozen=True)
 class Spelled:
-    """A number as JSON writes it: Python would change the spelling."""
+    """A number as JSON writes it. Python would change how it is written."""
 
     text: str
 
@@ -57,7 +57,7 @@ FORMATS = {
 
 
 def plain(value: Any) -> Any:
-    """The value as Python's json reads it."""
+    """Returns the value as Python's json module reads it."""
     return json.loads(text_of(value))
 
 
@@ -73,7 +73,9 @@ def text_of(value: Any, *, item: str = ", ", colon: str = ": ") -> str:
 
 
 def gemma_of(value: Any) -> str:
-    """Returns a value as Gemma 4's template writes it: sorted names without quotes, no blanks, texts between marks."""
+    """Returns a value as Gemma 4's template writes it: sorted names without quotes, no spaces, strings between special
+    tokens.
+    """
     if isinstance(value, str):
         return f'<|"|>{value}<|"|>'
     if isinstance(value, dict):

@@ -1,1 +1,3 @@
-"""What shows that each parameter of each dialect does what its table says: a module for each dialect's folder."""
+"""Cases that show that each parameter of each dialect does what its table says, with a module for each dialect's
+folder.
+"""

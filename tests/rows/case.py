@@ -1,4 +1,4 @@
-"""Two requests that differ in one parameter, and where their answers show it."""
+"""Two requests that differ in one parameter, and the part of their answers that must differ."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ Seen = Callable[[Answer], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Of an honoured parameter."""
+    """A test case for a parameter that llmd implements."""
 
     given: Json
-    """With it; all else as in the body of its endpoint."""
+    """The fields with the parameter. The others are those of the endpoint's body."""
     without: Json = field(default_factory=dict)
-    """The same, if it needs more than that body."""
+    """Fields for the request without the parameter, if it needs more than the endpoint's body."""
     before: tuple[Json, ...] = ()
-    """Requests that come before each of both."""
+    """Requests that are sent before each of the two."""
     seen: Seen | None = None
-    """Which must differ; None: what the endpoint has."""
+    """Returns the part of an answer that must differ. None stands for the endpoint's function."""
     options: Callable[[Path], Json] = lambda _: {}
-    """Of the daemon, which may use the directory."""
+    """Returns the daemon's options, which may use the directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Of a table."""
+    """An endpoint and the cases for the parameters in its table."""
 
     path: str
     body: Json
-    """What is always asked."""
+    """The fields of every request."""
     seen: Seen
     cases: Mapping[str, Case]
-    """By the parameter's name."""
+    """The cases by name of the parameter."""
     options: Json = field(default_factory=dict)
-    """Of the daemon."""
+    """Options of the daemon."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """Parameters that another test shows: file::name."""
+    """Parameters that another test covers, with its name: file::name."""
     unseen: Mapping[str, str] = field(default_factory=dict)
-    """Honoured ones that cannot show, with the reason."""
+    """Parameters that are implemented but cannot change an answer, with the reason."""
     place: Callable[[str, Any], Json] = lambda name, value: {name: value}
-    """Where a parameter stands in the body."""
+    """Returns the fields of the body that contain the parameter."""
 
 
 def chunks_of(answer: Answer) -> list[Json]:
-    """The events of a stream; of a whole the one that it is."""
+    """Returns the events of a stream, or the only object of an answer that is not streamed."""
     if answer.headers["Content-Type"] != "text/event-stream":
         return [answer.json]
     data = [line.removeprefix("data: ") for line in answer.body.decode().split("\n") if line.startswith("data: {")]
@@ -58,7 +58,7 @@ def chunks_of(answer: Answer) -> list[Json]:
 
 
 def member(*path: str | int) -> Seen:
-    """Of a whole; None where it is not there."""
+    """Returns a function that finds a member of an answer that is not streamed, or None if there is none."""
 
     def seen(answer: Answer) -> Any:
         value: Any = answer.json
@@ -72,7 +72,9 @@ def member(*path: str | int) -> Seen:
 
 
 def has(*names: str) -> Seen:
-    """Whether anything in a whole or in an event of a stream has a member of one of these names."""
+    """Returns a function that tests whether any object in an answer or in an event of a stream has a member with one of
+    these names.
+    """
 
     def found(value: Any) -> bool:
         if isinstance(value, dict):
@@ -83,5 +85,5 @@ def has(*names: str) -> Seen:
 
 
 def kind(answer: Answer) -> Any:
-    """Of the answer's body."""
+    """Returns the type of the answer's body."""
     return answer.headers["Content-Type"]

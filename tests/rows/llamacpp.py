@@ -14,7 +14,7 @@ READ = member("tokens_evaluated")
 
 
 def renamed(fields: Json) -> Json:
-    """As this dialect calls what a completion asks."""
+    """Renames the fields of a completion to this dialect's names."""
     return {"n_predict" if name == "max_tokens" else name: value for name, value in fields.items()}
 
 

@@ -15,7 +15,7 @@ UNSEEN = {"model": "whatever a client calls it, this daemon's model answers"}
 
 
 def optional(fields: Json) -> Json:
-    """As the options call what a completion asks."""
+    """Renames the fields of a completion to Ollama's names, and puts them into `options`."""
     renamed = {"num_predict" if name == "max_tokens" else name: value for name, value in fields.items()}
     return {"options": {**BASE, **renamed}}
 

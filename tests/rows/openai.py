@@ -12,7 +12,7 @@ from tests.serving import Answer, Json
 SAMPLED: Json = {"temperature": 1.0, "seed": 7, "ignore_eos": True, "max_tokens": 60}
 LONG: Json = {"max_tokens": 300}
 REPEATING: Json = {"logit_bias": {"300": 50, "301": 50, "302": 50}}
-"""An answer of three words: " who", " will", " more"."""
+"""Makes answers that contain only three words: " who", " will", " more"."""
 DRY: Json = {**REPEATING, "dry_multiplier": 0.8}
 XTC: Json = {"xtc_probability": 1}
 MIROSTAT: Json = {"mirostat": 2}
@@ -22,12 +22,12 @@ STREAM: Json = {"stream": True}
 
 
 def variables(_: Path) -> Json:
-    """A template that writes the variables that it is given."""
+    """Returns options with a template that writes the variables that it receives."""
     return {"chat_template_file": Path(__file__).parent / "variables.jinja"}
 
 
 def scripted(said: str, **fields: Any) -> Json:
-    """A request to which the model has a reply (tests/calling.py)."""
+    """Returns a request for which the model's script has a reply (tests/calling.py)."""
     return {"messages": [{"role": "user", "content": said}], "ignore_eos": False, "max_tokens": 300, **fields}
 
 

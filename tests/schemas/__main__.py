@@ -1,8 +1,9 @@
 """Judges the schema compiler by schemas with instances: ``./build.sh schemas FOLDER --vocabulary FILE.gguf``.
 
-The folders hold files of MaskBench (guidance-ai/jsonschemabench) or of the JSON-Schema-Test-Suite. The report has a
-table for each policy (strict answers, loose ones, arguments of tools): how many schemas are accepted, how many of them
-are right on every instance, the time to compile them and to make masks of a vocabulary. Then it lists the worst.
+The folders contain files of MaskBench (guidance-ai/jsonschemabench) or of the JSON-Schema-Test-Suite. The report has a
+table for each policy (strict answers, loose answers, arguments of tools). A table shows how many schemas are accepted,
+how many of them are right for every instance, and the time to compile them and to make masks of a vocabulary. After the
+tables, the report lists the worst schemas.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def arguments() -> argparse.ArgumentParser:
 def records(
     asked: argparse.Namespace, paths: list[Path], driver: Judge, oracle: Judge | None
 ) -> Iterator[tuple[Path, dict[str, object]]]:
-    """One for each schema, with the oracle's opinion where there is one."""
+    """Yields a record for each schema, with the oracle's result if there is one."""
     masked = set(random.Random(asked.seed).sample(paths, min(len(paths), asked.masks)))
     last = time.monotonic()
     for n, path in enumerate(paths):

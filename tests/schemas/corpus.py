@@ -18,7 +18,7 @@ from typing import Any
 Json = Any
 
 MADE_UP = re.compile(r"Handwritten|Synthesized|draft|v1$|latest$")
-"""Groups of schemas that test a validator's corners. The others are schemas that people use."""
+"""Groups of schemas that were written to test edge cases of validators. The others are schemas that people use."""
 
 LEFT_OUT = {"format.json", "refRemote.json", "vocabulary.json"}
 """Files of the test suite that are left out: they require that formats are not checked, or need other documents."""
@@ -53,7 +53,7 @@ KEYWORDS = (
 
 
 def groups_in(path: Path) -> list[Json]:
-    """The schemas of a file with their instances; empty where the file has another format."""
+    """Returns the schemas of a file with their instances, or an empty list if the file has another format."""
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def groups_in(path: Path) -> list[Json]:
 
 
 def group_name(path: Path) -> str:
-    """MaskBench's name of the collection, else the folder of the file."""
+    """Returns MaskBench's name of the collection, or else the name of the file's folder."""
     stem = path.stem
     if "---" in stem:
         return stem.split("---")[0]
@@ -72,7 +72,9 @@ def group_name(path: Path) -> str:
 
 
 def find(folders: list[Path], sample: int | None, seed: int) -> list[Path]:
-    """All files below the folders in a fixed order; `sample`: at most that many of each group, drawn by seed."""
+    """Returns all files below the folders in a fixed order. With `sample`, returns at most so many of each group,
+    chosen at random by the seed.
+    """
     by_group: defaultdict[str, list[Path]] = defaultdict(list)
     for folder in folders:
         for path in sorted(folder.rglob("*.json")):
@@ -86,7 +88,9 @@ def find(folders: list[Path], sample: int | None, seed: int) -> list[Path]:
 
 
 def mutated(path: Path, n: int, seed: int) -> Iterator[Json]:
-    """The schemas of a file with random damage and no instances: whatever they mean, they must not end the process."""
+    """Yields the schemas of a file with random changes and without instances. Whatever they mean, they must not crash
+    the process.
+    """
     rng = random.Random(f"{seed}:{path.name}")
     groups = groups_in(path)
     for _ in range(n if groups else 0):

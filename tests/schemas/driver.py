@@ -1,4 +1,4 @@
-"""Client of corpus_driver.cpp and of oracle.py: both take the path of a file and judge its schemas."""
+"""The client of corpus_driver.cpp and of oracle.py. Both read the path of a file and judge its schemas."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 FILE_S_MAX = 120.0
-"""For one file. The test suite's have dozens of schemas."""
+"""Timeout for one file. Files of the JSON-Schema-Test-Suite have dozens of schemas."""
 
 
 def program() -> Path:
-    """The driver of the newest build."""
+    """Returns the path of the driver in the newest build."""
     builds = [ROOT / "build" / name / "tests/corpus_driver" for name in ("native", "portable")]
     found = [path for path in builds if path.exists()]
     if not found:
@@ -33,7 +33,9 @@ class Judge:
         self.buffer = b""
 
     def judge(self, path: Path, masks: bool = False) -> Iterator[dict[str, Any]]:
-        """One record for each schema of the file; the last one has `crashed` where the process ended in it."""
+        """Yields one record for each schema of the file. If the process ended while it judged a schema, the last record
+        has `crashed`.
+        """
         process = self._running()
         assert process.stdin is not None
         process.stdin.write(json.dumps({"path": str(path), "masks": masks}).encode() + b"\n")
@@ -63,7 +65,7 @@ class Judge:
         return self.process
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes | None:
-        """None: the process has ended, or says nothing for too long."""
+        """Returns the next line, or None if the process has ended or has written nothing for too long."""
         assert process.stdout is not None
         while b"\n" not in self.buffer:
             ready, _, _ = select.select([process.stdout], [], [], FILE_S_MAX)

@@ -1,8 +1,9 @@
-"""llguidance as a second opinion on the files that corpus_driver judges. It runs in an interpreter that has the wheel.
+"""llguidance judges the same files as corpus_driver, for comparison. It runs in an interpreter that has its wheel.
 
-Each line of the input is {path}; for each schema one line {file, group, llguidance: {...}} in the driver's form. The
-vocabulary is the 256 bytes, so that the result depends on no tokenizer. An instance is written in its own order of
-members and in the schema's: if llguidance takes neither, the instance counts as forbidden.
+Each line of the input is {path}. For each schema, the output has one line {file, group, llguidance: {...}} in the
+driver's format. The vocabulary is the 256 bytes, so that the result depends on no tokenizer. An instance is written
+twice, with its own order of members and with the schema's. If llguidance accepts neither, the instance counts as
+forbidden.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Bytes:
 
 
 def ranks_of(schema: Json, ranks: dict[str, int]) -> dict[str, int]:
-    """The order in which the document names properties."""
+    """Returns the order in which the schema lists its properties."""
     if isinstance(schema, dict):
         if isinstance(schema.get("properties"), dict):
             for name in schema["properties"]:

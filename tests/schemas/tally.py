@@ -1,4 +1,4 @@
-"""Adds up what was judged, and writes it as tables. Pure."""
+"""Adds up the results of the judges and formats them as tables. Has no side effects."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Note:
-    """One schema that deserves a look."""
+    """One schema that a person should look at."""
 
     file: str
     group: int
@@ -74,7 +74,7 @@ class Results:
         self.refusals: defaultdict[str, int] = defaultdict(int)
 
     def add(self, name: str, record: Json) -> None:
-        """`record`: what the driver, the oracle, or both (merged) say of one schema of the group `name`."""
+        """Adds `record`, the results of the driver, the oracle or both (merged) for one schema of the group `name`."""
         place = record["file"], record["group"]
         if "crashed" in record:
             self.crashes.append(Note(*place, "process", record["crashed"]))
@@ -124,12 +124,12 @@ class Results:
 
 
 def _keyword(refusal: str) -> str:
-    """The sentence of a refusal without the place in the schema that it begins with."""
+    """Returns the message of a refusal without the place in the schema at its start."""
     return refusal.split(": ", 1)[-1][:100] if refusal.startswith("schema") else refusal[:100]
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The smallest value that at least this share of all does not exceed; NaN of nothing."""
+    """Returns the smallest value that at least this share of all values does not exceed, or NaN for no values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
@@ -145,7 +145,9 @@ def _share(n: int, of: int) -> str:
 
 
 def row(name: str, one: Tally) -> str:
-    """`accepted` is a share of all schemas, the next three are shares of the accepted ones that have instances."""
+    """Returns one row of a table. `accepted` is a share of all schemas. The next three are shares of the accepted
+    schemas that have instances.
+    """
     compiled = " / ".join(f"{percentile(one.compile_ms, p):.2f}" for p in (0.5, 0.99, 1))
     masks = " / ".join(f"{percentile(one.mask_ms, p):.2f}" for p in (0.99, 1)) if one.mask_ms else "-"
     cells = [
@@ -161,7 +163,7 @@ def row(name: str, one: Tally) -> str:
 
 
 def table(results: Results, judge: str, totals: dict[str, list[str]]) -> str:
-    """One row for each group, then one for each of `totals`."""
+    """Returns a table with one row for each group, then one for each of `totals`."""
     rows = [row(name, results.tallies[judge, name]) for name in results.names() if (judge, name) in results.tallies]
     rows += [row(f"**{title}**", results.total(judge, names)) for title, names in totals.items() if names]
     return "\n".join([f"### {judge}\n", HEAD, *rows])

@@ -1,4 +1,4 @@
-"""An engine in this process, driven through its rings as the daemon does, and strict about what comes back."""
+"""An engine in this process, used through its rings as the daemon does. It checks each event strictly."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from llmd.engine.native import REASON_WORDS, GenerateFlag, Outcome, SessionTable
 from llmd.engine.wire import Admitted, Command, Event, Finished, Forgotten, Generate, Reply, Sampling, Started, Text
 
 DEADLINE_S = 20.0
-"""For what must happen, never a wait."""
+"""The longest wait for an event that must arrive. No test waits for this time to pass."""
 
 DEVICE = os.environ.get("LLMD_TEST_DEVICE", "")
-"""Part of the name of the device that has all layers; empty: the CPU has them."""
+"""Part of the name of the device that has all layers. If it is empty, the CPU has them."""
 
 GREEDY = Sampling(temperature=0.0)
 POLICY_REFUSE, POLICY_EVICT, POLICY_PARK = (
@@ -37,7 +37,7 @@ def as_bytes(numbers: Iterable[int]) -> bytes:
 
 @dataclass
 class Answer:
-    """Everything the engine said about one request."""
+    """All events of the engine for one request."""
 
     text: str = ""
     started: Started | None = None
@@ -70,7 +70,7 @@ class Answer:
 
 @dataclass
 class Places:
-    """Options of an engine that tests set; 0 is the engine's default."""
+    """Options of an engine that tests set. 0 stands for the engine's default."""
 
     n_sessions: int = 2
     n_scratch: int = 1
@@ -89,7 +89,7 @@ class Places:
 
 
 def open_engine(model: str, places: Places) -> Any:
-    """An engine that does not serve yet; llm_engine_close it."""
+    """Returns an engine that does not serve yet. The caller must close it with llm_engine_close."""
     options = ffi.new("llm_engine_options *")
     kept = {
         name: ffi.new("char[]", str(text).encode())
@@ -113,7 +113,9 @@ def open_engine(model: str, places: Places) -> Any:
 
 
 class Engine:
-    """Serves until `close`. Request numbers are its own; an answer that comes twice or unasked fails the test."""
+    """An engine that serves until `close`. It chooses the request numbers. An answer that arrives twice or without a
+    request fails the test.
+    """
 
     def __init__(self, model: str, places: Places, first_request: int = 1) -> None:
         self.places = places
@@ -143,7 +145,7 @@ class Engine:
         return command.request
 
     def ask(self, make: type[Any], *fields: object) -> int:
-        """A command that gets a REPLY, from owner 0."""
+        """Sends a command of owner 0 that gets a REPLY."""
         request = self.new_request()
         self.answers[request] = Answer()
         return self.push(make(request, 0, *fields))
@@ -180,7 +182,7 @@ class Engine:
         )
 
     def poll(self, wait_s: float = 0.0) -> None:
-        """Takes in what has come."""
+        """Reads the events that have arrived."""
         select.select([lib.llm_events_fd(self.pointer)], [], [], wait_s)
         n_bytes = int(lib.llm_events_drain(self.pointer, self._buffer, lib.LLM_DRAIN_BYTES_MIN))
         if n_bytes > 0:
@@ -222,17 +224,17 @@ class Engine:
         self.wait(self.answers)
 
     def say(self, session: str, prompt: list[int], n_tokens: int, **fields: Any) -> Answer:
-        """One whole answer."""
+        """Sends a request and returns its complete answer."""
         request = self.generate(session, prompt, n_tokens, **fields)
         self.wait([request])
         return self.answers[request]
 
     def cold(self, prompt: list[int], n_tokens: int) -> Answer:
-        """The reference that warm must equal."""
+        """Returns the answer without any reuse, which answers with reuse must equal."""
         return self.say("", prompt, n_tokens, flags=GenerateFlag.COLD)
 
     def do(self, make: type[Any], *fields: object) -> Reply:
-        """One whole command that gets a REPLY."""
+        """Sends a command and returns its REPLY."""
         request = self.ask(make, *fields)
         self.wait([request])
         reply = self.answers[request].reply
@@ -248,7 +250,7 @@ class Engine:
         return self.session_table.counters()[name]
 
     def resident(self, session: str) -> list[list[int]]:
-        """The tokens of each timeline of a session, as the session table says."""
+        """Returns the tokens of each timeline of a session from the session table."""
         entries = self.session_table.entries_of(0, session)
         return [list(tokens) for tokens in map(self.session_table.tokens, sorted(entries)) if tokens is not None]
 
@@ -261,7 +263,7 @@ class Engine:
 
 @contextmanager
 def serving_engine(model: str, places: Places | None = None, **options: Any) -> Iterator[Engine]:
-    """An engine until the block ends; a failed test closes it, too."""
+    """Yields an engine that is closed when the block ends, also if the test fails."""
     engine = Engine(model, places or Places(**options))
     try:
         yield engine

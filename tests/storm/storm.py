@@ -1,4 +1,4 @@
-"""Random conversations of several sessions at once, and the check that each text is what a fresh session would say."""
+"""Random conversations of several sessions at once, and a check that each text equals that of a new session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = "abcdef"
 HISTORY_TOKENS_MAX = 1200
 
 WAITED_IN_VAIN = {"capacity_exhausted", "queue_full", "overloaded"}
-"""Refusals that a busy engine may give."""
+"""Errors that a busy engine may return."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Asked:
 
 @dataclass
 class Reference:
-    """Answers of a fresh session, one for each prompt. Its engine has no faults."""
+    """The answers of a new session, one for each prompt. Its engine has no injected failures."""
 
     engine: Engine
     known: dict[tuple[tuple[int, ...], int], Answer] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def boundaries_of(prompt: list[int]) -> list[int]:
 
 
 class Storm:
-    """One engine under random operations; `step` does one, `check` compares all texts."""
+    """One engine under random operations. `step` does one operation, and `check` compares all texts."""
 
     def __init__(self, model: str, places: Places, seed: int) -> None:
         self.model, self.places = model, places
@@ -84,12 +84,12 @@ class Storm:
         return self.histories.setdefault(name, self._fresh())
 
     def _branch(self, history: list[int], turn: int) -> list[int]:
-        """The history with another message instead of what begins with that turn."""
+        """Returns the history in which another message replaces that turn and all later ones."""
         starts = [k for k, token in enumerate(history[:-1]) if token == TURN_START]
         return [*history[: starts[min(turn, len(starts) - 1)]], *self._message(), TURN_START]
 
     def _prompt(self, name: str) -> tuple[list[int], bool]:
-        """A prompt, and whether the conversation goes on with it."""
+        """Returns a prompt, and whether the conversation continues with it."""
         history, way = self._history(name), self.random.random()
         if way < 0.55:
             return history, True
@@ -120,7 +120,7 @@ class Storm:
     def _go_on(self, name: str, prompt: list[int], request: int) -> None:
         self.engine.wait([request])
         answer = self.answers[request]
-        if answer.is_whole and self.random.random() < 0.85:  # else it is asked for again
+        if answer.is_whole and self.random.random() < 0.85:  # else the same answer is requested again
             said = self.engine.tokenize(answer.text)
             self.histories[name] = [*prompt, *said, TURN_END, NEWLINE, *self._message(), TURN_START]
 
@@ -141,7 +141,7 @@ class Storm:
                 self.engine.ask(other, name)
 
     def restart(self) -> None:
-        """An orderly stop and another engine on the same state directory."""
+        """Stops the engine normally and starts another one with the same state directory."""
         self.engine.wait_all()
         self.complaints += self.engine.complaints()
         self.engine.close()
@@ -203,7 +203,7 @@ class Storm:
 
 
 def check_sensitivity(reference: Reference, asked: Asked) -> None:
-    """One other early token must give another text, or equal texts would prove nothing."""
+    """Checks that one different early token changes the text. Otherwise equal texts would prove nothing."""
     prompt = list(asked.prompt)
     prompt[1] = prompt[1] + 1
     other = reference.engine.say("", prompt, asked.n_tokens, flags=GenerateFlag.COLD)
