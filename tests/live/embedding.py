@@ -1,10 +1,12 @@
-"""Embeddings of generated models beside what the same weights say otherwise: `python -m tests.live.embedding DIRECTORY`
-prints a JSON object.
+"""Compares embeddings of generated models with other results of the same weights.
 
-    logits   the embedding by the last token, through the output matrix (numpy, from the file), against the logits of a
-             session that holds the text: their angle; `others` is that of another text
-    mean     the embedding by the mean against the mean of those by the last token of all beginnings of the text, which
-             are its tokens' states (the last norm gave them one length): their distance; `apart` is to `last`
+`python -m tests.live.embedding DIRECTORY` prints a JSON object:
+
+    logits   the angle between the logits of a session with the text, and the embedding by the last token multiplied by
+             the output matrix (with numpy, from the file); `others` is the angle for another text
+    mean     the distance between the embedding by the mean, and the mean of the embeddings by the last token of all
+             beginnings of the text, which are its tokens' states (the last norm gave them one length); `apart` is the
+             distance to `last`
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One GGUF in this process: how far the logits of a warm session are from those of a fresh one, step by step.
+"""Measures, for one GGUF file in this process, how far a warm session's logits are from a new session's, step by step.
 
 ``python -m tests.live.warm_logits MODEL N_HISTORY`` prints a JSON object: step → {reason, reused, diff, is_equal}. It
-is a program of its own, because a process loads one build of the library; LLMD_LIBLLM_VARIANT says which.
+is a separate program because a process can load only one build of the library. LLMD_LIBLLM_VARIANT selects the build.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One driver for all tests of a process, and each template opened once."""
+"""One driver for all tests of a process. Each template is opened only once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def driver() -> Iterator[Driver]:
 
 @pytest.fixture(scope="session")
 def opened(driver: Driver) -> Open:
-    """`opened(template)` is its model."""
+    """Returns a function that returns the model of a template."""
     models: dict[str, Model] = {}
 
     def model_of(template: Template) -> Model:

@@ -1,4 +1,4 @@
-"""Shapes of conversations that clients send."""
+"""Kinds of conversations that clients send."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.real_templates.driver import Json
 class Shape:
     messages: list[Json]
     tools: list[Json] = field(default_factory=list)
-    opens: bool = True  # the prompt ends with what begins an answer
+    opens: bool = True  # the prompt ends with the start of an answer
     continues: bool = False  # the last message
     variables: Json = field(default_factory=dict)  # of the template
     schema: Json | None = None  # of the answer
@@ -56,7 +56,7 @@ def _system(text: str) -> Json:
 
 
 def _user(*texts: str) -> Json:
-    """Several texts are what is left of a message whose images are dropped."""
+    """Returns a user's message. A message whose images were removed has several texts."""
     parts = [{"type": "text", "text": text} for text in texts]
     return {"role": "user", "content": texts[0] if len(texts) == 1 else parts}
 
@@ -81,7 +81,7 @@ def _result(ident: str, name: str, text: str) -> Json:
 _TOOLS = [_tool("get_weather", city="string", days="integer"), _tool("get_time", zone="string")]
 _BRIEF, _HELLO, _HI = _system("Be brief."), _user("Hello"), _answer("Hi.")
 _ASKED = _user("How is the weather in Rome?")
-# Nine letters and digits, as the templates of Mistral want them.
+# The id has nine letters and digits, as the templates of Mistral require.
 _WEATHER = _call("call00001", "get_weather", '{"city": "Rome", "days": 2}')
 _SUNNY = _result("call00001", "get_weather", "sunny, 21 degrees")
 _TIME, _NOON = _call("call00002", "get_time", '{"zone": "CET"}'), _result("call00002", "get_time", "12:00")

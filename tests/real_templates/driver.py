@@ -3,9 +3,9 @@
 It renders, masks and parses with libllm, and renders with llama.cpp:
 
     model = driver.open(source, eos="<|im_end|>", controls=["<|im_start|>"], words=["<tool_call>"])
-    prompt = model.render({"messages": [...], "tools": [...]})        # the request as the chat door takes it (llm.h)
-    walk = model.walk(prompt.constraint, seed=1, max_bytes=2000)      # an answer as the sampler's mask lets one be
-    read = model.parse(prompt.syntax, walk.text, pieces=[3])          # what a client is sent of it
+    prompt = model.render({"messages": [...], "tools": [...]})        # the request as llm_chat_render takes it (llm.h)
+    walk = model.walk(prompt.constraint, seed=1, max_bytes=2000)      # a random answer that the sampler's mask allows
+    read = model.parse(prompt.syntax, walk.text, pieces=[3])          # the answer as the client gets it
 """
 
 from __future__ import annotations

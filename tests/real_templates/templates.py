@@ -11,16 +11,16 @@ from tests.real_templates.driver import ROOT, Driver, Model
 
 FOLDER = ROOT / "build/llama.cpp/models/templates"
 
-# Marks that are control tokens in models of these families, and others that are mostly one token.
+# Delimiters that are control tokens in models of these families, and others that are mostly one token.
 _CONTROL = re.compile(
     r"<\|[^|<>\s'\"{}+]{1,40}\|>|<\|[a-z_]{2,30}>|<[a-z_]{2,30}\|>|<｜[^｜<>\s'\"{}+]{1,40}｜>|\[/?[A-Z_]{3,40}\]"
     r"|<(?:start|end)_of_[a-z]+>"
 )
 _WORD = re.compile(r"</?[a-z_:]{2,24}>")
 TOKEN = re.compile(rf"{_CONTROL.pattern}|{_WORD.pattern}| ?[^\W\d_]{{1,6}}|.", re.DOTALL)
-"""A token as models have them: a mark, a short word, or one character."""
+"""Matches a token like those of models: a delimiter, a short word or one character."""
 
-# What ends a string argument that is no JSON, by family. A random walk would hardly ever find it.
+# The text that ends a string argument that is not JSON, by family. A random walk would hardly ever find it.
 CLOSERS = {
     "qwen3-coder": ["\n</parameter>\n"],
     "seed-oss": ["</parameter>\n"],
@@ -42,7 +42,7 @@ CLOSERS = {
 
 
 class Ends:
-    """Tokens that a model's file names: eos and others that end an answer, and bos."""
+    """Special tokens of a model's file: eos and others that end an answer, and bos."""
 
     def __init__(self, eos: str, *others: str, bos: str = "") -> None:
         self.eos, self.others, self.bos = eos, others, bos
@@ -163,9 +163,10 @@ TEMPLATES = (
 
 # Only their prompts are compared.
 PROMPTS_ONLY = (
-    # Known gap: llama.cpp's grammar allows calls, and texts before them, that its parser of the family reads otherwise.
+    # Known gap: llama.cpp's grammar allows calls, and text before them, that its parser of the family reads
+    # differently.
     Template("meetkai-functionary-medium-v3.2", "functionary-3.2", _LLAMA),
-    # Translates one text: llama.cpp's parser of the family knows no tools.
+    # The model translates one text. llama.cpp's parser of the family does not support tools.
     Template("google-translategemma-4b-it", "translategemma", Ends("<end_of_turn>", bos="<bos>"), calls=False),
 )
 

@@ -1,6 +1,6 @@
-"""Arguments that a template writes between marks of their own are kept to the schema.
+"""Arguments that a template writes between their own delimiters must match the schema.
 
-Texts too, in any order, and under any name that the schema allows."""
+This includes strings, arguments in any order, and arguments under any name that the schema allows."""
 
 from __future__ import annotations
 

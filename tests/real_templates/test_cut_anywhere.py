@@ -1,8 +1,8 @@
-"""An answer with reasoning, text and two calls, cut after each character and after each token: no torn call looks
-complete, no mark of the form becomes text, and the streamed parts equal the answer that is not streamed.
+"""An answer with reasoning, text and two calls is cut after each character and after each token.
 
-max_tokens cuts after a token, and a stop string before any character. A client that disconnects has received a
-beginning of what these report."""
+No call that was cut looks complete, no delimiter becomes text, and the streamed parts equal the answer that is not
+streamed. max_tokens cuts after a token, and a stop string before any character. A client that disconnects has received
+the first part of these answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONE_CALL = {
     "muse-glimmer": "each call is a message",
     "openai-gpt-oss-120b": "each call is a message",
 }
-# Templates that write text and calls as messages of their own, or drop one of both.
+# Templates that write text and calls as separate messages, or leave out one of the two.
 NO_TEXT_BESIDE_CALLS = ("GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B", "llama-cpp-deepseek-r1")
 
 
@@ -53,7 +53,7 @@ def marks_of(syntax: str, thoughts: list[str]) -> list[str]:
 
 
 def completed(arguments: str) -> str:
-    """Returns the text with the string and the containers closed that are open."""
+    """Returns the text with its open string, objects and arrays closed."""
     closers, in_string, at = [], False, 0
     while at < len(arguments):
         sign = arguments[at]
@@ -97,7 +97,7 @@ def sizes(pieces: Iterable[str]) -> list[int]:
 
 @pytest.fixture
 def small_driver() -> Iterator[Driver]:
-    """A process of its own: it is forked for each cut, which takes longer the more templates it holds."""
+    """Yields a separate process. It is forked for each cut, which takes longer if it has loaded more templates."""
     driver = Driver()
     yield driver
     driver.close()

@@ -56,7 +56,7 @@ ROWS: dict[str, tuple[Json, list[Json], list[str]]] = {  # schema, arguments tha
 
 
 def is_allowed(opened: Open, name: str, parameters: Json, arguments: str) -> Any:
-    """Returns the parsed text if the mask allows it, else None."""
+    """Returns the parsed arguments if the mask allows the text, else None."""
     model = opened(BY_NAME[name])
     prompt = model.render({"messages": [USER], "tools": [tool(parameters)]})
     text = f"<|tool_call>call:note{arguments}<tool_call|>"

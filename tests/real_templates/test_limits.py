@@ -1,4 +1,4 @@
-"""docs/limits.md says what templates cannot do, and what happens then. Each row is tried out."""
+"""docs/limits.md lists what templates cannot do, and the result. Each row of its table is tested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows() -> dict[str, str]:
 
 
 def round_trip(opened: Open, name: str, case: str) -> tuple[str, Answer]:
-    """A call of the past as the template writes it, and as it is read."""
+    """Returns an earlier call as the template writes it, and as the parser reads it."""
     model = opened(ALL[name])
     syntax, answer = past_answer(model, ALL[name], CASES[case])
     return answer, model.parse(syntax, answer)

@@ -63,7 +63,9 @@ def past_calls(n: int, n_members: int) -> list[Json]:
 
 
 def test_past_arguments_of_too_many_members_stay_a_text(opened: Open) -> None:
-    """Parsing takes the square of their number: a call with 20,000 members took 2 s, one with 100,000 the 25-fold."""
+    """The time to parse arguments grows with the square of their number. A call with 20,000 members took 2 s, one with
+    100,000 took 25 times as long.
+    """
     model = opened(BY_NAME["Qwen3-Coder"])
     text = model.render({"messages": [*MESSAGES, *past_calls(1, 4096)]}).text
     assert "<parameter=k0>" in text and "<parameter=k4095>" in text

@@ -1,4 +1,4 @@
-"""Mask and parser agree: what the sampler's mask lets a model say is parsed into what the request asked for."""
+"""Mask and parser agree: the parser reads each text that the sampler's mask allows as what the request asked for."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ REQUESTS: dict[str, Json] = {
 }
 SEEDS = range(3)
 
-# Families whose calls begin as any JSON does, so that nothing triggers a grammar.
+# Families whose calls begin like any JSON, so that no text triggers a grammar.
 NO_TRIGGER = {"llama"}
-# How a call begins in families whose triggers are expressions.
+# The start of a call in families whose triggers are regular expressions.
 CALL_BEGIN = {
     "gpt-oss": "<|channel|>commentary to=functions.get_time",
     "muse": " to=get_time<|message|>",
 }
 
 PREAMBLES = {"gpt-oss": "its grammar allows messages to the user before a call"}
-# What comes between a thought and the answer, in families that may think several times.
+# The text between reasoning and the answer in families that may reason several times.
 AFTER_THOUGHT = {"gpt-oss": "<|start|>assistant"}
 
 
@@ -74,7 +74,7 @@ def render(template: Template, model: Model, request: Json) -> Prompt:
 
 
 def thought(template: Template, prompt: Prompt) -> str:
-    """A thought from where the prompt ends."""
+    """Returns reasoning that continues the prompt."""
     if not template.thinks:
         return ""
     begin = "" if prompt.thinking["is_open"] else str(prompt.thinking["start"])
@@ -89,12 +89,14 @@ def walk(template: Template, model: Model, prompt: Prompt, text: str, seed: int)
         soft_bytes=60,
         max_bytes=3000,
         closers=CLOSERS.get(template.family, []),
-        avoid=[prompt.thinking["start"] or " to=self<|message|>"],  # muse's thought has no name in llama.cpp
+        avoid=[prompt.thinking["start"] or " to=self<|message|>"],  # llama.cpp has no name for muse's reasoning
     )
 
 
 def beginning(template: Template, model: Model, prompt: Prompt) -> str:
-    """What a walk begins with: a thought, where the form has one. A random thought may hold the family's marks."""
+    """Returns the start of a walk: reasoning, if the format has it. Random reasoning could contain the family's
+    delimiters.
+    """
     text = thought(template, prompt)
     is_allowed = model.walk(prompt.constraint, text=text).refused_at is None
     return text if is_allowed and model.parse(prompt.syntax, text).reasoning else ""
@@ -134,7 +136,7 @@ def test_a_random_walk_is_parsed_into_what_was_asked_for(template: Template, kin
     text = begin + (call_begin(template, prompt) if prompt.constraint["lazy"] else "")
     walks = [walk(template, model, prompt, text, seed) for seed in SEEDS]
     assert all(said.refused_at is None and said.holds for said in walks)
-    ended = [said for said in walks if said.is_complete]  # a walk may get lost in a long text
+    ended = [said for said in walks if said.is_complete]  # a walk may not reach the end of a long text
     assert ended, walks
     for said in ended:
         for sizes in ([], [1], [7]):

@@ -1,7 +1,7 @@
-"""Prompts are those of llama.cpp (common_chat_templates_apply), but for what DIFFERENCES names.
+"""Prompts equal those of llama.cpp (common_chat_templates_apply), except for what DIFFERENCES lists.
 
-They are the same whether a conversation is rendered whole or after an answer whose tokens are known, but for what
-WHOLE and TAILS name."""
+A prompt is the same if the whole conversation is rendered and if only the part after an answer with known tokens is,
+except for what WHOLE and TAILS list."""
 
 from __future__ import annotations
 

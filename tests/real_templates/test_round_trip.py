@@ -1,6 +1,7 @@
-"""A call of the past, as the template writes it, is read back as the same call, whatever its arguments are.
+"""An earlier call, as the template writes it, is parsed as the same call, whatever its arguments are.
 
-EXCEPT is what a template cannot say, with the reason; there at most one call is read, which may be incomplete."""
+EXCEPT lists what a template cannot write, with the reason. In these cases at most one call is parsed, which may be
+incomplete."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ CASES: dict[str, Json] = {name: {"text": text} for name, text in TEXTS.items()} 
 }
 OWN_MARK = "own mark"
 
-# Where an answer of the past ends, if not with a token that ends answers.
+# The text at which an earlier answer ends, if not at a token that ends answers.
 ANSWER_ENDS: dict[str, tuple[str, ...]] = {
     "google-gemma-4-31B-it": ("<|tool_response>",),
     "GigaChat3-10B-A1.8B": ("<|message_sep|>\n\nfunction result",),
@@ -65,14 +66,14 @@ ANSWER_ENDS: dict[str, tuple[str, ...]] = {
     "CohereForAI-c4ai-command-r-plus-tool_use": ("\n<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>",),
 }
 
-# What an answer of the past stands behind, if not behind all that the prompt has without it.
+# The text after which an earlier answer starts, if not after the whole prompt without it.
 ANSWER_BEGINS = {
     "Apriel-1.6-15b-Thinker-fixed": "<|begin_assistant|>",
     "llama-cpp-rwkv-world": "Assistant: ",
     "CohereForAI-c4ai-command-r-plus-tool_use": "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
 }
 
-# Tokens that end an answer and that the grammar asks for.
+# Tokens that end an answer and that the grammar requires.
 END_OF_CALLS = {"solar": "<|calls|>"}
 
 NO_ROUND_TRIP = {
@@ -97,7 +98,9 @@ EXCEPT: dict[str, dict[str, str]] = {
 def past_answer(
     model: Model, template: Template, *calls: Json, content: str = "", tool: Json = TOOL
 ) -> tuple[str, str]:
-    """The syntax that an answer is read with, and the answer as the template writes it. `calls`: their arguments."""
+    """Returns the syntax for parsing an answer, and the answer as the template writes it. `calls` are the arguments of
+    its calls.
+    """
     ids = [f"abcdefgh{n}" for n in range(len(calls))]
     functions = [{"name": "note", "arguments": json.dumps(arguments, ensure_ascii=False)} for arguments in calls]
     called = [{"id": id, "type": "function", "function": function} for id, function in zip(ids, functions, strict=True)]
@@ -124,7 +127,7 @@ def past_answer(
         return asked.syntax, answer
     if turn.startswith(reopening) and answer.lstrip().startswith(opening[len(reopening) :].strip()):
         return json.dumps({**syntax, "opening": reopening}), answer
-    return asked.syntax, thoughts[0] + answer  # the past does not think, and the prompt has begun to
+    return asked.syntax, thoughts[0] + answer  # the earlier answer has no reasoning, but the prompt has opened it
 
 
 def answer_ends(template: Template) -> tuple[str, ...]:
@@ -132,8 +135,9 @@ def answer_ends(template: Template) -> tuple[str, ...]:
 
 
 def own_marks(syntax: str, answer_ends: tuple[str, ...]) -> list[str]:
-    """The marks around calls and their names. No template can write what ends an argument, or the answer, inside of an
-    argument."""
+    """Returns the delimiters of calls and of their names. Those that end an argument or the answer are left out,
+    because no template can write them inside an argument.
+    """
     parser = json.loads(json.loads(syntax)["parser"])
     ends = {mark.strip() for node in parser["parsers"] for mark in node.get("delimiters", ())}
     marks = {mark.strip() for mark in [*parser["closing_marks"], *parser["opening_marks"]]}
@@ -182,7 +186,9 @@ NUMBERS = [
 
 @pytest.mark.parametrize("template", ROUNDS, ids=lambda template: template.name)
 def test_numbers_of_the_past_keep_all_digits(template: Template, opened: Open) -> None:
-    """llama.cpp's templates print six digits, or six places, and integers above 2^63 - 1 as negative ones."""
+    """llama.cpp's template engine prints six digits or six decimal places, and integers above 2^63 - 1 as negative
+    numbers.
+    """
     model = opened(template)
     for number in NUMBERS:
         _, answer = past_answer(model, template, {"text": "x", "part": json.loads(number)})
@@ -193,7 +199,7 @@ def test_numbers_of_the_past_keep_all_digits(template: Template, opened: Open) -
 
 
 def arguments_of_only_call(read: Answer) -> Any:
-    """None: there is no whole call, or more than it."""
+    """Returns the arguments of the only call, or None if the answer has no complete call or has anything else."""
     if len(read.calls) != 1 or read.content.strip() or read.reasoning.strip():
         return None
     try:

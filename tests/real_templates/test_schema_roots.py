@@ -1,4 +1,4 @@
-"""A tool can be called with its arguments whatever keywords stand at the root of its schema."""
+"""A tool can be called with its arguments, whatever keywords are at the root of its schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.real_templates.test_round_trip import NO_ROUND_TRIP, arguments_of_onl
 
 TEXT: Json = {"type": "string"}
 PATH: Json = {"path": TEXT, "n": {"type": "integer"}}
-# Members come in the order of the schema.
+# The members are in the order of the schema.
 VALUES: Json = {"path": "a/b c.txt", "n": 12}
 OBJECT: Json = {"type": "object", "properties": PATH, "required": ["path"]}
 ROOTS: dict[str, Any] = {
@@ -39,15 +39,16 @@ ROOTS: dict[str, Any] = {
     "additionalProperties only": {"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
     "no properties": {"type": "object"},
 }
-# Roots that declare no parameter, so that no value of one is wrong.
+# Roots that declare no parameter, so that no value is wrong.
 DECLARES_NOTHING = {"additionalProperties only", "no properties"}
 # `n` has the wrong type, which every other root forbids.
 WRONG: Json = {"path": "a/b c.txt", "n": "x"}
 
 
-# What a template writes between its last call and the end of the answer, where the grammar of calls has ended.
+# The text that a template writes between its last call and the end of the answer, after the end of the grammar for
+# calls.
 AFTER_CALLS = {"apriel": "\n"}
-# Templates whose calls have no other names than the tool declares.
+# Templates whose calls can have only names that the tool declares.
 DECLARED_NAMES_ONLY = {"LFM2.5-8B-A1B": "arguments are those of a Python function"}
 CALLED = [one for one in TEMPLATES if one.name not in NO_ROUND_TRIP]
 

@@ -1,4 +1,4 @@
-"""The table of templates is whole, and says of each what llmd finds out about it."""
+"""The table of templates is complete, and has for each template what llmd detects."""
 
 from __future__ import annotations
 

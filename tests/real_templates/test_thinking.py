@@ -1,4 +1,6 @@
-"""Where reasoning ends: each mark of the family, calls that begin before any, and budgets that run out anywhere."""
+"""Reasoning ends at each delimiter of the family, at a call that begins before a delimiter, and wherever a budget is
+used up.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def rendered(model: Model, **more: object) -> Prompt:
 
 
 def call_marks(template: Template, model: Model) -> list[str]:
-    """Marks that end thinking by opening a call."""
+    """Returns delimiters that end reasoning because a call starts with them."""
     prompt = rendered(model)
     assert prompt.constraint
     triggers = [trigger["value"] for trigger in prompt.constraint["triggers"]]
@@ -32,12 +34,14 @@ def call_marks(template: Template, model: Model) -> list[str]:
 
 
 def heads(prompt: Prompt) -> list[str]:
-    """Beginnings of a call with the tool's name, which end thinking where no mark alone does."""
+    """Returns beginnings of a call, up to the tool's name. They end reasoning in families in which no delimiter alone
+    does.
+    """
     return [end for end in prompt.thinking["ends"] if "get_weather" in end]
 
 
 def call_text(template: Template, model: Model, mark: str) -> str:
-    """The call of CALL as the template writes it."""
+    """Returns the call in CALL as the template writes it."""
     past: Json = {"messages": [*MESSAGES, CALL], "tools": [TOOL], "add_generation_prompt": False}
     text = model.render(past).text
     text = text[text.rindex(mark) :]
@@ -45,14 +49,14 @@ def call_text(template: Template, model: Model, mark: str) -> str:
 
 
 def thought(prompt: Prompt) -> str:
-    """A thought that has not ended."""
+    """Returns reasoning that has not ended."""
     return THOUGHT if prompt.thinking["is_open"] else prompt.thinking["start"] + THOUGHT
 
 
 @pytest.mark.parametrize("template", THINKING, ids=names)
 def test_every_mark_of_llama_cpp_ends_thinking(template: Template, opened: Open) -> None:
     model = opened(template)
-    if not template.calls:  # llama.cpp knows no calls of these
+    if not template.calls:  # llama.cpp does not parse calls of these templates
         ends = model.upstream(MESSAGES).thinking_ends
     else:
         ends = model.upstream(MESSAGES, tools=[TOOL]).thinking_ends
@@ -97,7 +101,7 @@ def test_a_budget_never_breaks_a_call(template: Template, opened: Open) -> None:
 
 @pytest.mark.parametrize("template", THINKING, ids=names)
 def test_a_budget_ends_a_thought_at_a_character_and_outside_of_marks(template: Template, opened: Open) -> None:
-    """Each token of the thought is a byte. The model answers once the budget ends its thought."""
+    """Each token of the reasoning is a byte. The model answers after the budget has ended its reasoning."""
     model = opened(template)
     end = rendered(model).thinking["ends"][0]
     n_most = len(thought(rendered(model)).encode()) + len(end)
@@ -113,7 +117,7 @@ def test_a_budget_ends_a_thought_at_a_character_and_outside_of_marks(template: T
         assert not any(before.endswith(end[:n].encode()) for n in range(1, len(end))), walk.text
 
 
-# Where nothing tells a call from a thought.
+# Templates for which a call cannot be distinguished from reasoning.
 NO_HEAD = {
     "LFM2-8B-A1B": "the template does not write calls of the past",
     "LFM2.5-Instruct": "the template does not write calls of the past",
@@ -121,21 +125,21 @@ NO_HEAD = {
     "openai-gpt-oss-120b": "a thought is a message, which a call cannot interrupt",
     "upstage-Solar-Open-100B": "a thought is a message, which a call cannot interrupt",
 }
-# llama.cpp's parser of the family ends thinking at any mark of a call.
+# For these families, llama.cpp's parser ends reasoning at any delimiter of a call.
 ANY_MARK_ENDS = ("cohere2-moe", "kimi-k2")
 WITHOUT_A_MARK = [template for template in THINKING if template.calls]
 
 
 @pytest.mark.parametrize("template", WITHOUT_A_MARK, ids=names)
 def test_a_call_of_a_known_tool_ends_thinking(template: Template, opened: Open) -> None:
-    """The model never closes its thinking. A mention of the mark, or of another tool, is a thought."""
+    """The model never closes its reasoning. If the reasoning mentions the delimiter or another tool, it continues."""
     model = opened(template)
     prompt = rendered(model)
     if call_marks(template, model):
-        return  # any call ends it
+        return  # any call ends reasoning
     assert bool(heads(prompt)) == (template.name not in NO_HEAD), prompt.thinking
     if not model.parse(prompt.syntax, thought(prompt)).reasoning:
-        return  # the prompt has closed thinking
+        return  # the prompt has closed reasoning
     for head in heads(prompt):
         call = call_text(template, model, head)
         mentions = f"{head.replace('get_weather', 'get_time')} or {head[:-2]}. "

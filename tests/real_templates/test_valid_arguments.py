@@ -1,7 +1,8 @@
-"""The mask of every family lets a model call with any valid arguments.
+"""The mask of every family allows a model to call with any valid arguments.
 
-Tools and arguments are random, by seed. The template writes the frame of a call, and this test the values in it:
-templates write some values of past calls otherwise than they ask a model to, booleans as Python does, for example."""
+Tools and arguments are random, by seed. The template writes the frame of a call, and this test writes the values in it.
+The reason is that templates write some values of earlier calls differently from what they ask of a model. For example,
+they write booleans as Python does."""
 
 from __future__ import annotations
 

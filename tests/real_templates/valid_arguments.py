@@ -1,6 +1,6 @@
 """Random tools and arguments that are valid for them. The same seed gives the same ones.
 
-Numbers keep their spelling (`Spelled`), and `text_of` writes JSON with one of several kinds of blanks."""
+Numbers keep their spelling (`Spelled`), and `text_of` writes JSON with one of several kinds of whitespace."""
 
 from __future__ import annotations
 
@@ -86,8 +86,9 @@ def gemma_of(value: Any) -> str:
 
 
 class Source:
-    """avoid: no text contains one of these. writes: how values are written, if not as JSON, and names without quotes.
-    accepts: whether a parameter may have this schema."""
+    """A source of random tools and arguments. No text contains one of `avoid`. `writes` writes values if they are not
+    JSON, and names without quotes. `accepts` returns whether a parameter may have a schema.
+    """
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class Source:
     # --- schemas ---
 
     def parameters(self, n_most: int = 9) -> Json:
-        """The schema of a tool's arguments."""
+        """Returns the schema of a tool's arguments."""
         return self._object(self._random.randint(0, n_most), depth=0)
 
     def _parameter(self) -> Json:
@@ -189,8 +190,9 @@ class Source:
     # --- values ---
 
     def arguments(self, schema: Json, *, is_ordered: bool, n_unordered: int = 6, has_others: bool = True) -> Json:
-        """is_ordered: declared ones come first, in the order of the schema. Otherwise they come in any order. If there
-        are more than n_unordered, the required ones among them keep their order."""
+        """Returns random arguments. With `is_ordered`, the declared ones come first, in the order of the schema.
+        Otherwise they come in any order, but if there are more than n_unordered, the required ones keep their order.
+        """
         values = self._members(schema, OTHER_NAMES if has_others else ())
         if is_ordered:
             return values
