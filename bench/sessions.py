@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"{TURNS} turns and {len(OPERATIONS)} kinds of request, {options.places} slots"
+    return f"{TURNS} turns and {len(OPERATIONS)} kinds of request, {options.slots} slots"
 
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:
