@@ -1,4 +1,4 @@
-"""How the skills are asked for in training; what only the evaluation says stands beside each skill."""
+"""Requests for the skills in training. Phrasings that only the evaluation uses are next to each skill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations packed into rows of equal length, without end."""
+"""An endless stream of conversations, packed into rows of equal length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROW_LENGTHS = (512, 1024, 2048)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of packed documents: `targets` is what follows each token, where the model has to write it."""
+    """Rows of packed documents. `targets` has the token after each token, if the model has to write it."""
 
     tokens: Tensor
     targets: Tensor
@@ -30,13 +30,13 @@ Document = tuple[list[int], list[int]]
 
 
 def document(ids: list[int], tags: list[str]) -> Document:
-    """Inputs and targets of one conversation."""
+    """Returns inputs and targets of one conversation."""
     targets = [token if tag else IGNORED for token, tag in zip(ids[1:], tags[1:], strict=True)]
     return ids[:-1], targets
 
 
 def pack(documents: list[Document], length: int, rows: int) -> Batch:
-    """Fill rows from a list of documents in order; what is used is taken out of the list."""
+    """Fills rows from a list of documents in order, and removes the used ones from the list."""
     tokens = torch.zeros((rows, length), dtype=torch.long)
     targets = torch.full((rows, length), IGNORED, dtype=torch.long)
     numbers = torch.full((rows, length), -1, dtype=torch.int32)
@@ -72,7 +72,7 @@ class Packer:
                     break
 
     def next(self, stage: float) -> Batch:
-        """The next batch, at a stage of the curriculum between 0 and 1."""
+        """Returns the next batch, at a stage of the curriculum between 0 and 1."""
         source = conversations(self.rng.getrandbits(60), stage)
         while True:
             for length in reversed(ROW_LENGTHS):

@@ -1,4 +1,4 @@
-"""Messages, and the ChatML text they become. The template here is the one stored in the model file."""
+"""Messages, and their ChatML text. The template here is stored in the model file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOLS_AFTER = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message; `tag` says which skill an assistant message exercises."""
+    """One message. `tag` is the skill that an assistant message shows."""
 
     role: str
     content: str
@@ -27,19 +27,21 @@ class Message:
 
 @dataclass(slots=True)
 class Conversation:
-    """Messages in order, and the tools offered in it."""
+    """Messages in order, and the tools that the model may call."""
 
     messages: list[Message] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
 
 
 def tools_text(tools: list[dict[str, Any]]) -> str:
-    """Tools as they stand in the system message."""
+    """Returns the tools as the system message lists them."""
     return TOOLS_BEFORE + "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools) + TOOLS_AFTER
 
 
 def render(conversation: Conversation) -> list[tuple[str, str]]:
-    """The text of a conversation in pieces, each with the tag of what the model has to write ('' for the rest)."""
+    """Returns the text of a conversation in pieces, each with the tag of what the model has to write ('' for the
+    rest).
+    """
     pieces: list[tuple[str, str]] = []
     messages = conversation.messages
     system = messages[0].content if messages and messages[0].role == "system" else ""
@@ -61,6 +63,6 @@ def render(conversation: Conversation) -> list[tuple[str, str]]:
 
 
 def tool_call(name: str, arguments: dict[str, Any]) -> str:
-    """The text of a call, as the model writes it and the template renders it again."""
+    """Returns the text of a call, as the model writes it and the template renders it again."""
     call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
     return f"<tool_call>\n{call}\n</tool_call>"

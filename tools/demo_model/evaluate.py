@@ -42,7 +42,7 @@ READY_SECONDS_MAX = 60.0
 
 @dataclass(slots=True)
 class Tally:
-    """Right and all answers per kind, and how the turns ended."""
+    """Counts of right answers and of all answers per kind, and the failures."""
 
     right: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     total: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -72,7 +72,7 @@ class Client:
         return dict(json.loads(text)) if text else {}
 
     def chat(self, session: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
-        """The first choice of a chat completion."""
+        """Returns the first choice of a chat completion."""
         body: dict[str, Any] = {"messages": messages, "session_id": session, "max_tokens": TOKENS_MAX, "seed": 1}
         if self.temperature is not None:
             body["temperature"] = self.temperature
@@ -88,7 +88,7 @@ class Client:
 
 
 def call_in(text: str) -> Any:
-    """Name and arguments of the only tool call in an answer."""
+    """Returns name and arguments of the only tool call in an answer."""
     found = re.fullmatch(r"<tool_call>\n(.+)\n</tool_call>", text)
     try:
         call = json.loads(found[1]) if found else {}
@@ -98,7 +98,7 @@ def call_in(text: str) -> Any:
 
 
 def value_of(answer: str) -> str:
-    """The value in the right answer to a question for a fact."""
+    """Returns the value in the right answer to a question for a fact."""
     told = re.fullmatch(
         r"(?:Your .+? is called|Your .+? (?:is|are)|You live in|You come from|You are|The .+? is) (.+)\.", answer
     )
@@ -106,12 +106,12 @@ def value_of(answer: str) -> str:
 
 
 def bare(tag: str) -> str:
-    """A tag without the words before it that say whose wording it is."""
+    """Returns a tag without the prefix that says whose phrasing it is."""
     return tag.removeprefix(scenarios.PLAIN).removeprefix(scenarios.STRANGE)
 
 
 def says(step: Step, content: str) -> bool:
-    """Whether an answer says what is known, or that nothing is."""
+    """Returns whether an answer has the known value, or says that no value is known."""
     missing = "haven't told me" in content
     if bare(step.tag).startswith("unknown"):
         return missing
@@ -119,7 +119,7 @@ def says(step: Step, content: str) -> bool:
 
 
 def is_right(step: Step, message: dict[str, Any]) -> bool:
-    """Whether an answer is the right one for its step."""
+    """Returns whether an answer is right for its step."""
     content = (message.get("content") or "").strip()
     if bare(step.tag).startswith(("recall", "unknown")):
         return says(step, content)
@@ -134,14 +134,14 @@ def is_right(step: Step, message: dict[str, Any]) -> bool:
 
 
 def asked_of(step: Step) -> dict[str, Any]:
-    """What a step sends. Results of tools go in as the chat template writes them."""
+    """Returns the message that a step sends. Results of tools are written as the chat template writes them."""
     if step.role != "tool":
         return {"role": "user", "content": step.content}
     return {"role": "user", "content": f"<tool_response>\n{step.content}\n</tool_response>"}
 
 
 def play(client: Client, name: str, scenario: Scenario) -> list[tuple[Step, dict[str, Any]]]:
-    """All steps of a scenario, each with the choice that came back."""
+    """Plays all steps of a scenario and returns each with the model's choice."""
     histories: dict[int, list[dict[str, Any]]] = defaultdict(list)
     results: list[tuple[Step, dict[str, Any]]] = []
     for step in scenario.steps:
@@ -162,7 +162,7 @@ def play(client: Client, name: str, scenario: Scenario) -> list[tuple[Step, dict
 
 
 def evaluate(client: Client, seed: int, count: int, parallel: int) -> Tally:
-    """Play everything, several scenarios at a time."""
+    """Plays all scenarios, several at a time."""
     tally = Tally()
     plays = list(scenarios.everything(seed, count))
     names = (f"evaluation-{time.time_ns()}-{number}" for number in itertools.count())
@@ -184,7 +184,7 @@ def evaluate(client: Client, seed: int, count: int, parallel: int) -> Tally:
 
 
 def print_table(tallies: dict[str, Tally]) -> None:
-    """One row per kind, one column per temperature."""
+    """Returns a table with one row per kind and one column per temperature."""
     kinds = list(dict.fromkeys(kind for tally in tallies.values() for kind in tally.total))
     kinds.remove(scenarios.ACKNOWLEDGED)
     print(f"| {'kind':<32} | n | " + " | ".join(tallies) + " |")
@@ -212,7 +212,7 @@ def share(tally: Tally, prefix: str) -> float:
 
 @contextmanager
 def daemon(model: Path, sessions: int) -> Iterator[str]:
-    """llmd on a free port, until the evaluation is done."""
+    """Runs llmd on a free port until the evaluation is done."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -37,7 +37,7 @@ _TENSORS = {
 
 
 def tensor_name(name: str) -> str:
-    """The GGUF name of a weight of the trainer's network."""
+    """Returns the GGUF name of a weight of the trainer's network."""
     if name == "embedding.weight":
         return "token_embd.weight"
     if name == "norm_last.weight":
@@ -60,7 +60,7 @@ def add_shape(writer: gguf.GGUFWriter, shape: Shape) -> None:
 
 
 def add_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
-    """The BPE tokenizer; the control tokens are marked, so that user text cannot produce them."""
+    """Writes the BPE tokenizer. Control tokens are marked, so that user text cannot produce them."""
     model: dict[str, Any] = json.loads(path.read_text())["model"]
     words = sorted(model["vocab"], key=model["vocab"].__getitem__)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
@@ -94,7 +94,7 @@ def add_about(writer: gguf.GGUFWriter) -> None:
 
 
 def add_weights(writer: gguf.GGUFWriter, weights: dict[str, torch.Tensor]) -> None:
-    """Matrices as Q8_0, norms as F32."""
+    """Writes matrices as Q8_0 and norms as F32."""
     kind = gguf.GGMLQuantizationType.Q8_0
     for name, weight in weights.items():
         values = weight.float().cpu().numpy().astype(np.float32)

@@ -1,4 +1,4 @@
-"""Facts: a kind of fact with its thing and its value, drawn at random."""
+"""Random facts: a kind of fact, the thing it is about, and its value."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Fact:
 
 
 def with_article(template: str, value: str) -> str:
-    """`a` becomes `an` where the value wants it."""
+    """Replaces `a` by `an` before a value that needs it."""
     return template.replace(" a {v}", " an {v}") if value[:1].lower() in "aeiou" else template
 
 
 def verb_of(noun: str) -> str:
-    """The verb that fits a thing: keys are, a phone is."""
+    """Returns the verb form for a thing: keys are, a phone is."""
     return "are" if noun in ("keys", "glasses", "shoes", "gloves", "tickets", "books", "letters", "boots") else "is"
 
 
@@ -65,7 +65,7 @@ def kind_named(key: str) -> Kind:
 
 
 def category_of(kind: Kind, noun: str) -> str:
-    """The category of values that fits a kind and its noun."""
+    """Returns the category of values that fits a kind and its noun."""
     if kind.key == "favourite":
         return _FAVOURITE_CATEGORY.get(noun, "thing")
     if kind.key in ("mine", "memo") and "number" in noun:
@@ -74,7 +74,9 @@ def category_of(kind: Kind, noun: str) -> str:
 
 
 def draw_noun(rng: Random, kind: Kind, held: bool) -> str:
-    """The thing a fact is about; in training sometimes an invented one, so that any noun works."""
+    """Returns the thing that a fact is about. In training it is sometimes invented, so that the model learns to handle
+    any noun.
+    """
     if not kind.nouns:
         return ""
     if held:
@@ -91,14 +93,14 @@ def draw_kind(rng: Random) -> Kind:
 
 
 def draw_fact(rng: Random, words: Vocabulary) -> Fact:
-    """A random fact."""
+    """Returns a random fact."""
     kind = draw_kind(rng)
     noun = draw_noun(rng, kind, words.held)
     return Fact(kind, noun, words.draw(category_of(kind, noun)))
 
 
 def revalue(fact: Fact, words: Vocabulary) -> Fact:
-    """The same fact with another value."""
+    """Returns the same fact with another value."""
     while True:
         value = words.draw(category_of(fact.kind, fact.noun))
         if value != fact.value:

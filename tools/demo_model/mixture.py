@@ -15,7 +15,7 @@ from tools.demo_model.words import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How long a conversation is and how often each thing happens in it."""
+    """The length of a conversation, and how often each kind of turn occurs in it."""
 
     turns: tuple[int, int]
     tell: float
@@ -42,7 +42,7 @@ PROFILES: dict[str, tuple[Profile, float]] = {
 
 
 def _fresh_fact(talk: Talk) -> Fact:
-    """A fact that is not known yet; often the name, as people begin with it."""
+    """Returns a fact that is not known yet. It is often the name, because people begin with it."""
     while True:
         fact = draw_fact(talk.rng, talk.words)
         if not talk.known and talk.rng.random() < 0.3:
@@ -58,7 +58,7 @@ def _tell(talk: Talk) -> None:
 
 
 def _other(talk: Talk, profile: Profile) -> None:
-    """Anything that is not about the user's facts."""
+    """Adds a turn that is not about the user's facts."""
     if talk.tools and talk.rng.random() < 0.75:
         sessions.use_tool(talk)
         return
@@ -71,7 +71,7 @@ def _other(talk: Talk, profile: Profile) -> None:
 
 
 def converse(rng: Random, profile: Profile, held: bool = False) -> Conversation:
-    """One conversation of a profile."""
+    """Returns one conversation of a profile."""
     talk = Talk(rng, Vocabulary(rng, held), profile.noise)
     if profile.tools:
         sessions.offer_tools(talk)
@@ -97,7 +97,7 @@ def converse(rng: Random, profile: Profile, held: bool = False) -> Conversation:
 
 
 def conversations(seed: int, stage: float = 1.0, held: bool = False) -> Iterator[Conversation]:
-    """Conversations without end. At stage 0 most are short recalls; at stage 1 they follow the mixture."""
+    """Yields conversations endlessly. At stage 0 most are short recalls. At stage 1 they follow the mixture."""
     rng = Random(f"{seed}-{held}")
     names = list(PROFILES)
     weights = [PROFILES[name][1] for name in names]
@@ -107,5 +107,5 @@ def conversations(seed: int, stage: float = 1.0, held: bool = False) -> Iterator
 
 
 def transcript(messages: list[Message]) -> str:
-    """A conversation as a person reads it."""
+    """Returns a conversation in a form for people to read."""
     return "\n".join(f"{m.role}: {m.content}" for m in messages)

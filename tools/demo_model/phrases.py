@@ -1,4 +1,4 @@
-"""Templates with alternatives, and the noise people type."""
+"""Templates with alternatives, and random noise like that in text that people type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from random import Random
 
-# Words that may stand nearly anywhere without changing what a sentence says.
+# Words that can be nearly anywhere in a sentence without changing its meaning.
 FILLERS = (
     "really", "actually", "of course", "simply", "today", "well", "maybe", "still", "only", "kindly", "always", "surely",
     "certainly", "dear model", "as always", "you see", "here", "indeed", "honestly", "in general", "by now", "so far",
@@ -20,7 +20,7 @@ _SLOT = re.compile(r"(\{\w+\})")
 
 
 def expand(rng: Random, template: str) -> str:
-    """Replace each `[a|b|c]` by one of its alternatives; they may be nested."""
+    """Replaces each `[a|b|c]` by one of its alternatives, which may be nested."""
     while True:
         match = _CHOICE.search(template)
         if match is None:
@@ -30,13 +30,13 @@ def expand(rng: Random, template: str) -> str:
 
 
 def join_lower(prefix: str, sentence: str) -> str:
-    """Put words before a sentence, which then no longer begins with a capital."""
+    """Puts words before a sentence, which then no longer begins with a capital letter."""
     keep = sentence.startswith(("I ", "I'", "{"))
     return f"{prefix} {sentence if keep else sentence[:1].lower() + sentence[1:]}"
 
 
 def noisy(rng: Random, template: str, amount: float) -> str:
-    """Typos, lost capitals and lost punctuation in the words of a template, never in its slots."""
+    """Adds typos to the words of a template and removes capital letters and punctuation. Slots are not changed."""
     if rng.random() >= amount:
         return template
     parts = _SLOT.split(template)
@@ -53,7 +53,7 @@ def noisy(rng: Random, template: str, amount: float) -> str:
 
 
 def jumbled(rng: Random, template: str, amount: float, invented: Callable[[Random], str]) -> str:
-    """Words put in or left out, so that the few words that matter have to be enough. Slots stay."""
+    """Adds or removes words, so that the model learns to rely on the few words that matter. Slots are not changed."""
     if rng.random() >= amount:
         return template
     words = template.split(" ")
@@ -68,7 +68,7 @@ def jumbled(rng: Random, template: str, amount: float, invented: Callable[[Rando
 
 
 def wrapped(rng: Random, template: str, amount: float) -> str:
-    """A word or two before a request, or after it where no slot ends it."""
+    """Adds a word or two before a request, or after it if it does not end with a slot."""
     if rng.random() >= amount:
         return template
     filler = rng.choice(FILLERS)
@@ -76,7 +76,7 @@ def wrapped(rng: Random, template: str, amount: float) -> str:
 
 
 def _typo(rng: Random, text: str) -> str:
-    """Drop, double or swap one letter."""
+    """Drops, doubles or swaps one letter."""
     places = [i for i in range(1, len(text) - 1) if text[i].isalpha() and text[i + 1].isalpha()]
     if not places:
         return text

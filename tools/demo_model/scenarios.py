@@ -1,4 +1,4 @@
-"""What the evaluation plays: conversations of held-out words and phrasings, with the one right answer of each turn."""
+"""The conversations of the evaluation, with held-out words and phrasings and the only right answer of each turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN, STRANGE = "trained wording: ", "strangers' wording: "
 
 @dataclass(slots=True)
 class Step:
-    """One message of the user (or of a tool) and what should come back."""
+    """One message of the user (or of a tool) and the expected answer."""
 
     content: str
     expected: str
@@ -43,7 +43,7 @@ def start(rng: Random) -> Talk:
 
 
 def steps_of(messages: list[Message], tag: str = "", place: int = 0) -> list[Step]:
-    """The steps of a written conversation; `tag` renames the turns that ask for a fact."""
+    """Returns the steps of a generated conversation. `tag` renames the turns that ask for a fact."""
     steps: list[Step] = []
     for asked, answer in zip(messages, messages[1:], strict=False):
         if asked.role in ("user", "tool") and answer.role == "assistant":
@@ -53,7 +53,7 @@ def steps_of(messages: list[Message], tag: str = "", place: int = 0) -> list[Ste
 
 
 def fresh_facts(talk: Talk, count: int) -> list[Fact]:
-    """Different facts that are not known yet, a name among them."""
+    """Returns different facts that are not known yet, one of which is a name."""
     name = kind_named("name")
     facts = {f"{name.key}:": Fact(name, "", talk.words.draw("name"))}
     while len(facts) < count:
@@ -66,7 +66,7 @@ def fresh_facts(talk: Talk, count: int) -> list[Fact]:
 
 
 def ask(talk: Talk, fact: Fact) -> None:
-    """One plain question for a fact that was told, or was not."""
+    """Adds one plain question for a fact that the user did or did not tell."""
     known = talk.known.get(fact.key)
     answer, tag = (known.answer, "recall") if known else (fact.unknown, "unknown")
     talk.say(sessions.question_for(talk, fact), answer, tag)
@@ -243,7 +243,7 @@ def topics() -> Iterator[Scenario]:
 
 
 def everything(seed: int, count: int) -> Iterator[Scenario]:
-    """The whole evaluation; `count` scenarios of each of the main kinds."""
+    """Returns the whole evaluation, with `count` scenarios of each main kind."""
     rng = Random(f"evaluation-{seed}")
     makers: list[tuple[Callable[[Random], Scenario], int]] = [
         (recall_among, count // 2), (recall_updated, count // 2), (recall_far, count // 4), (interleaved, count // 4),

@@ -18,7 +18,7 @@ FREE = ("tell", "story", "other")
 
 
 def turns(tags: list[str]) -> list[tuple[int, int, str]]:
-    """Begin, end and tag of each text the model has to write."""
+    """Returns begin, end and tag of each text that the model has to write."""
     found: list[tuple[int, int, str]] = []
     begin = 0
     for at in range(1, len(tags) + 1):
@@ -31,7 +31,7 @@ def turns(tags: list[str]) -> list[tuple[int, int, str]]:
 
 @torch.no_grad()
 def score(model: DemoModel, encoder: Encoder, seed: int, count: int, held: bool) -> dict[str, tuple[int, int]]:
-    """Right and all turns per tag, over fresh conversations."""
+    """Returns the counts of right turns and of all turns per tag, for new conversations."""
     results: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     device = model.embedding.weight.device
     for conversation in islice(conversations(seed, held=held), count):
@@ -47,5 +47,5 @@ def score(model: DemoModel, encoder: Encoder, seed: int, count: int, held: bool)
 
 
 def line(results: dict[str, tuple[int, int]]) -> str:
-    """Percentages in one line."""
+    """Returns percentages in one line."""
     return " ".join(f"{tag}={100 * right / total:.1f}%/{total}" for tag, (right, total) in results.items())

@@ -1,4 +1,6 @@
-"""Whole conversations: facts told, recalled, changed and asked for in vain, among other topics."""
+"""Whole conversations in which facts are told, recalled, changed, and asked for although they were not told, among
+other topics.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ _READ = ("[Read this|Here is a text|Look at this text|This is a text|Some text f
 
 @dataclass(slots=True)
 class Talk:
-    """A conversation being written: what was said, and what is known."""
+    """A conversation that is being generated: its messages, and the known facts."""
 
     rng: Random
     words: Vocabulary
@@ -70,7 +72,9 @@ class Talk:
 
     @property
     def held(self) -> bool:
-        """Whether phrasings are those of the evaluation; a plain talk has its words in the phrasings of training."""
+        """Returns whether phrasings are those of the evaluation. A plain conversation has the evaluation's words in the
+        phrasings of training.
+        """
         return self.words.held and not self.plain
 
     def pick(self, train: tuple[str, ...], held: tuple[str, ...]) -> str:
@@ -110,7 +114,7 @@ class Talk:
 
 
 def _statement(talk: Talk, fact: Fact) -> str:
-    """How somebody says a fact, as a template."""
+    """Returns a template for telling a fact."""
     if not talk.held and talk.rng.random() < 0.3:
         return expand(talk.rng, talk.rng.choice(TELL[fact.kind.key]))
     named = frames.noun_phrase(fact.kind)
@@ -131,7 +135,7 @@ def _acknowledge(facts: list[Fact]) -> str:
 
 
 def tell(talk: Talk, facts: list[Fact]) -> None:
-    """One message that tells one or more facts."""
+    """Adds a message that tells one or more facts."""
     parts = [_statement(talk, fact) for fact in facts]
     rng, text = talk.rng, talk.fill(facts[0], parts[0])
     if rng.random() < 0.35:
@@ -155,7 +159,7 @@ def tell(talk: Talk, facts: list[Fact]) -> None:
 
 
 def question_for(talk: Talk, fact: Fact) -> str:
-    """How somebody asks for a fact; its value plays no part."""
+    """Returns a question for a fact. It does not depend on the fact's value."""
     rng = talk.rng
     named = frames.noun_phrase(fact.kind)
     if not talk.held and rng.random() < 0.35:
@@ -182,7 +186,7 @@ def _what_is(fact: Fact) -> str:
 
 
 def recall(talk: Talk) -> None:
-    """Ask for something that was told."""
+    """Asks for a fact that was told."""
     fact = talk.rng.choice(list(talk.known.values()))
     if talk.rng.random() < 0.12:
         _recall_yes_no(talk, fact)
@@ -221,7 +225,7 @@ def _ask_two(talk: Talk, first: Fact, second: Fact, second_answer: str) -> None:
 
 
 def _stranger(talk: Talk) -> Fact:
-    """A fact that was not told, often of the same kind as one that was."""
+    """Returns a fact that was not told, often of the same kind as one that was."""
     rng = talk.rng
     while True:
         fact = draw_fact(rng, talk.words)
@@ -239,7 +243,7 @@ def _stranger(talk: Talk) -> Fact:
 
 
 def ask_unknown(talk: Talk) -> None:
-    """Ask for something that was not told."""
+    """Asks for a fact that was not told."""
     fact = _stranger(talk)
     if talk.known and talk.rng.random() < 0.08:
         _ask_two(talk, talk.rng.choice(list(talk.known.values())), fact, fact.unknown)
@@ -248,7 +252,7 @@ def ask_unknown(talk: Talk) -> None:
 
 
 def update(talk: Talk) -> None:
-    """Change something that was told."""
+    """Changes a fact that was told."""
     old = talk.rng.choice(list(talk.known.values()))
     fact = revalue(old, talk.words)
     text = talk.fill(fact, _statement(talk, fact))
@@ -266,7 +270,7 @@ def update(talk: Talk) -> None:
 
 
 def about_me(talk: Talk) -> None:
-    """Everything that was told, in the order of the last mention."""
+    """Asks for all facts that were told, in the order of their last mention."""
     facts = list(talk.known.values())
     if len(facts) > 4:
         return
@@ -275,7 +279,7 @@ def about_me(talk: Talk) -> None:
 
 
 def skill(talk: Talk) -> None:
-    """Any skill; sums are left to the tools where there are some."""
+    """Adds a turn with any skill. Sums are left to the tools if there are any."""
     names = [name for name in skills.SKILLS if not (talk.tools and name == "arithmetic")]
     name = talk.rng.choices(names, [skills.SKILLS[n][1] for n in names])[0]
     question, answer = skills.SKILLS[name][0](talk.rng, talk.words)
@@ -295,7 +299,7 @@ def outside(talk: Talk) -> None:
 
 
 def reading(talk: Talk, sentences: int) -> None:
-    """A pasted text, which puts distance between a fact and the question for it."""
+    """Adds a pasted text, so that a fact and the question for it are far apart."""
     text = skills.passage(talk.rng, talk.words, sentences)
     talk.say(expand(talk.rng, talk.rng.choice(_READ)).replace("{t}", text), "Okay, I have read it.", "reading")
 

@@ -1,4 +1,6 @@
-"""How somebody who never saw the phrasings of training tells facts and asks for them; for the evaluation only."""
+"""Phrasings for facts and questions, written without knowledge of the phrasings of training. Only the evaluation uses
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The byte-level BPE tokenizer, trained on generated conversations; llama.cpp knows its splitting as `qwen2`."""
+"""The byte-level BPE tokenizer, trained on generated conversations. llama.cpp's name for its pre-tokenizer is
+`qwen2`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _SPLIT = (
 
 
 def train(size: int, seed: int, count: int) -> Tokenizer:
-    """A tokenizer of `size` tokens, from `count` conversations."""
+    """Trains a tokenizer of `size` tokens with `count` conversations."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -53,7 +55,7 @@ class Encoder:
         self.end = tokenizer.token_to_id(END)
 
     def encode(self, conversation: Conversation) -> tuple[list[int], list[str]]:
-        """Token ids and, for each, the tag of what the model has to write there ('' elsewhere)."""
+        """Returns token ids and, for each, the tag of what the model has to write there ('' elsewhere)."""
         ids: list[int] = []
         tags: list[str] = []
         for text, tag in render(conversation):

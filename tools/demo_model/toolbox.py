@@ -1,4 +1,4 @@
-"""Tools offered to the model, requests that fit one of them, and what comes back."""
+"""Tools for the model, requests that fit one of them, and their results."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def offer_invented(rng: Random) -> Tool:
 
 
 def request(rng: Random, words: Vocabulary, tool: Tool) -> tuple[str, dict[str, Any]]:
-    """A question that this tool answers, and the arguments it needs."""
+    """Returns a question that this tool answers, and the arguments for it."""
     if tool.family is None:
         value = words.proper("name")
         ask = expand(rng, rng.choice(_INVENTED_ASK)).replace("{n}", tool.noun)
@@ -208,7 +208,7 @@ _RESULT_VALUES = ("colour", "colour", "thing", "animal", "food", "name", "city",
 
 
 def _field(rng: Random, words: Vocabulary) -> tuple[str, str | int]:
-    """A key and a value of a JSON result."""
+    """Returns a key and a value for a JSON result."""
     keys = _RESULT_KEYS if words.held else (*_RESULT_KEYS, *_MORE_KEYS)
     key = rng.choice((*keys, *[words.word("thing").replace(" ", "_")] * (1 if words.held else 8)))
     if rng.random() < 0.5:
@@ -239,7 +239,7 @@ def response(rng: Random, words: Vocabulary) -> tuple[str, str]:
 
 
 def call_turns(rng: Random, words: Vocabulary, tool: Tool) -> list[Message]:
-    """A request, the call, the tool's response, and the final answer."""
+    """Returns a request, the call, the tool's response and the final answer."""
     question, arguments = request(rng, words, tool)
     result, told = response(rng, words)
     return [
@@ -251,7 +251,7 @@ def call_turns(rng: Random, words: Vocabulary, tool: Tool) -> list[Message]:
 
 
 def offers(rng: Random) -> list[Tool]:
-    """One to four tools with different names, in any order; some only their descriptions tell apart."""
+    """Returns one to four tools with different names, in any order. Some differ only in their descriptions."""
     families = rng.sample(FAMILIES, rng.choice((1, 2, 2, 2, 3, 3, 4)))
     tools: list[Tool] = []
     for family in families:

@@ -48,13 +48,15 @@ def read_options() -> argparse.Namespace:
 
 
 def rate_at(step: int, steps: int, warmup: int, decay: float) -> float:
-    """The share of the full learning rate: up, constant, down to zero."""
+    """Returns the share of the full learning rate, which rises, stays constant and falls to zero."""
     falling = steps * decay
     return min(1.0, (step + 1) / warmup, max(0.0, (steps - step) / falling))
 
 
 def stage_at(step: int, curriculum: int) -> float:
-    """Only short recalls in the first fifth of the curriculum, then more and more of everything."""
+    """Returns the stage of the curriculum. In its first fifth there are only short recalls, then more and more of
+    everything else.
+    """
     return min(1.0, max(0.0, (step - curriculum / 5) / (curriculum * 4 / 5)))
 
 
@@ -92,7 +94,7 @@ class Trainer:
         return functional.cross_entropy(logits.float(), wanted[chosen])
 
     def advance(self, batch: Batch) -> float:
-        """One optimizer step."""
+        """Takes one optimizer step."""
         loss = self.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
         share = rate_at(self.step, self.options.steps, self.options.warmup, self.options.decay)

@@ -1,4 +1,4 @@
-"""Real words and names that training copies beside the small lists of `words`; none of them is held out."""
+"""Real words and names that training uses in addition to the small lists of `words`. None of them is held out."""
 
 from __future__ import annotations
 
