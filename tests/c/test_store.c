@@ -354,7 +354,8 @@ static void test_what_is_written_is_durable_before_anything_is_removed(void)
     job->changes[0].file.id = 1;
     job->changes[1].verb = CHANGE_RESET;
     job->changes[1].file = files_branch(2);
-    snprintf(expected_path, sizeof expected_path, "%.*s/%016x.llmd-session", (int)sizeof expected_path - 40, f.directory, 2);
+    snprintf(expected_path, sizeof expected_path, "%.*s/%016x.llmd-session", (int)sizeof expected_path - 40,
+             f.directory, 2);
     is_durable = was_durable = false;
     n_removed = 0;
     store_push(f.store, job);
