@@ -7,7 +7,7 @@
 #include "text/grammar/grammar.h"
 #include "text/schema/arguments.h"
 #include "text/schema/compile.h"
-#include "text/schema/json_depth.h"
+#include "text/template/json_size.h"
 #include "text/template/chat_budget.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
@@ -161,7 +161,7 @@ schema_json schema_of(const uint8_t *data, size_t n_bytes)
         schema_json changed = schema;
         apply(changed, data + 1 + 4 * i);
         const std::string text = changed.dump();
-        if (text.size() > SCHEMA_BYTES_MAX || json_is_deeper(text, DEPTH_MAX)) {
+        if (text.size() > SCHEMA_BYTES_MAX || json_size_of(text, DEPTH_MAX).is_too_deep) {
             break;
         }
         schema = std::move(changed);

@@ -75,7 +75,7 @@ decode. A client can send a longer prompt as text instead of token ids.
 JSON_CONTAINERS_MAX = 65_536
 JSON_KEYS_MAX = 65_536
 JSON_MEMBERS_MAX = 4096
-"""Members of one object. libllm has the same limit (json_members.h), because its objects compare each name with all
+"""Members of one object. libllm has the same limit (json_size.h), because its objects compare each name with all
 earlier names.
 """
 JSON_DEPTH_MAX = 256

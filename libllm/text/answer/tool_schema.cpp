@@ -6,7 +6,7 @@
 #include "llm.h"
 #include "text/answer/call_graph.h"
 #include "text/grammar/grammar_text.h"
-#include "text/schema/json_depth.h"
+#include "text/template/json_size.h"
 
 namespace {
 
@@ -25,7 +25,7 @@ schema_json parameters_of(const common_json &tool)
         return schema_json::object();
     }
     const std::string text = parameters.dump_safe();
-    if (text.size() > SCHEMA_BYTES_MAX || json_is_deeper(text, DEPTH_MAX)) {
+    if (text.size() > SCHEMA_BYTES_MAX || json_size_of(text, DEPTH_MAX).is_too_deep) {
         return schema_json::object();
     }
     return schema_json::parse(text);

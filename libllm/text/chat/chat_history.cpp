@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "text/schema/json_depth.h"
-#include "text/template/json_members.h"
+#include "text/template/json_size.h"
 #include "text/template/chat_budget.h"
 
 std::string chat_text_of(const common_json &content)
@@ -31,11 +30,11 @@ bool chat_has_calls(const common_json &message)
 
 bool chat_read_json(const std::string &text, common_json *out)
 {
-    const uint64_t n_comparisons = json_comparisons(text);
-    if (json_is_deeper(text, CHAT_DEPTH_MAX) || n_comparisons > JSON_COMPARISONS_MAX) {
+    const json_size size = json_size_of(text, CHAT_DEPTH_MAX);
+    if (size.is_too_deep || size.n_comparisons > JSON_COMPARISONS_MAX) {
         return false;
     }
-    chat_budget::current().compare(n_comparisons);
+    chat_budget::current().compare(size.n_comparisons);
     try {
         *out = common_json::parse(text);
         return true;

@@ -8,8 +8,7 @@
 #include "text/chat/chat_messages.h"
 #include "text/constraint/constraint_grammar.h"
 #include "text/grammar/grammar.h"
-#include "text/schema/json_depth.h"
-#include "text/template/json_members.h"
+#include "text/template/json_size.h"
 #include "text/template/chat_budget.h"
 
 namespace {
@@ -38,15 +37,15 @@ template <size_t N> bool is_in(const char *const (&table)[N], const std::string 
 
 common_json parse(const std::string &given)
 {
-    if (json_is_deeper(given, CHAT_DEPTH_MAX)) {
+    const json_size size = json_size_of(given, CHAT_DEPTH_MAX);
+    if (size.is_too_deep) {
         throw chat_invalid("the request nests deeper than " + std::to_string(CHAT_DEPTH_MAX) + " levels");
     }
-    const uint64_t n_comparisons = json_comparisons(given);
-    if (n_comparisons > JSON_COMPARISONS_MAX) {
+    if (size.n_comparisons > JSON_COMPARISONS_MAX) {
         throw chat_invalid("the objects of the request have too many members; one object may have " +
                            std::to_string(JSON_MEMBERS_MAX));
     }
-    chat_budget::current().compare(n_comparisons);
+    chat_budget::current().compare(size.n_comparisons);
     common_json request;
     try {
         request = common_json::parse(given);

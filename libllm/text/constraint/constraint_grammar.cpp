@@ -5,8 +5,7 @@
 #include "text/grammar/lark_grammar.h"
 #include "text/grammar/regex_grammar.h"
 #include "text/schema/compile.h"
-#include "text/schema/json_depth.h"
-#include "text/template/json_members.h"
+#include "text/template/json_size.h"
 
 namespace {
 
@@ -22,10 +21,11 @@ constexpr size_t CHOICES_MAX = 4096;
 
 schema_json constraint_json(const std::string &text, const char *what)
 {
-    if (json_is_deeper(text, DEPTH_MAX)) {
+    const json_size size = json_size_of(text, DEPTH_MAX);
+    if (size.is_too_deep) {
         throw grammar_fault(std::string(what) + ": more than " + std::to_string(DEPTH_MAX) + " levels");
     }
-    if (json_comparisons(text) > JSON_COMPARISONS_MAX) {
+    if (size.n_comparisons > JSON_COMPARISONS_MAX) {
         throw grammar_fault(std::string(what) + ": its objects have too many members; one object may have " +
                             std::to_string(JSON_MEMBERS_MAX));
     }

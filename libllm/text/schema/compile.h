@@ -25,7 +25,7 @@
 
 /* Returns GBNF that grammar::read accepts, of at most `most_bytes` bytes as written in JSON. Throws grammar_fault,
  * which names the keyword that cannot be enforced and where the schema has it, or std::bad_alloc. The document must
- * nest at most 128 levels; the caller checks the depth before parsing (json_depth.h). */
+ * nest at most 128 levels; the caller checks the depth before parsing (json_size.h). */
 std::string schema_grammar(const schema_json &document, schema_policy policy, size_t most_bytes, work_budget &budget);
 
 #endif

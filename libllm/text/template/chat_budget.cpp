@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "text/template/json_members.h"
+#include "text/template/json_size.h"
 
 namespace {
 
