@@ -180,9 +180,14 @@ bool table_gives_up_jobs(branch_table *table, const branch *b)
 
 uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us)
 {
-    const uint64_t spill_us = table->shelf.spill_waits ? table->shelf.spill_until_us : 0;
-    const uint64_t slot_us = table->shelf.slot_until_us;
-    return spill_us > now_us && (slot_us <= now_us || spill_us < slot_us) ? spill_us : slot_us > now_us ? slot_us : 0;
+    const uint64_t ends_us[] = {table->shelf.spill_waits ? table->shelf.spill_until_us : 0, table->shelf.slot_until_us};
+    uint64_t first_us = 0;
+    for (size_t i = 0; i < sizeof ends_us / sizeof ends_us[0]; i++) {
+        if (ends_us[i] > now_us && (first_us == 0 || ends_us[i] < first_us)) {
+            first_us = ends_us[i];
+        }
+    }
+    return first_us;
 }
 
 /* Returns lent states to the disk. The requests for which the states were read have begun. */

@@ -124,7 +124,8 @@ static int commit(store_files *f, store_job *job, const store_change *c)
     return LLM_OK;
 }
 
-static bool commit_all(store_files *f, store_job *job, bool writes)
+/* Commits and syncs the writes of the job, or its removals. */
+static void commit_all(store_files *f, store_job *job, bool writes)
 {
     bool any = false;
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -136,22 +137,22 @@ static bool commit_all(store_files *f, store_job *job, bool writes)
             }
         }
     }
-    return any;
+    if (any && !durable_sync(f->directory) && job->status == LLM_OK) {
+        complain_of_write(f, job, job->name);
+        job->status = LLM_IO;
+    }
 }
 
-/* Commits and syncs the writes before the removals: a reset of a pinned session removes the branches that had the pin,
+/* The writes are durable before anything is removed: a reset of a pinned session removes the branches that had the pin,
  * and after a crash in between, the pin must be in the empty branch that stays. If preparing fails, only the removals
  * are done, because removals need no disk space. */
 static void change(store_files *f, store_job *job)
 {
     job->status = (llm_status)prepare_all(f, job);
-    const bool is_prepared = job->status == LLM_OK;
-    bool is_synced = !is_prepared || !commit_all(f, job, true) || durable_sync(f->directory);
-    is_synced = (!commit_all(f, job, false) || durable_sync(f->directory)) && is_synced;
-    if (!is_synced && is_prepared) {
-        complain_of_write(f, job, job->name);
-        job->status = LLM_IO;
+    if (job->status == LLM_OK) {
+        commit_all(f, job, true);
     }
+    commit_all(f, job, false);
 }
 
 /* ---- states ---- */
