@@ -23,20 +23,21 @@ extern "C" {
 
 typedef struct model model;
 
-/* Rows of logits in one decode call in addition to one row per sequence, for prompts whose log probabilities are
- * requested. Each row takes as many floats as the vocabulary has tokens. */
+/* A decode call can return one row of logits per sequence, and this many further rows, which are for prompts whose log
+ * probabilities are requested. Each row takes as many floats as the vocabulary has tokens. */
 enum { MODEL_OUTPUTS_BESIDE = 16 };
-enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* because the session table has room for n_ctx tokens per entry */
+enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* limits the default n_ctx: each session table entry takes 4 * n_ctx
+                                            * bytes */
 enum { MODEL_PIECE_BYTES_MAX = 1024 };     /* most bytes of one token's text; a model with a longer token is refused */
 
 typedef struct model_options {
     const char *path;          /* path of the file, or the text after "sim:" for the simulated model */
     const char *chat_template; /* replaces the model's own template; NULL for the model's own */
-    uint32_t n_ctx;            /* tokens per sequence; 0: the context length of the model's training, or fewer if the
-                                * budget is too small */
+    uint32_t n_ctx;            /* tokens per sequence; 0: the context length for which the model was trained, or fewer
+                                * if kv_bytes_max allows fewer */
     uint32_t n_seq;
     uint32_t n_batch;      /* most tokens of one decode call */
-    uint64_t kv_bytes_max; /* most bytes for the tokens of all sequences; 0: a fraction of free memory */
+    uint64_t kv_bytes_max; /* most bytes for the tokens of all sequences; 0: a fraction of the free memory */
     int32_t n_threads;     /* 0: model_open measures which number is fastest */
     int32_t n_gpu_layers;
     bool exact;
@@ -47,16 +48,16 @@ typedef struct model_options {
 /* The two kinds of saved states. */
 typedef enum model_state_kind {
     MODEL_STATE_FULL, /* the whole state of a sequence */
-    /* Only the parts that cannot be restored by truncating: the running state and the sliding window. See
-     * model_checkpoint_kind. */
+    /* Only the parts of the state that truncating a sequence cannot restore: the recurrent state, and the KV cells of
+     * layers with a sliding window. See model_checkpoint_kind. */
     MODEL_STATE_CHECKPOINT,
 } model_state_kind;
 
 /* The contents of a MODEL_STATE_CHECKPOINT of this model, and the sequences on which it can be loaded. */
 typedef enum model_checkpoint_kind {
     MODEL_CHECKPOINT_NONE,     /* no checkpoints are needed, because a sequence can be truncated anywhere (dense) */
-    MODEL_CHECKPOINT_ATTACHED, /* small; can be loaded on a sequence whose attention holds the same prefix (window,
-                                * hybrid) */
+    MODEL_CHECKPOINT_ATTACHED, /* a small checkpoint, which can be loaded only on a sequence whose attention layers hold
+                                * the same prefix (memory classes window and hybrid) */
     MODEL_CHECKPOINT_WHOLE,    /* a checkpoint is the same as a MODEL_STATE_FULL (recurrent) */
 } model_checkpoint_kind;
 
@@ -67,17 +68,18 @@ typedef struct model_info {
     uint32_t n_seq;
     uint32_t n_outputs_max; /* most rows of logits of one decode call: one per sequence, and MODEL_OUTPUTS_BESIDE */
     model_checkpoint_kind checkpoint;
-    bool is_on_gpu;       /* at least some layers are on a GPU, which prefills prompts */
-    bool shares_cells;    /* a copied sequence takes no cells until it grows */
+    bool is_on_gpu;       /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
+    bool shares_cells;    /* a copy of a sequence takes no KV cells of its own until it grows */
     bool mixed_calls;     /* decode and prefill tokens in one call cost no more than in separate calls */
-    uint32_t n_stoppable; /* most sequences of a call that model_batch.stop can stop; 0 if no call can be stopped */
-    uint8_t identity[16]; /* hash of the model's file. Tokens mean the same for equal identities, whatever the
-                           * options */
+    uint32_t n_stoppable; /* model_batch.stop can stop a decode call with at most this many sequences; 0: it can stop
+                           * none */
+    uint8_t identity[16]; /* hash of the model's file. Models of equal identity give tokens the same meaning, whatever
+                           * the options */
     uint8_t geometry[16]; /* hash of everything else on which the bytes of a saved state depend: see state_load */
 } model_info;
 
-/* Tokens of one decode call. Tokens of one sequence are consecutive and in order, and start at the sequence's position.
- * A batch can contain any sequences, in any order. */
+/* Tokens of one decode call. The tokens of each sequence stand together, in order, and the first of them is at the
+ * sequence's position. A batch can contain any sequences, in any order. */
 typedef struct model_batch {
     uint32_t n;
     const int32_t *tokens;
@@ -91,7 +93,7 @@ typedef struct model_batch {
     void *stop_context;
 } model_batch;
 
-/* The outcome of a decode call, and the state that it leaves. */
+/* The result of a decode call, and what the call did to the state of the sequences. */
 typedef enum model_result {
     MODEL_OK,           /* all tokens have been consumed */
     MODEL_NO_CELLS,     /* the KV cache is full, or its budget is used up; nothing has changed */
@@ -113,24 +115,27 @@ typedef struct model_ops {
      * close, even if sequences are truncated or cleared meanwhile. The caller can modify the logits in place. */
     float *(*logits)(model *m, uint32_t i);
 
-    /* Returns the smallest k > 0 to which the sequence can be truncated exactly: 1 for dense memory, the sequence's
-     * position (no truncation) for recurrent and hybrid memory, and a number between for a sliding window. */
+    /* Returns the smallest number of tokens k > 0 to which the sequence can be truncated exactly: 1 for dense memory,
+     * the sequence's position (it cannot be truncated) for recurrent and hybrid memory, and a number between for a
+     * sliding window. */
     uint32_t (*truncate_floor)(const model *m, uint16_t seq);
 
     /* Truncates the sequence to its first k tokens, with 0 < k <= position and k >= truncate_floor. Returns false if
-     * the truncation failed and the state is invalid (the caller marks the session). */
+     * the truncation failed. Then the state is invalid, and the caller must mark the branch so. */
     bool (*truncate)(model *m, uint16_t seq, uint32_t k);
 
     void (*clear)(model *m, uint16_t seq);              /* empties the sequence, even if it is invalid; always
                                                          * succeeds */
-    uint32_t (*position)(const model *m, uint16_t seq); /* number of consumed tokens, by the model's memory */
-    uint64_t (*used_bytes)(const model *m);             /* bytes of info.state_bytes that all sequences take */
-    /* Returns the bytes of info.state_bytes that a sequence of n_tokens takes if it shares no cells. Apart from
-     * rounding, the bytes of all sequences add up to used_bytes. */
+    uint32_t (*position)(const model *m, uint16_t seq); /* number of tokens of the sequence that the model's memory
+                                                         * holds */
+    uint64_t (*used_bytes)(const model *m);             /* how many of the info.state_bytes all sequences take
+                                                         * together */
+    /* Returns how many of the info.state_bytes a sequence of n_tokens takes if it shares no cells. Apart from rounding,
+     * the bytes of all sequences add up to used_bytes. */
     uint64_t (*sequence_bytes)(const model *m, uint32_t n_tokens);
 
-    /* ---- state: owner thread, between decode calls. Only a model of the same identity and geometry may load it
-     * ---- */
+    /* ---- saved states: owner thread, between decode calls. Only a model of the same identity and geometry may load a
+     * saved state ---- */
 
     /* Makes dst, which must be empty, an exact copy of src. Returns false if the copy failed; dst is then empty. Only
      * called if sequences share cells (info.shares_cells). Otherwise a sequence is copied by a save and a load, so that
@@ -140,14 +145,15 @@ typedef struct model_ops {
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);
     /* Returns the number of bytes written, or 0 on failure. */
     size_t (*state_save)(model *m, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes);
-    /* Replaces the sequence by the saved sequence of k tokens. A FULL state can be loaded into any sequence. For a
-     * CHECKPOINT, the attention of the sequence must hold the same first k tokens, and can hold more tokens (if
-     * checkpoints are WHOLE, the sequence can hold anything). Returns MODEL_OK, MODEL_NO_CELLS, or MODEL_INVALID if the
-     * bytes are no such state. On failure the sequence is empty. */
+    /* Replaces the contents of the sequence by a saved state of k tokens. A FULL state can be loaded into any sequence.
+     * A CHECKPOINT can be loaded only into a sequence whose attention layers hold the same first k tokens; they can
+     * hold more. If info.checkpoint is MODEL_CHECKPOINT_WHOLE, a CHECKPOINT can be loaded into any sequence, too.
+     * Returns MODEL_OK, MODEL_NO_CELLS, or MODEL_INVALID if the bytes are not a saved state of this kind with k tokens.
+     * On failure the sequence is empty. */
     model_result (*state_load)(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                                size_t n_bytes);
 
-    /* ---- embeddings: any thread; one call works at a time ---- */
+    /* ---- embeddings: any thread; further calls wait until the running call returns ---- */
 
     /* Implements llm_embed, which has checked the arguments. The vectors are not normalized. Not called for models
      * without embeddings (info.n_embedding 0). */
@@ -164,7 +170,8 @@ typedef struct model_ops {
      * tokens is empty unless `special`. */
     int32_t (*piece)(const model *m, int32_t token, bool special, char *out, size_t n_out);
     bool (*is_end)(const model *m, int32_t token);     /* returns whether the token ends a turn or the text */
-    bool (*is_control)(const model *m, int32_t token); /* returns whether only a template may produce the token */
+    bool (*is_control)(const model *m, int32_t token); /* returns whether the token is a control token, which only a
+                                                        * template may produce */
     const char *(*chat_template)(const model *m);      /* Jinja source, or NULL */
     int32_t (*bos)(const model *m);                    /* -1: none */
     int32_t (*eos)(const model *m);                    /* -1: none */
@@ -188,7 +195,7 @@ struct model {
  * LLM_NO_MEMORY with a sentence in `error`. */
 int model_open(const char *name, const model_options *options, model **out, char *error, size_t error_bytes);
 
-/* Returns a recommendation that states no parameter. */
+/* Returns the recommendation of a model that recommends no sampling parameter: all values mean "not stated". */
 llm_sampling model_sampling_unstated(void);
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes);

@@ -6,7 +6,7 @@
 
 enum { TEXTS_MAX = 4 }; /* most texts of one batch */
 
-/* Waits for the time in the options, and checks the flag every millisecond. Returns false if the call was cancelled. */
+/* Sleeps for `us` microseconds, and checks the flag every millisecond. Returns false if the call was cancelled. */
 static bool rest(uint64_t us, const int32_t *cancel_flag)
 {
     enum { SLICE_US = 1000, NS = 1000 };

@@ -1,6 +1,6 @@
 /* memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps, and the faults that
- * tests request. Owner: the decode thread. If a call breaks a rule, model_llama returns an error, but this model
- * asserts, because the caller has a defect, which must fail the test. */
+ * tests request. Owner: the decode thread. If a call breaks a rule of model.h, model_llama returns an error. This model
+ * asserts instead: the caller has a defect, and the test must fail. */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -50,7 +50,8 @@ void sim_sequence_spoil(sim_model *m, sim_sequence *s)
     s->recurrent = sim_state_wrong(&s->recurrent);
 }
 
-/* Returns the state on which the next logits depend. If two parts of a sequence disagree, this is a wrong state. */
+/* Returns the state on which the next logits depend. If the two parts of a sequence (see sim_sequence) have consumed
+ * different tokens, this is a wrong state. */
 static sim_state sequence_state(sim_model *m, sim_sequence *s)
 {
     sim_state state = *sim_kept_at(m, s, s->position);
@@ -65,8 +66,8 @@ static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
     return &m->sequences[seq];
 }
 
-/* ---- cells ---- Copies share the cells of their leading tokens. A shared cell is counted for the sequence with the
- * lowest number.
+/* ---- cells ---- A copy of a sequence shares the KV cells of their common first tokens with the source. A shared cell
+ * is counted once, for the sequence with the lowest number.
  */
 
 void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k)
@@ -112,7 +113,7 @@ static uint64_t cells_used(const sim_model *m)
 
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
-    uint64_t used_most = n_more; /* number of cells without sharing; this cheap bound nearly always suffices */
+    uint64_t used_most = n_more; /* counts shared cells repeatedly; this cheap bound is nearly always enough */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }
@@ -163,9 +164,9 @@ bool sim_truncate(model *base, uint16_t seq, uint32_t k)
     assert(k > 0 && k <= s->position);
     bool is_exact = k >= sim_truncate_floor(base, seq);
     sim_shared_truncate(m, seq, k);
-    s->position = k; /* a hybrid's recurrent part stays unchanged, and then disagrees */
+    s->position = k; /* a hybrid's recurrent part is unchanged, so sequence_state returns a wrong state */
     if (!is_exact && !is_hybrid(m)) {
-        sim_sequence_spoil(m, s); /* because the ring has a state after other tokens at this position */
+        sim_sequence_spoil(m, s); /* at this index, the ring `kept` has the state of a later position */
     }
     return is_exact;
 }
@@ -219,7 +220,7 @@ static bool batch_is_valid(sim_model *m, const model_batch *b)
 
 /* ---- decode: faults ---- */
 
-/* Returns whether this call must fail. Counts the call if fail_at and fail_every count it. */
+/* Returns whether this call must fail. Increments n_counted if this is a call that fail_at and fail_every count. */
 static bool fault_is_due(sim_model *m)
 {
     const sim_options *o = &m->options;
@@ -250,8 +251,8 @@ static void spoil(sim_model *m, bool all)
     }
 }
 
-/* Applies the damage of each fail_kind (sim_model.h), so that a caller that ignores the error code continues a wrong
- * state. */
+/* Fails the call, and damages sequences as fail_kind says (sim_model.h). A caller that ignores the error code then
+ * continues a wrong state, which fails the test. */
 static model_result fault(sim_model *m, const model_batch *b)
 {
     switch (m->options.fail_kind) {
@@ -298,7 +299,7 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-/* Waits for the deadline and calls stop() every millisecond. Returns false if the call was stopped. */
+/* Sleeps until the deadline, and calls stop() every millisecond meanwhile. Returns false if the call was stopped. */
 static bool take_time(const sim_model *m, const model_batch *b, const struct timespec *deadline)
 {
     enum { SLICE_NS = 1000000, SECOND_NS = 1000000000 };

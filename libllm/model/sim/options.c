@@ -35,7 +35,7 @@ enum { N_OPTION_ROWS = sizeof option_rows / sizeof option_rows[0] };
 static const char *const fail_kinds[] = {"batch", "all", "cells", "half"};
 enum { N_FAIL_KINDS = sizeof fail_kinds / sizeof fail_kinds[0] };
 
-/* A part of the text, without a NUL at its end. */
+/* A part of the text of the options. It does not end with a NUL. */
 typedef struct part {
     const char *at;
     size_t n;
@@ -46,8 +46,8 @@ static bool part_is(part p, const char *word)
     return strlen(word) == p.n && memcmp(p.at, word, p.n) == 0;
 }
 
-/* Removes the text before the first `mark` from *rest, and returns this text. Without a mark, returns all of *rest,
- * which becomes NULL. */
+/* Returns the text before the first character `mark` of *rest, and removes this text and the mark from *rest. If there
+ * is no mark, returns all of *rest and sets *rest to NULL. */
 static part part_take(const char **rest, char mark)
 {
     const char *end = strchrnul(*rest, mark);
@@ -56,7 +56,7 @@ static part part_take(const char **rest, char mark)
     return p;
 }
 
-/* Parses a number of at most max. Returns false for other text and larger numbers. */
+/* Parses a decimal number. Returns false if the text is not a number, or if the number is larger than max. */
 static bool number_read(part p, uint64_t max, uint64_t *out)
 {
     uint64_t number = 0;
@@ -65,7 +65,7 @@ static bool number_read(part p, uint64_t max, uint64_t *out)
             return false;
         }
         number = number * 10 + (uint64_t)(p.at[i] - '0');
-        if (number > max) { /* checked before the number can overflow, because max is far below 2^60 */
+        if (number > max) { /* checked after each digit: max is far below 2^60, so `number` cannot overflow */
             return false;
         }
     }
@@ -147,7 +147,7 @@ static int class_read(part name, llm_memory *out, char *error, size_t error_byte
     return LLM_INVALID;
 }
 
-/* Checks options that depend on each other, and sets defaults that depend on others. */
+/* Checks options that depend on each other, and sets defaults that depend on other options. */
 static int combination_check(sim_options *o, char *error, size_t error_bytes)
 {
     if (o->window != SIM_UNSET && o->memory != LLM_MEMORY_WINDOW) {

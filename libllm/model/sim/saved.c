@@ -1,10 +1,11 @@
 /* saved.c: copies of sequences, and sequences as bytes. Owner: the decode thread.
  *
- * A saved state is a head, followed by the parts that its class and kind have:
- *   the attention's hash after each count of tokens      window, full
- *   the kept states, oldest first                        all but a hybrid's checkpoint
- *   the recurrent state                                  hybrid
- * then zeros up to the size of state_kb. Bytes come from a file, so everything is checked before it becomes a state.
+ * A saved state is a saved_head, the parts that a state of its class and kind has, and zeros up to the size of the
+ * option state_kb. The parts, and the states that have them:
+ *   hashes of the attention part, one per position       full states of class window
+ *   the kept states, oldest first                        all except checkpoints of class hybrid
+ *   the recurrent state                                  all states of class hybrid
+ * The bytes come from a file, so everything is checked before it becomes a state.
  */
 #include <assert.h>
 #include <string.h>
@@ -18,8 +19,8 @@ typedef struct saved_head {
     uint32_t kind, memory, position, oldest, sound;
 } saved_head;
 
-/* sim_state without padding, whose bytes would differ between runs, and without bool, for which most values of a byte
- * are invalid. */
+/* A sim_state as it is saved. The struct has no padding, because the bytes of padding would differ between runs. It has
+ * no bool, because most values of a byte are invalid for a bool. */
 typedef struct saved_state {
     uint64_t hash;
     uint32_t n_since_control;
@@ -158,8 +159,8 @@ static bool state_read(const sim_model *m, const uint8_t **at, sim_state *out)
     return state_is_sane(&saved) && sim_cue_is_valid(m->script, &out->cue);
 }
 
-/* Fills the sequence, which is empty for a full state, from the parts after the head. Returns false if a part is
- * invalid. */
+/* Fills the sequence from the parts that follow the saved_head. For a full state, the sequence must be empty. Returns
+ * false if a part is invalid. */
 static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const uint8_t *at)
 {
     bool sane = true;
@@ -176,7 +177,7 @@ static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const
     return sane;
 }
 
-/* Returns whether a state of this kind is only a part, which needs the attention of the sequence. */
+/* Returns whether a saved state of this kind lacks the attention part, which the sequence must have already. */
 static bool attaches(const sim_model *m, model_state_kind kind)
 {
     return kind == MODEL_STATE_CHECKPOINT && m->base.info.checkpoint == MODEL_CHECKPOINT_ATTACHED;

@@ -1,5 +1,5 @@
-/* Triggers are found by the automaton of Aho and Corasick (1975), because it takes one table look-up per byte of text,
- * and because its state is a number, which a saved state can contain. */
+/* script.c: reads a script, and follows it while a sequence grows. The automaton of Aho and Corasick (1975) finds the
+ * triggers: it takes one table look-up per byte of text, and its state is a number, which a saved state can contain. */
 #include "model/sim/script.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@ struct sim_script {
     uint32_t n_replies;
     uint16_t (*next)[256]; /* next node for each node and byte; node 0 is the root */
     uint16_t *ends;        /* number of the reply whose trigger ends at the node, counted from 1, or 0 */
-    uint16_t *parents;     /* used only while building: node of the longest shorter beginning with which the text
-                            * ends */
+    uint16_t *parents;     /* failure links, used only while building: for each node, the node of the longest beginning
+                            * of a trigger that is a proper suffix of its text */
     uint32_t n_nodes;
 };
 
@@ -104,8 +104,8 @@ static int entries_read(sim_script *s, const char *path, char *error, size_t err
     return s->n_replies > 0 ? LLM_OK : refuse(error, error_bytes, path, "has no line that begins with \"? \"");
 }
 
-/* Adds the missing transitions breadth first, since a node copies the transitions of its parent in `parents`, which is
- * shorter. */
+/* Turns the trie of the triggers into an automaton: a node copies its missing transitions from its failure link
+ * (`parents`). The order is breadth first, because a failure link is nearer to the root and must be complete before. */
 static void automaton_build(sim_script *s, uint16_t *queue)
 {
     size_t n_queued = 0;
@@ -193,7 +193,8 @@ static bool goes_on(const reply *r, size_t from, const char *bytes, size_t n)
     return n <= r->n - from && memcmp(r->text + from, bytes, n) == 0;
 }
 
-/* Bytes that do not continue the reply can be the reply's beginning again, as in the prompt of a later turn. */
+/* If the bytes of a token do not continue the reply, they may be the beginning of the reply again: the prompt of a
+ * later turn repeats the replies of earlier turns. */
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n)
 {
     if (c->reply != 0) {

@@ -2,10 +2,10 @@
  * reasoning, tool calls, structured output. Immutable after it is read. Any thread.
  *
  * A script is a text file of entries. A line that begins with "? " and a trigger begins an entry. The following lines,
- * up to the next entry and without the last line end, are the reply. Lines before the first entry are ignored. After
- * the model has consumed a trigger, anywhere in its text, each of its turns is this reply, until it consumes another
- * trigger. A partly consumed reply is continued, so that a prompt can end with the beginning of the reply. Replies
- * should not contain triggers. */
+ * up to the next entry and without the last line end, are the reply. Lines before the first entry are ignored. After a
+ * trigger anywhere in a sequence, each turn that the model generates in this sequence is the trigger's reply, until the
+ * sequence contains another trigger. If a prompt ends with the beginning of the reply, the model generates the rest.
+ * Replies should not contain triggers. */
 #ifndef LLM_SIM_SCRIPT_H
 #define LLM_SIM_SCRIPT_H
 
@@ -20,8 +20,8 @@ typedef struct sim_script sim_script;
 /* Position of a sequence in the script. The position is part of the state, so that copies and saved states continue the
  * same reply. All members are zero if no trigger has been seen. */
 typedef struct sim_cue {
-    uint16_t node;       /* node of the triggers' automaton, for the longest beginning of a trigger with which the text
-                          * ends */
+    uint16_t node;       /* node of the automaton (script.c): the longest beginning of a trigger with which the text of
+                          * the sequence ends */
     uint16_t reply;      /* number of the reply to the last trigger, counted from 1 */
     uint32_t n_consumed; /* bytes of the reply that have been consumed */
 } sim_cue;
@@ -32,13 +32,13 @@ int sim_script_open(const char *path, sim_script **out, char *error, size_t erro
 void sim_script_close(sim_script *s); /* NULL is allowed */
 
 uint64_t sim_script_hash(const sim_script *s);
-bool sim_cue_is_valid(const sim_script *s, const sim_cue *c); /* if s is NULL, only all zero is valid */
+bool sim_cue_is_valid(const sim_script *s, const sim_cue *c); /* if s is NULL, all members must be 0 */
 
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n);
 void sim_cue_break(sim_cue *c); /* called for a control token, which interrupts triggers and replies */
 
-/* Returns the rest of the reply and its size *n, which is 0 if the whole reply has been consumed, or NULL if there is
- * no reply. */
+/* Returns the part of the current reply that has not been consumed, and its size in *n (0 if the whole reply has been
+ * consumed). Returns NULL if no trigger has been seen. */
 const char *sim_cue_rest(const sim_script *s, const sim_cue *c, size_t *n);
 
 #endif

@@ -103,7 +103,7 @@ static model_checkpoint_kind checkpoint_of(llm_memory memory)
     }
 }
 
-/* Returns the tokens of one sequence with n_cells cells. This is the inverse of sim_cells_of. */
+/* Returns how many tokens one sequence can hold in n_cells cells. This is the inverse of sim_cells_of. */
 static uint64_t tokens_of(const sim_options *o, uint64_t n_cells)
 {
     const uint64_t n_beside = o->window * o->window_cells;
@@ -116,7 +116,7 @@ static uint64_t cells_paid(const sim_options *o, const model_options *options)
                                                                            : options->kv_bytes_max / SIM_TOKEN_BYTES;
 }
 
-/* Returns the longest sequence that the budget allows. */
+/* Returns the most tokens of one sequence that fit into kv_bytes_max. */
 static uint64_t budget_of(const sim_options *o, const model_options *options)
 {
     return tokens_of(o, cells_paid(o, options));
@@ -158,8 +158,9 @@ static void hash_fill(const uint64_t *facts, size_t n, uint8_t out[16])
     }
 }
 
-/* Options that change the text are part of the identity, as if they were another file. Options for speed and faults are
- * not. Without a script, the identity is the same as in versions that had no scripts. */
+/* Options that change the generated text are part of the identity, as if the model were another file. Options for speed
+ * and faults are not part of the identity. Without a script, the identity is the same as in versions that had no
+ * scripts. */
 static void identity_fill(const sim_model *m, const model_options *options, model_info *info)
 {
     const sim_options *o = &m->options;

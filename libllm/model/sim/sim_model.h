@@ -4,27 +4,29 @@
  *   sim:CLASS[,option=value...]       CLASS is dense, window, recurrent, hybrid or none
  *
  * With this model every property of sessions can be tested in milliseconds. The state of a sequence is a hash chain
- * over exactly the tokens that the sequence has consumed, and the logits depend on the state alone. A state that does
- * not belong to the sequence's tokens is visible at once, because the token " WRONG-STATE" has the largest logit from
- * then on, and the rest of the text is different, too.
+ * over exactly the tokens that the sequence has consumed, and the logits depend on the state alone. If a sequence has
+ * the state of other tokens, a test sees it at once, because the rest of the text is different. If the model itself
+ * detects the mismatch, the token " WRONG-STATE" also has the largest logit from then on.
  *
- * Memory, by class (like llama.cpp's memory of such models):
+ * What a sequence stores, by memory class (as llama.cpp does for models of this class):
  *   dense      the state after every token is kept, so truncating is always exact
  *   window     the states after the last `window` tokens are kept, so truncating within these tokens is exact
  *   recurrent  one state, so truncating is impossible
- *   hybrid     a dense part and a recurrent part, which must agree
- *   none       no memory; no decode call is valid, and there is no chat template, because the model only embeds
+ *   hybrid     a dense part and a recurrent part, which must have consumed the same tokens
+ *   none       no memory: the model only computes embeddings. Every decode call is invalid, and there is no chat
+ *              template
  * If an exact truncation is impossible, `truncate` returns false and leaves a wrong state.
  *
- * Saved states, by class (again as in llama.cpp):
+ * What a saved state of each kind contains, by memory class (again as in llama.cpp):
  *   full        the whole state
  *   checkpoint  dense and recurrent: the same as full. window: the states after the last `window` tokens. hybrid: the
- *               recurrent part. A checkpoint of window and hybrid needs a sequence whose attention holds the same
- *               tokens and is not wrong after them; on any other sequence the state becomes wrong.
- * A saved state does not contain its tokens, so the state of another prefix is loaded without an error. Bytes with
- * another mark, class, kind, token count or length are refused.
- * A copy shares its cells with the source until the copy or the source is truncated or cleared. In the exact
- * configuration the copy has its own cells.
+ *               recurrent part. A checkpoint of class window or hybrid must be loaded into a sequence whose attention
+ *               part holds the same tokens and has not been made wrong after them. In any other sequence, the state
+ *               becomes wrong.
+ * A saved state does not contain its tokens, so the state of another prefix is loaded without an error. Saved bytes are
+ * refused if their header (saved.c), class, kind, number of tokens or length does not match.
+ * A copy shares its cells with the source until the copy or the source is truncated or cleared. With
+ * model_options.exact, the copy has its own cells from the start.
  *
  * Text: 256 byte tokens, three control tokens (<|endoftext|>, <|im_start|>, <|im_end|>) and common English pieces. The
  * encoder chooses the longest piece at each position, and is exactly reversible for any bytes. There is no BOS, EOS is
@@ -32,29 +34,30 @@
  * character of two to four bytes as byte tokens. One token always has a clearly largest logit, and four tokens have the
  * next largest.
  *
- * Options (integers, except script and fail_kind; unknown options and values are refused):
+ * Options, with their defaults in parentheses (all values are integers, except those of script and fail_kind; unknown
+ * options and invalid values are refused):
  *   ctx=N        training context in tokens, 1..1048576 (4096)
  *   cells=N      KV cells shared by all sequences, 1..4294967294 (room for every sequence, within the budget;
  *                recurrent: no limit)
  *   window=N     tokens in the sliding window, 1..1048576 (64); sim:window only
  *   window_cells=N
- *                additional cells for each of a sequence's first `window` tokens, as for the layers of a window, 0..64
- *                (0); sim:window only. Copies then have their own cells
+ *                additional cells for each of a sequence's first `window` tokens, as a model's layers with a sliding
+ *                window take, 0..64 (0); sim:window only. Copies then have their own cells
  *   batch=N      most tokens of one decode call, 1..65536 (n_batch of model_options, or 512 if that is 0)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
  *   layout=N     layout of states in memory; states that were saved with another N cannot be loaded, 0..255 (0)
  *   script=FILE  a file of triggers and replies (script.h); no comma in the path (none)
  *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
  *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
- *   token_us=N   and this much longer for each token without output, 0..1000000 (0)
+ *   token_us=N   a decode call takes this much longer for each token without output, 0..1000000 (0)
  *   embed=N      numbers of an embedding, 0..4096; 0: no embeddings (0). A batch of texts takes step_us, and token_us
  *                for each token
  *   fim=N        1: the three control tokens are prefix, suffix and middle of fill-in-the-middle, in the order above,
  *                0..1 (0)
  *   fail_at=N    the N-th decode call fails, counted from 1 (none)
  *   fail_every=N every N-th decode call fails (none)
- *   fail_seq=S   fail_at and fail_every count only calls with tokens of sequence S; without the two, all these calls
- *                fail
+ *   fail_seq=S   fail_at and fail_every count only calls with tokens of sequence S; without these two options, every
+ *                call with tokens of S fails
  *   fail_kind=K  what a failed call does (batch):
  *                batch  the sequences in the call become wrong; MODEL_FAILED_BATCH
  *                all    every sequence that holds tokens becomes wrong; MODEL_FAILED_ALL
@@ -79,7 +82,7 @@ typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_F
 
 #define SIM_UNSET UINT64_MAX
 
-/* Bytes of the budget (kv_bytes_max) that a token takes, or a sequence of a recurrent model. */
+/* Bytes of the budget (kv_bytes_max) that a KV cell takes. In a recurrent model, a whole sequence takes these bytes. */
 enum { SIM_TOKEN_BYTES = 64 };
 
 typedef struct sim_options {
@@ -103,7 +106,7 @@ typedef struct sim_state {
     uint8_t character[3];     /* bytes of an incomplete UTF-8 character */
     uint8_t n_character;
     uint8_t n_missing; /* number of bytes that the character still needs */
-    bool is_wrong;     /* true for a wrong state, which no tokens lead to */
+    bool is_wrong;     /* true for a wrong state: no tokens have this state */
     sim_cue cue;       /* all zero without a script */
 } sim_state;
 
@@ -112,18 +115,19 @@ sim_state sim_state_next(const sim_script *script, const sim_state *s, int32_t t
 sim_state sim_state_wrong(const sim_state *s);
 uint64_t sim_state_after(uint64_t hash, int32_t token); /* the next state's hash; different hashes stay different */
 
-/* Fills SIM_VOCABULARY logits; `length` is the option. */
+/* Computes the SIM_VOCABULARY logits of the state. `length` is the value of the option of this name. */
 void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t length, float *out);
 
 /* ---- memory and decode: memory.c ---- */
 
-/* One sequence. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. Hybrid and window have
- * an attention part in addition to the part that a checkpoint saves: `kept` for hybrid, `attention` for window. */
+/* One sequence. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. A sequence of class
+ * hybrid or window has an attention part (`kept` for hybrid, `attention` for window) in addition to the part that a
+ * checkpoint saves. */
 typedef struct sim_sequence {
     uint32_t position; /* number of tokens in the attention part, or in the only part */
     uint32_t oldest;   /* smallest k whose state is still kept */
-    uint32_t sound;    /* smallest k such that a checkpoint of at least k tokens can be loaded, because nothing after k
-                        * was spoiled */
+    uint32_t sound;    /* 0, or the position at which the sequence was last spoiled; a checkpoint of fewer tokens cannot
+                        * be loaded */
     sim_state *kept;
     uint64_t *attention;    /* for window only, the hash after each number of tokens */
     sim_state recurrent;    /* hybrid only */
@@ -170,8 +174,7 @@ uint32_t sim_position(const model *m, uint16_t seq);
 uint64_t sim_used_bytes(const model *m);
 uint64_t sim_sequence_bytes(const model *m, uint32_t n_tokens);
 
-/* Returns the position of the ring for the state after k tokens, which may contain another state. Also used by
- * saved.c. */
+/* Returns the address of the state after k tokens in the ring `kept`. If k < oldest, another state is stored there. */
 static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, uint32_t k)
 {
     return &s->kept[k % m->n_kept];

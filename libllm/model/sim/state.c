@@ -16,8 +16,8 @@ sim_state sim_state_empty(void)
     return (sim_state){.hash = UINT64_C(0x6c6c6d642073696d)};
 }
 
-/* Follows the bytes of a UTF-8 character, so that the model's answers are valid UTF-8. Only byte tokens can leave a
- * character incomplete, because pieces contain whole characters. */
+/* Records the bytes of an incomplete UTF-8 character in the state, so that the model generates valid UTF-8. Only byte
+ * tokens can leave a character incomplete, because pieces contain whole characters. */
 static void follow_character(sim_state *s, int32_t token)
 {
     uint8_t byte = (uint8_t)token;
@@ -72,14 +72,14 @@ sim_state sim_state_wrong(const sim_state *s)
     return wrong;
 }
 
-/* ---- what comes next ---- */
+/* ---- the next token, and the logits ---- */
 
 enum {
-    TURN_TOKENS_MIN = 6, /* least tokens of a turn, of which two are the role and its line end */
+    TURN_TOKENS_MIN = 6, /* fewest tokens of a turn; two of them are the role and its line end */
     RUNNERS_UP = 4,
 };
 
-/* Average number, among 256 tokens, of punctuation marks, and of tokens that begin one of `characters`. */
+/* Of 256 generated tokens, how many on average are punctuation marks, and how many begin one of `characters`. */
 enum { PUNCTUATION_SHARE = 24, CHARACTER_SHARE = 10 };
 
 static const char punctuation[] = ".,.,.!?\n";
@@ -110,7 +110,7 @@ static int32_t continuation(const sim_state *s)
     }
 }
 
-/* Returns a piece of ordinary text. */
+/* Returns a token of ordinary text: a word, a punctuation mark, or the first byte of one of `characters`. */
 static int32_t ordinary(uint64_t hash)
 {
     uint64_t kind = hash % 256;
@@ -140,8 +140,9 @@ static int32_t winner(const sim_state *s, uint64_t length)
     return turn_is_over(s, length) ? SIM_TOKEN_TURN_END : ordinary(mix(s->hash));
 }
 
-/* The logits of a script's reply are so far above all other logits that the reply is generated at any temperature. If a
- * constraint excludes the longest piece, the byte token has the next largest logit. */
+/* The logits of a script's reply are so far above all other logits that the reply is generated at any temperature. The
+ * longest piece that continues the reply has the largest logit. The reply's next byte has the second largest, in case a
+ * constraint excludes that piece. */
 static bool script_logits(const sim_script *script, const sim_state *s, float *out)
 {
     size_t n = 0, n_used;
@@ -160,7 +161,7 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
 {
     float ground = (float)(s->hash >> 44) * 0x1p-20f - 12.0f;
     int32_t order = (int32_t)(s->hash % SIM_VOCABULARY);
-    for (int32_t i = 0; i < SIM_VOCABULARY; i++) { /* -12..-10; distinguishes states, but is never picked */
+    for (int32_t i = 0; i < SIM_VOCABULARY; i++) { /* -12..-10: too small to be sampled, but different for each state */
         out[i] = (float)(i ^ order) * (1.0f / SIM_VOCABULARY) + ground;
     }
     if (script_logits(script, s, out)) {

@@ -1,11 +1,12 @@
-/* text.c: vocabulary, encoder and template of the simulated model. Immutable after they are built. Any thread. */
+/* text.c: vocabulary, encoder and template of the simulated model. Their tables are immutable after sim_text_open, so
+ * any thread can use them. */
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "model/sim/sim_model.h"
 
-/* ---- vocabulary: 256 bytes, three control tokens, the mark of a wrong state, then these pieces ---- */
+/* ---- vocabulary: 256 bytes, three control tokens, the token " WRONG-STATE", then these pieces ---- */
 
 static const char *const controls[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
 enum { N_CONTROLS = sizeof controls / sizeof controls[0] };
