@@ -11,18 +11,18 @@ namespace {
 struct special {
     const char *architecture; /* general.architecture of the file */
     const char *models;       /* the name that people know */
-    const char *memory;       /* class of its memory, which llama_model::create_memory makes */
-    bool is_tested;           /* a test compares warm and cold answers of a tiny model */
-    bool needs_streams;       /* needs separate streams, because in one pool of cells it attends to all tokens, for
-                               * which it was not trained */
+    const char *memory;       /* llama.cpp's class of its memory (llama_model::create_memory) */
+    bool is_tested;           /* a test with a tiny model compares the answers with and without a reused state */
+    bool needs_streams;       /* sequences need separate streams: in one pool of cells the model attends to all tokens,
+                               * for which it was not trained */
 };
 
-/* Architectures whose memory is of another class than the five classes of all other architectures. Each class has its
- * own rules for truncating and copying a sequence, and for the contents of a saved state, and must release unused pages
- * (llama_memory_i::seq_trim). If no tiny model tests a class, its models would load and answer, but after a truncation
- * the text could be wrong, or the process could exceed --kv-memory. Such architectures are refused.
- * tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails if llama.cpp has a new class, or a
- * new architecture with one of these classes. */
+/* Architectures with an unusual class of memory in llama.cpp. (All other architectures use one of five classes.) Each
+ * class has its own rules for truncating and copying a sequence, and for the contents of a saved state, and must
+ * release unused pages (llama_memory_i::seq_trim). If no tiny model tests a class, its models would load and answer,
+ * but after a truncation the text could be wrong, or the process could exceed --kv-memory. Such architectures are
+ * refused. tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails if llama.cpp has a new
+ * class, or a new architecture with one of these classes. */
 constexpr special SPECIAL[] = {
     {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
     {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},

@@ -1,7 +1,7 @@
-/* ggml calls on_failed_assertion() before it aborts. If this function throws, the exception unwinds through llama.cpp's
- * frames to model_llama_open, or to the step. Thread-local flags say whether the thread may throw. In another thread,
- * for example of the thread pool, nobody would catch the exception, and the process would end without the assertion's
- * text. */
+/* crash.cpp: ggml calls on_failed_assertion() before it aborts. If this function throws, the exception unwinds through
+ * llama.cpp's frames to model_llama_open, or to the step. Thread-local flags say whether the thread may throw. In
+ * another thread, for example of the thread pool, nobody would catch the exception, and the process would end without
+ * the assertion's text. */
 #include "model/llama/crash.h"
 
 #include <ggml.h>
@@ -33,7 +33,8 @@ std::string without_place(const char *message)
     return colon == nullptr ? message : colon + 2;
 }
 
-/* Returns the driver's own error, which was logged before, if the assertion says only "CUDA error", otherwise "". */
+/* If the assertion says only "CUDA error" or "ROCm error", returns the driver's own error, which was logged before.
+ * Otherwise returns "". */
 std::string device_error_of(const char *message)
 {
     const std::string said = without_place(message);
@@ -75,8 +76,7 @@ void on_crash(int)
 struct model_llama_opening::handlers {
     struct sigaction actions[N_SIGNALS];
     stack_t stack;
-    std::vector<char> bytes; /* stack for the handlers, because the crash may be an overflow of the thread's own
-                              * stack */
+    std::vector<char> bytes; /* the handlers' own stack, because the crash may be an overflow of the thread's stack */
 };
 
 void model_llama_crash_init()

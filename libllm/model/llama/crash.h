@@ -1,12 +1,13 @@
-/* crash.h: turns llama.cpp's failed assertions into errors where this is safe, and crashes into a last sentence.
- * llama.cpp calls abort() when an assertion fails, so a bad file would end a process that serves other users.
+/* crash.h: turns failed assertions of llama.cpp into errors where this is safe, and lets a crash end the process with
+ * a message. llama.cpp calls abort() when an assertion fails, so a bad file would end a process that serves others.
+ * What a failed assertion does depends on the work of its thread:
  *
- *   while a thread opens a model a failed assertion becomes an exception, and the model is refused, because nearly all
- *   these assertions are about the contents of the file
- *   in a step a failed assertion about a device without free memory becomes an exception, and the step fails. Any other
- *   failed assertion ends the process, because an incomplete step may have damaged memory that other sessions use
- *   anywhere else                  a failed assertion ends the process; the log names the current step
- *                                  (machine/last_words.h)
+ *   opening a model  It becomes an exception, and the model is refused, because nearly all these assertions are about
+ *                    the contents of the file.
+ *   a step           It becomes an exception if a device has no free memory, and the step fails. Any other failed
+ *                    assertion ends the process, because an incomplete step may have damaged memory that other
+ *                    sessions use.
+ *   all other work   It ends the process. The log names the current step (machine/last_words.h).
  *
  * A crash (a signal) always ends the process. If the caller gives a notice, the process writes this notice and ends
  * with status 1, instead of dumping core without a message. */
@@ -17,8 +18,8 @@
 
 void model_llama_crash_init(); /* called once per process, before any code of llama.cpp runs */
 
-/* While an object of this class exists, its thread opens a model. Only one object with a notice can exist at a time,
- * since signal handlers belong to the process. */
+/* While an object of this class exists, the thread that made it opens a model, and failed assertions in this thread
+ * become exceptions. Only one object with a notice can exist at a time, since signal handlers belong to the process. */
 class model_llama_opening {
   public:
     /* If any thread crashes, `notice` is written to stderr, and the process ends with status 1. If `notice` is NULL,
@@ -33,8 +34,9 @@ class model_llama_opening {
     std::unique_ptr<handlers> old; /* NULL if no handlers were replaced */
 };
 
-/* While an object of this class exists, its thread computes a step. The backends of CUDA and ROCm report a lack of
- * memory by an assertion; Vulkan's backend throws. */
+/* While an object of this class exists, the thread that made it computes a step, and an assertion that fails because a
+ * device has no free memory becomes an exception. (The backends of CUDA and ROCm report a lack of memory by a failed
+ * assertion; Vulkan's backend throws.) */
 class model_llama_stepping {
   public:
     model_llama_stepping();

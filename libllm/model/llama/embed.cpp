@@ -1,11 +1,11 @@
-/* Computes embeddings in a second context over the same weights, which is made for the first embedding. If a model only
- * embeds, this is its only context, which is made at the start. Any thread can call; one call at a time works
- * (model_llama_embedder::turn).
+/* embed.cpp: computes embeddings of texts, in a second context over the model's weights. This context is made when the
+ * first embedding is requested. A model that only computes embeddings has no other context, and makes this one at the
+ * start. Any thread can call; the calls run one after the other (model_llama_embedder::turn).
  *
  * If the embedding of a text is the state of its last token (pooling "last") and attention is causal, the text is
- * consumed in steps like a prompt, and an embedding is requested only after the last token, because llama.cpp computes
- * a row of logits with every embedding. Otherwise all tokens of a batch are processed in one step. Few texts then share
- * a batch, because each token is compared with all tokens of the batch, including tokens of other texts. */
+ * consumed in steps like a prompt. An embedding is requested only after the last token, because llama.cpp computes a
+ * row of logits with every embedding. Otherwise all tokens of a batch are processed in one step. Few texts then share a
+ * batch, because each token is compared with all tokens of the batch, including tokens of other texts. */
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -21,7 +21,7 @@ constexpr uint32_t TOKENS_MAX = 8192;     /* most tokens of one batch, unless --
 constexpr uint32_t TOKENS_MIN = 512;      /* texts of this length are always allowed, whatever the limits below are */
 constexpr uint32_t TOKENS_TOGETHER = 512; /* most tokens of several texts in one step */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
-constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* limit if every token has logits */
+constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* most bytes of logits, if each token has some */
 
 struct batch {
     explicit batch(uint32_t n) : n_max(n), in(llama_batch_init(static_cast<int32_t>(n), 0, 1)) {}
@@ -57,7 +57,7 @@ struct texts {
     uint32_t n;
 };
 
-/* Architectures of encoders, which are made for embeddings, and whose context has no memory in llama.cpp. */
+/* Architectures of encoders, which are made for embeddings. Their contexts have no KV cache in llama.cpp. */
 const char *const ONLY_EMBEDDING[] = {"bert",         "modern-bert",  "nomic-bert", "nomic-bert-moe", "neo-bert",
                                       "jina-bert-v2", "jina-bert-v3", "eurobert",   "gemma-embedding"};
 
@@ -66,7 +66,7 @@ bool is_only_embedding(const model_llama *m)
     return m->info.memory == LLM_MEMORY_NONE;
 }
 
-/* Returns a value of the metadata for the file's architecture, or "" if the file has no such value. */
+/* Returns the value of the metadata key ARCHITECTURE.`name`, or "" if the file does not have this key. */
 std::string fact_of(const model_llama *m, const char *name)
 {
     char text[16] = "";
@@ -80,8 +80,9 @@ bool is_stepwise(const model_llama *m)
     return looks_back && m->embedder.pooling == LLAMA_POOLING_TYPE_LAST;
 }
 
-/* Returns why the model makes no embedding of a whole text, or "" if it does. A file that does not state its pooling is
- * refused, because a wrong guess would give wrong vectors without an error. */
+/* Returns why the model cannot make one embedding of a whole text, or "" if it can. Pooling is how the states of the
+ * tokens become this embedding. A file that does not state it is refused, because a wrong guess would give wrong
+ * vectors without an error. */
 std::string pooling_trouble(const std::string &pooling)
 {
     if (pooling.empty()) {
@@ -96,8 +97,9 @@ std::string pooling_trouble(const std::string &pooling)
     }
 }
 
-/* Returns whether the host has memory for the context. On a device llama.cpp itself checks this, and if a model only
- * embeds, its context was made at the start. */
+/* Returns whether the host has memory for the embedding context. Also returns true if nothing has to be checked here:
+ * on a device llama.cpp itself checks its memory, and the context of a model that only computes embeddings was made at
+ * the start. */
 bool has_memory(const model_llama *m)
 {
     if (is_only_embedding(m)) {
@@ -110,8 +112,8 @@ bool has_memory(const model_llama *m)
     return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
 }
 
-/* Models that only embed have flash attention, because otherwise the scores of all pairs of tokens are in memory, 3 GB
- * for 8,192 tokens and 12 heads. */
+/* Models that only compute embeddings use flash attention. Without it, the attention scores of all pairs of tokens
+ * would be in memory: 3 GB for 8,192 tokens and 12 attention heads. */
 llama_context_params context_params(const model_llama *m)
 {
     llama_context_params p = llama_context_default_params();
@@ -136,8 +138,8 @@ llama_context_params context_params(const model_llama *m)
     return p;
 }
 
-/* llama.cpp's abort callback, which is called between two operations of a step (on a CPU only), and by step() between
- * steps. So if a client leaves, a text of 8,192 tokens is stopped at once, and not after tens of seconds. */
+/* llama.cpp calls this abort callback between two operations of a step (on a CPU only), and step() calls it between
+ * steps. So when a client disconnects, a text of 8,192 tokens is stopped at once, and not after tens of seconds. */
 bool is_given_up(void *embedder)
 {
     return model_embedding_is_cancelled(static_cast<const model_llama_embedder *>(embedder)->cancel_flag);
@@ -164,8 +166,8 @@ llama_context *context_open(model_llama *m)
     return context;
 }
 
-/* Consumes all but the last token of each text, without embeddings. Returns the first code of llama_decode that is not
- * 0, or 0. */
+/* Consumes all but the last token of each text, without embeddings. Returns 0, or the first code of llama_decode that
+ * is not 0. */
 int32_t consume(model_llama *m, const texts &t)
 {
     batch b(llama_n_batch(m->embedder.context));
@@ -222,7 +224,7 @@ int embed(model_llama *m, const texts &t, float *out)
     return LLM_OK;
 }
 
-/* Returns how many texts, from the first on, go into the next batch, at least one. */
+/* Returns how many of the texts form the next batch: the first one, and those that follow it as long as they fit. */
 uint32_t n_fitting(const model_llama *m, const uint32_t *n_tokens, uint32_t n_texts)
 {
     const uint32_t most = m->info.n_embedding_tokens;

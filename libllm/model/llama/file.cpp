@@ -1,8 +1,8 @@
-/* The header is read once from its beginning, value by value. A count in the file is compared with a limit and with the
- * number of remaining bytes before memory is allocated for it. Arrays are read but not stored. The checks are: the
- * version; no key and no tensor occurs twice; the types and sizes of tensors; tensors follow each other without gaps
- * and end within the file. The contents of arrays and weights are checked only by llama.cpp (crash.h catches its
- * assertions). */
+/* file.cpp: checks the headers of GGUF files (file.h). A header is read once from its beginning, value by value. A
+ * count in the file is compared with a limit and with the number of remaining bytes before memory is allocated for it.
+ * Arrays are read but not stored. Checked are: the version; that no key and no tensor occurs twice; the types and sizes
+ * of tensors; that tensors follow each other without gaps and end within the file. The contents of arrays and weights
+ * are checked only by llama.cpp (crash.h catches its assertions). */
 #include "model/llama/file.h"
 
 #include <fcntl.h>
@@ -32,9 +32,10 @@ namespace {
 constexpr uint32_t VERSION_MIN = 2, VERSION_MAX = 3;
 constexpr uint32_t ALIGNMENT_DEFAULT = 32;
 constexpr size_t WINDOW_BYTES = 1 << 16;
-constexpr uint64_t ELEMENTS_MAX = 1ull << 40; /* elements of one tensor, so that byte counts cannot overflow 64 bits */
+constexpr uint64_t ELEMENTS_MAX = 1ull << 40; /* most elements of one tensor: byte counts then fit into 64 bits */
 
-/* The reason why the file is refused, as the rest of a sentence about the file. */
+/* Thrown if the file is refused. The text is the reason: it completes the sentence "cannot load the model PATH:
+ * ...". */
 struct damaged : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -55,9 +56,9 @@ std::string shown(const std::string &text)
     return "'" + out + (text.size() > 80 ? "...'" : "'");
 }
 
-/* ---- bytes --------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* The bytes of a header, from a file (through a window of 64 KiB) or from memory. */
+/* Reads the bytes of a header, from memory or from a file (through a buffer of 64 KiB). */
 class source {
   public:
     source(const void *bytes, size_t n) : memory(static_cast<const uint8_t *>(bytes)), n_bytes(n) {}
@@ -110,7 +111,7 @@ class source {
     }
 
   private:
-    /* Copies at least one byte and at most n bytes. Returns how many. */
+    /* Copies at least one byte and at most n bytes. Returns how many bytes were copied. */
     size_t copy(uint8_t *to, size_t n)
     {
         if (memory != nullptr) {
@@ -166,7 +167,7 @@ std::string take_string(source &from, uint64_t n_max, const char *what)
     return out;
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 /* Returns the bytes of a number of this type, or 0 if the type is not a number. */
 size_t bytes_of(uint32_t type)
@@ -284,7 +285,7 @@ uint64_t alignment_of(const entries &all)
     return n;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 struct tensor {
     std::string name;
@@ -330,8 +331,8 @@ tensor take_tensor(source &from)
     return out;
 }
 
-/* Reads the tensors, which must follow each other, aligned and without gaps. Returns the end of the last tensor,
- * counted from the beginning of the weights. */
+/* Reads the descriptions of the tensors. The tensors must follow each other, aligned and without gaps. Returns the end
+ * of the last tensor, counted from the beginning of the weights. */
 uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment)
 {
     std::unordered_set<std::string> names;
@@ -354,9 +355,9 @@ uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment)
     return end;
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------ */
+/* ---- the header, and the parts of a split model ------------------------------------------------------------------ */
 
-/* Refuses unknown versions. In the other byte order, the lower 16 bits of a small version are 0. */
+/* Refuses unknown versions. A number whose lower 16 bits are 0 is a small version in the other byte order. */
 void check_version(uint32_t version)
 {
     if (version == 0 || (version & 0xffff) == 0) {

@@ -31,7 +31,7 @@ typedef struct model_file {
     uint32_t n_tensors;
     uint32_t part; /* number of this part of a split model, from 0 */
     uint32_t n_parts;
-    uint32_t n_tensors_all; /* tensors of all parts; 0 if the file does not state them */
+    uint32_t n_tensors_all; /* tensors of all parts; 0 if the file does not state this number */
     char architecture[64];  /* truncated if too long; "" if the file does not state it */
 } model_file;
 

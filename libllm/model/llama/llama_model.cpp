@@ -22,14 +22,14 @@ const model_llama *self(const model *m)
     return static_cast<const model_llama *>(m);
 }
 
-constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* pages are kept if fewer tokens are truncated, because they will be
-                                              * needed soon */
+constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* if fewer tokens are removed, the pages of their cells are kept, because
+                                              * they will be needed soon */
 constexpr int32_t FAILED_CODE = -3;          /* result of llama_decode if the computation failed */
 
-/* ---- decode -------------------------------------------------------------------------------------------------------- */
+/* ---- decode ------------------------------------------------------------------------------------------------------ */
 
-/* Checks everything that would make llama.cpp abort, and every error that llama.cpp would accept (for some models, a
- * gap between positions). Fills `touched` and `ends`. */
+/* Returns false for each batch with which llama.cpp would abort, and for each wrong batch that llama.cpp would accept
+ * (for some models, one with a gap between positions). Fills `touched` and `ends`. */
 bool batch_is_valid(model_llama *m, const model_batch *b)
 {
     for (const uint16_t seq : m->touched) {
@@ -63,9 +63,9 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
     return true;
 }
 
-/* Returns whether the budget allows this batch. The budget must be checked only if sequences have separate cells,
- * because unused cells are only addresses, and all cells together exceed the budget. A pool has no more cells than the
- * budget allows. */
+/* Returns whether the budget for KV cells allows this batch. If each sequence has its own cells, all cells together can
+ * exceed the budget, because unused cells take only addresses. In one pool nothing has to be checked: it has no more
+ * cells than the budget allows. */
 bool is_paid_for(const model_llama *m)
 {
     if (m->info.shares_cells) {
@@ -97,8 +97,8 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
 }
 
 /* Returns the result of a call that failed half-way, or was stopped. If the call cannot be undone, the sequences of the
- * batch are invalid. If running states do not stay in their cells (in all models but Qwen's hybrids), llama.cpp may
- * also have moved running states of other sequences, and all sequences are invalid. */
+ * batch are invalid. All sequences are invalid if recurrent states do not stay in their cells (in all models but Qwen's
+ * hybrids), because llama.cpp may then have moved the recurrent states of other sequences, too. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
     const bool is_as_before = before->undo();
@@ -125,8 +125,8 @@ model_result finished(model_llama *m, uint32_t n)
     return MODEL_OK;
 }
 
-/* Calls llama_decode, and returns the code for failure if it throws, as a device without free memory and a lost Vulkan
- * device do. */
+/* Calls llama_decode. If it throws, returns FAILED_CODE. It throws if a device has no free memory, and if a Vulkan
+ * device is lost. */
 int32_t decoded(model_llama *m, const model_batch *b)
 {
     try {
@@ -189,12 +189,12 @@ float *op_logits(model *base, uint32_t i)
     }
 }
 
-/* ---- truncate ------------------------------------------------------------------------------------------------------ */
+/* ---- truncate ---------------------------------------------------------------------------------------------------- */
 
-/* llama.cpp truncates a sliding window at any position, even if tokens to which the next token must attend are gone,
- * and the answer would be wrong without an error. Truncating to k tokens is exact if and only if the oldest position in
- * memory is at most max(0, k - window). For example, with a window of 1,024 and positions 3,000 to 4,999 in memory, k =
- * 4,024 is exact, and k = 4,023 is not. */
+/* llama.cpp truncates a sequence with a sliding window at any position, even if the window has lost tokens to which the
+ * next token must attend. The generated text would then be wrong without an error. Truncating to k tokens is exact if
+ * and only if the oldest position in memory is at most max(0, k - window). For example, with a window of 1,024 and
+ * positions 3,000 to 4,999 in memory, k = 4,024 is exact, and k = 4,023 is not. */
 uint32_t op_truncate_floor(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
@@ -251,8 +251,8 @@ void op_clear(model *base, uint16_t seq)
     try {
         llama_memory_seq_rm(m->memory, seq, -1, -1); /* llama.cpp never refuses to remove a whole sequence */
         llama_memory_seq_trim(m->memory, seq);
-    } catch (...) { /* because the position is set to 0 below, the next step's check fails, so that no old state is
-                     * continued */
+    } catch (...) { /* cells may be left over; then the next step of the sequence fails its check (finished), because
+                     * the position is set to 0 below */
     }
     m->positions[seq] = 0;
 }
@@ -275,7 +275,7 @@ uint32_t op_position(const model *base, uint16_t seq)
     return m->has(seq) ? m->positions[seq] : 0;
 }
 
-/* ---- text: any thread ---------------------------------------------------------------------------------------------- */
+/* ---- text: any thread -------------------------------------------------------------------------------------------- */
 
 bool is_token(const model_llama *m, int32_t token)
 {
@@ -293,7 +293,7 @@ int64_t op_tokenize(const model *base, const char *text, size_t n_bytes, bool ad
         const int32_t room = static_cast<int32_t>(std::min(n_out, most));
         const int32_t n = llama_tokenize(self(base)->vocab, text == nullptr ? "" : text, static_cast<int32_t>(n_bytes),
                                          out, room, add_special, parse_special);
-        /* A vocabulary without an unknown token encodes text that it cannot spell as -1. */
+        /* If a vocabulary has no "unknown" token, llama.cpp returns -1 as the token of text that it cannot spell. */
         const auto is_none = [base](int32_t token) { return !is_token(self(base), token); };
         return n == INT32_MIN || std::any_of(out, out + std::max(n, 0), is_none) ? INT64_MIN : n;
     } catch (...) {

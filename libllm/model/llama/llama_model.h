@@ -1,23 +1,23 @@
 /* llama_model.h: declarations that the files of the llama.cpp model share. Other files use model.h.
  *
  *   llama_model.cpp  operations on sequences, and on text
- *   state.cpp        sequences as bytes: copies, checkpoints, parked states
- *   undo.cpp         restores sequences after a call that was stopped or failed
+ *   state.cpp        saves, loads and copies sequences
+ *   undo.cpp         restores sequences after a decode call that was stopped or failed
  *   embed.cpp        embeddings of texts
- *   open.cpp         loading, context, facts
- *   first_steps.cpp  steps made at opening, before the first request
- *   architecture.cpp refuses architectures
+ *   open.cpp         opens a model: checks and loads it, fills model_info, makes its context
+ *   first_steps.cpp  steps that are computed before the first request
+ *   architecture.cpp refuses models of unsupported architectures
  *   offload.cpp      chooses which weights are put on devices
  *   mapped.cpp       drops pages of the model's files from memory
- *   path.cpp         recognizes files that are no model files
- *   file.cpp         the header of a model file, checked before llama.cpp reads it
+ *   path.cpp         says why a path is not the path of a GGUF file
+ *   file.cpp         checks the header of a model file before llama.cpp reads the file
  *   vocabulary.cpp   checks of the vocabulary
  *   crash.cpp        failed assertions and crashes of llama.cpp while a model is opened
- *   threads.cpp      the threads of steps, and their number
+ *   threads.cpp      the threads that compute steps, and how many of them are used
  *   processor.cpp    describes the features of this processor
  *   log.cpp          llama.cpp's log, and the global set-up of the backends
  *   memory.cpp       decides how many KV cells a context gets
- *   identity.cpp     hashes that distinguish models, and layouts of states
+ *   identity.cpp     hashes of the model's file and of the layout of saved states
  */
 #ifndef LLM_MODEL_LLAMA_H
 #define LLM_MODEL_LLAMA_H
@@ -40,7 +40,7 @@
 #include "machine/team.h"
 #include "model/model.h"
 
-/* Declared as in the pinned source's src/llama-ext.h, which is not installed. */
+/* A copy of the declaration in src/llama-ext.h of the pinned llama.cpp, because that header is not installed. */
 struct llama_memory_breakdown_data {
     size_t model, context, compute;
 };
@@ -48,9 +48,9 @@ std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memo
     const llama_context *context);
 
 /* The threads that compute a context's steps, together with the calling thread. At a barrier the threads spin for 0.2
- * ms and then sleep, and they sleep between steps. (OpenMP's threads would spin until a thread that has no core
- * arrives.) The number of threads of small steps changes while other processes want the cores (machine/team.h). Only
- * one thread can use an object at a time. */
+ * ms and then sleep, and they sleep between steps. (OpenMP's threads would spin until the last thread arrives, even if
+ * that thread has to wait for a core.) The number of threads of small steps changes while other processes want the
+ * cores (machine/team.h). Only one thread can use an object at a time. */
 class model_llama_threads {
   public:
     model_llama_threads() = default;
@@ -68,9 +68,9 @@ class model_llama_threads {
     {
         team_open(&small, n, n);
     }
-    /* From now on small steps use n threads, or fewer while other processes want the cores. n must have been fastest in
-     * a measurement since `watch`. More than n threads are tried later only if other processes wanted the cores during
-     * this measurement, because more threads may be faster when these processes are idle. */
+    /* From now on small steps use n threads, or fewer while other processes want the cores. n must have been the
+     * fastest number in the steps measured since `watch`. More than n threads are tried later only if other processes
+     * wanted the cores during this measurement, because more threads may be faster when these processes are idle. */
     void adapt(int32_t n);
     void watch();
     int32_t begin(uint32_t n_tokens); /* returns the number of threads for the next step */
@@ -82,12 +82,12 @@ class model_llama_threads {
     idle_cores idle{};
     int32_t n_most = 0;
     bool is_adaptive = false;
-    uint64_t begun_us = 0, begun_waited_ns = 0;     /* time and waiting time at the beginning of the current step */
-    uint64_t watched_us = 0, watched_waited_ns = 0; /* time and waiting time at the call of `watch` */
+    uint64_t begun_us = 0, begun_waited_ns = 0;     /* time, and time waited for cores, at the start of the step */
+    uint64_t watched_us = 0, watched_waited_ns = 0; /* the same at the call of `watch` */
     std::vector<int> waits;                         /* schedstat files of the pool's threads, with the time that each
                                                      * waited for a core */
     int own_waits = -1;                             /* the caller's schedstat file */
-    pid_t own = 0;                                  /* thread id of the caller to which own_waits belongs */
+    pid_t own = 0;                                  /* id of the thread to which own_waits belongs */
 
     uint64_t all_waited_ns();
 };
@@ -95,15 +95,15 @@ class model_llama_threads {
 /* The second context, which computes embeddings (embed.cpp). */
 struct model_llama_embedder {
     std::mutex turn;                  /* the thread that uses the context holds this lock */
-    llama_context *context = nullptr; /* NULL until the first use, unless the model only embeds */
+    llama_context *context = nullptr; /* NULL until the first use, unless the model only computes embeddings */
     model_llama_threads threads;
     const int32_t *cancel_flag = nullptr; /* flag of the call that holds `turn` (llm_embed) */
     int pooling = 0;                      /* llama_pooling_type, which never changes */
 };
 
 constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2; /* result of llama_decode if the abort callback returned true */
-/* Tokens of a session if no size is given. A device's pool, which takes all its memory at once, is sized for this
- * number of tokens per session. It is also the limit for a model whose file states no context length. */
+/* If the options give no n_ctx, a device's pool of KV cells, which takes all its memory at once, is sized for this
+ * number of tokens per session. Also the n_ctx of a model whose file states no context length. */
 constexpr uint32_t MODEL_LLAMA_N_CTX_USUAL = 8192;
 constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp pads contexts to a multiple of this */
 
@@ -115,7 +115,7 @@ inline uint32_t model_llama_padded(uint32_t n)
 /* Bytes that sequences take. Each token costs token_bytes. Layers with a sliding window add window_token_bytes for each
  * of the last n_window_tokens tokens. */
 struct model_llama_cost {
-    uint64_t fixed_bytes = 0;        /* running states of all sequences, which do not depend on the number of tokens */
+    uint64_t fixed_bytes = 0;        /* recurrent states of all sequences, whatever their number of tokens */
     uint64_t token_bytes = 0;        /* per token, in layers that keep all tokens */
     uint64_t window_token_bytes = 0; /* per token, in layers that keep n_window_tokens tokens */
     uint32_t n_window_tokens = 0;
@@ -138,9 +138,9 @@ struct model_llama_loading {
 
     void ask(int32_t n_gpu_layers, bool copies_weights); /* -1 stands for all layers */
 
-    /* If all layers are requested, but do not fit the devices together with this context, puts as many layers on the
-     * devices as fit; experts of a mixture stay on the host first. n_bytes is the size of the file. Not for concurrent
-     * use. */
+    /* If all layers are requested, but do not fit into the devices' memory together with this context, puts as many
+     * layers on the devices as fit. The weights of experts (MoE) are the first that stay on the host. n_bytes is the
+     * size of the file. Not for concurrent use. */
     void fit(const char *path, uint64_t n_bytes, llama_context_params context);
     bool is_fitted() const
     {
@@ -150,10 +150,10 @@ struct model_llama_loading {
 
 struct model_llama;
 
-/* Undoes a decode call that is stopped or fails half-way. Attention is truncated to its previous length. A running
- * state cannot be truncated, so it is copied before the call, which takes some milliseconds, and copied back. So a
- * prefill of a hybrid model can be stopped, too. Otherwise a cancel would have to wait for the end of the call, and
- * calls would have to be short. */
+/* Undoes a decode call that is stopped or fails half-way. The KV cache of the attention layers is truncated to its
+ * previous length. A recurrent state cannot be truncated: it is copied before the call, which takes some milliseconds,
+ * and copied back. Thanks to the copy, a prefill of a hybrid model can be stopped, too. Without it, a cancel would have
+ * to wait for the end of the call, so calls would have to be short. */
 class model_llama_undo {
   public:
     model_llama_undo(model_llama *m, const model_batch *b);
@@ -165,7 +165,7 @@ class model_llama_undo {
     {
         return can_undo;
     }
-    bool undo(); /* returns false if the state of the sequences is invalid */
+    bool undo(); /* returns false if the call could not be undone: the state of its sequences is invalid */
 
   private:
     model_llama *m;
@@ -174,25 +174,27 @@ class model_llama_undo {
     size_t n_bytes = 0;
 };
 
-/* The thread that opens the model owns this object; sequences belong to one thread (model.h). */
+/* A model that llama.cpp runs. Owned by the thread that opens the model; only one thread can use its sequences
+ * (model.h). */
 struct model_llama final : model {
     model_llama_loading loading;
     llama_model *weights = nullptr;
-    llama_context *context = nullptr; /* NULL if the model only embeds */
+    llama_context *context = nullptr; /* NULL if the model only computes embeddings */
     llama_memory_t memory = nullptr;  /* owned by `context` */
     model_llama_threads threads;
     const llama_vocab *vocab = nullptr;
     std::string template_source, tool_template_source; /* empty if the model has none */
     model_llama_embedder embedder;
-    bool is_exact = false;      /* warm results equal cold results exactly, not only up to rounding */
+    bool is_exact = false;      /* results with a reused state equal those of a full prefill exactly, not up to
+                                 * rounding */
     bool copies_weights = true; /* weights are copied into the layouts that are fastest on this processor */
-    model_llama_cost cost;      /* in a device's pool, each token costs an equal share */
+    model_llama_cost cost;      /* for a device's pool: its bytes, divided equally among its cells */
 
     /* Number of tokens that each sequence has consumed. llama.cpp's own positions are not used, because they are wrong
      * after a failed step. */
     std::vector<uint32_t> positions;
 
-    /* The batch in llama.cpp's form, allocated once. */
+    /* The arrays of the llama_batch, allocated once. */
     std::vector<llama_token> tokens;
     std::vector<llama_pos> batch_positions;
     std::vector<int32_t> n_seqs;
@@ -205,12 +207,12 @@ struct model_llama final : model {
     std::vector<uint8_t> is_touched;
     const model_batch *running = nullptr; /* the batch of the current call, if the call can be stopped */
 
-    bool is_stateful() const /* returns whether some layers have a running state instead of one cell per token */
+    bool is_stateful() const /* returns whether some layers have a recurrent state instead of one cell per token */
     {
         return info.memory == LLM_MEMORY_RECURRENT || info.memory == LLM_MEMORY_HYBRID;
     }
 
-    bool has(uint16_t seq) const /* false if the model only embeds */
+    bool has(uint16_t seq) const /* false if the model only computes embeddings */
     {
         return context != nullptr && seq < info.n_seq;
     }
@@ -235,12 +237,13 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
 
 /* ---- embed.cpp --------------------------------------------------------------------------------------------------- */
 
-bool model_llama_only_embeds(const char *arch);   /* returns true for an encoder, which has no KV cache */
-void model_llama_embedding_facts(model_llama *m); /* for a model with a KV cache; called after its other facts are
-                                                   * set */
+bool model_llama_only_embeds(const char *arch);   /* returns whether models of this architecture are encoders, which
+                                                   * have no KV cache */
+void model_llama_embedding_facts(model_llama *m); /* sets model_info's facts about embeddings, for a model with a KV
+                                                   * cache; called after its other facts are set */
 
-/* Sets the facts of a model that only embeds, makes its context and computes a first pass. Throws model_llama_no_room,
- * or std::runtime_error, which names what the model lacks. */
+/* Sets the facts of a model that only computes embeddings, makes its context and computes a first pass. Throws
+ * model_llama_no_room, or std::runtime_error, which names what the model lacks. */
 void model_llama_embedder_open(model_llama *m, const model_options &o);
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
                       const int32_t *cancel_flag, float *out, uint32_t *n_done);
@@ -255,7 +258,7 @@ std::string model_llama_log_cause();        /* llama.cpp's first error since the
 
 /* ---- path.cpp ---------------------------------------------------------------------------------------------------- */
 
-/* Returns why this is no GGUF file, and what to do, or "" if it is a GGUF file. */
+/* Returns why the file at this path is not a GGUF file, and what to do, or "" if it is a GGUF file. */
 std::string model_llama_path_trouble(const std::string &path);
 
 /* ---- architecture.cpp -------------------------------------------------------------------------------------------- */
@@ -263,8 +266,8 @@ std::string model_llama_path_trouble(const std::string &path);
 /* Returns why models of this architecture are not supported, with or without layers on a GPU, or "" if they are. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
-/* Returns whether a call takes several passes unless all its sequences have equally many tokens, because an indexer
- * picks tokens for whole streams. */
+/* Returns whether llama.cpp computes a decode call in several passes, unless all sequences of the call have equally
+ * many tokens. The reason is the indexer of these architectures, which picks tokens for whole streams. */
 bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */
@@ -277,7 +280,8 @@ void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runt
 std::vector<ggml_backend_dev_t> model_llama_devices();     /* all devices on which layers can be put */
 bool model_llama_is_integrated(ggml_backend_dev_t device); /* returns whether the device uses the host's memory */
 
-/* Returns the bytes of weights with which the CPU computes although there is a device. */
+/* Returns the bytes of the weights that stay on the host although there is a device. The CPU computes with these
+ * weights. */
 uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_loading &loading,
                                 const llama_context *context);
 
@@ -299,7 +303,7 @@ struct model_llama_wish {
 struct model_llama_reserve {
     uint32_t n_ctx;    /* tokens of one sequence */
     uint32_t n_pool;   /* cells of all sequences, for llama_context_params; unused cells take only addresses */
-    uint64_t budget;   /* bytes of cells that may be used, at most all */
+    uint64_t budget;   /* bytes that cells in use may take, at most the bytes of all cells */
     uint32_t n_tokens; /* length of the longest sequence that the budget and the cells allow */
     model_llama_cost cost;
 };
@@ -315,8 +319,8 @@ struct model_llama_no_room : std::runtime_error {
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, const model_llama_wish &wish);
 
-/* Halves the cells, for a device that cannot allocate more memory in one piece. Returns false if half of the cells are
- * too few for one session. */
+/* Halves the number of cells, for a device that could not allocate the memory in one piece. Returns false if half of
+ * the cells are too few for one session. */
 bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells);
 
 /* Sizes the cells on the host, where cells take memory only when they are used. Throws the same exceptions as
@@ -325,8 +329,8 @@ bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells);
 model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &loading, llama_model *weights,
                                              const llama_context_params &params, const model_llama_wish &wish);
 
-/* Returns how many tokens of one text fit the memory in a context of these `params`, which processes the whole text in
- * one step; exactly wish.n_ctx if wish.is_exact. Throws the same exceptions as model_llama_cells_plan. */
+/* Returns how many tokens a text can have if a context with these `params` must process it in one step with the free
+ * memory. If wish.is_exact, returns wish.n_ctx or throws. Throws the same exceptions as model_llama_cells_plan. */
 uint32_t model_llama_text_plan(const char *path, const llama_model_params &weights, llama_context_params params,
                                const model_llama_wish &wish);
 
@@ -334,18 +338,19 @@ uint32_t model_llama_text_plan(const char *path, const llama_model_params &weigh
  * together. */
 void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend_dev_t> &devices);
 
-/* Return the bytes that all sequences would use if `seq` had k tokens, and whether the budget allows them. */
+/* The first function returns the bytes that all sequences would use if `seq` had k tokens. The second returns whether
+ * the budget allows these bytes. */
 uint64_t model_llama_used(const model_llama *m, uint32_t seq, uint32_t k);
 bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k);
 
 uint64_t model_llama_memory_free(); /* bytes of host memory that are available without swapping */
 int32_t model_llama_cores();        /* number of physical cores that this process may use */
 
-/* Drops the pages of the model's mapped files from this process after weights were copied into other layouts. A page
- * that is read again is mapped again. Norms and biases were not copied, so every step reads them from the file. Linux
- * 6.18 and later would map a whole large page of the file around each norm and bias, so norms and biases are moved to
- * separate pages. Dropping pages reduced the memory of an idle daemon of a 0.6B model, beyond its weights, from 299 to
- * 180 MiB. Throws std::runtime_error. (mapped.cpp) */
+/* Drops the pages of the model's mapped files from this process after weights were copied into other layouts. The
+ * kernel maps a dropped page again when it is read. Norms and biases were not copied, so every step reads them from the
+ * file. Linux 6.18 and later would map a whole large page of the file around each norm and bias, so norms and biases
+ * are moved to separate pages. Dropping pages reduced the memory of an idle daemon of a 0.6B model, beyond its weights,
+ * from 299 to 180 MiB. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
 /* Returns a function of the CPU's backend by its name, because a backend that is loaded at run time cannot be linked.
@@ -360,8 +365,9 @@ template <typename F> F *model_llama_of_cpu(const char *name)
 /* ---- first_steps.cpp: steps before the first request ------------------------------------------------------------- */
 
 /* Computes the largest possible step. Backends allocate a step's scratch memory and compile its kernels in the first
- * step of its kind. If another program filled the device after the start, the first long prompt and every later step
- * would fail. Returns false if the device is full already, or fails. Afterwards the context is empty. */
+ * step of its kind. If the largest step came later, and another program had filled the device's memory, this step and
+ * every later step would fail. Returns false if the device is full already, or fails. Afterwards the context is
+ * empty. */
 bool model_llama_largest_step(llama_context *context, uint32_t n_outputs);
 
 /* Computes a step, which maps the weights into memory, so that no request has to wait for this. If the options give no
@@ -378,8 +384,8 @@ int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)>
 /* ---- identity.cpp ------------------------------------------------------------------------------------------------ */
 
 /* Computes a hash of 128 bits over the file: all metadata and samples of the weights, of every part of a split model.
- * Returns false if a part cannot be read. *has_long_rope becomes true if the model encodes positions differently when
- * the context is longer than the context of its first training. */
+ * Returns false if a part cannot be read. *has_long_rope becomes true if the model has a second encoding of positions,
+ * for contexts longer than the context of its first training. */
 bool model_llama_identity(const char *path, uint8_t out[16], bool *has_long_rope);
 
 /* Computes a hash of 128 bits over the configuration. A saved state depends on the model and on this configuration. */

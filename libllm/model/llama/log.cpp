@@ -26,7 +26,7 @@ struct log_state {
     std::string device_error; /* the last error such as "CUDA error: out of memory", without its end of line */
     char gpu_trouble[256] = "";
     bool is_shown = false;  /* LLMD_LLAMA_LOG is 1: the whole log is also written to stderr */
-    bool is_error = false;  /* a continuation line would belong to an error */
+    bool is_error = false;  /* the last line is an error, which a continuation line would continue */
     bool has_flash = false; /* whether the last context has flash attention, which llama.cpp reports only in its log */
 };
 
@@ -37,8 +37,8 @@ log_state &log_of_process()
     return *state;
 }
 
-/* llama.cpp calls this function in any of its threads. The number of CONT (a continuation line) is above ERROR, so
- * levels are compared with == and not with >=. */
+/* llama.cpp calls this function in any of its threads. The level CONT (a continuation line) has a higher number than
+ * ERROR, so levels are compared with == and not with >=. */
 void on_log(ggml_log_level level, const char *text, void *)
 {
     log_state &log = log_of_process();
@@ -73,7 +73,7 @@ std::string folder()
     return slash == std::string::npos ? "." : file.substr(0, slash);
 }
 
-/* Loads the devices' backends, and the best of the CPU's variants for this processor. */
+/* Loads the backends of devices, and the variant of the CPU's backend that is best for this processor. */
 void backends_load()
 {
     const std::string from = folder();
@@ -83,8 +83,8 @@ void backends_load()
 }
 
 #ifdef LLM_GPU
-/* Returns why the backend for GPUs cannot be loaded (mostly because a library is missing), since llama.cpp does not log
- * this reason. Returns "" if the backend can be loaded. */
+/* Returns why the backend for GPUs cannot be loaded (mostly because a library is missing), or "" if it can be loaded.
+ * llama.cpp does not log this reason. */
 std::string backend_trouble()
 {
     for (const char *name : {"cuda", "hip", "vulkan"}) {
@@ -98,8 +98,8 @@ std::string backend_trouble()
 #endif
 #endif
 
-/* Stores for llm_gpu_trouble why a build for GPUs has found no GPU: llama.cpp's last error, or the error of loading the
- * backend. Otherwise such a build would use the CPU without any message. */
+/* Stores for llm_gpu_trouble why a build for GPUs has found no GPU: the error in llama.cpp's log, or else the error of
+ * loading the backend. Otherwise such a build would use the CPU without any message. */
 void note_gpu_trouble()
 {
 #ifdef LLM_GPU

@@ -19,7 +19,7 @@
 
 #include "model/llama/llama_model.h"
 
-/* Declared as in the pinned source's src/llama-model.h, which is not installed. */
+/* A copy of the declaration in src/llama-model.h of the pinned llama.cpp, because that header is not installed. */
 const std::vector<std::pair<std::string, ggml_tensor *>> &llama_internal_get_tensor_map(const llama_model *weights);
 
 namespace {
@@ -64,9 +64,9 @@ std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
     return out;
 }
 
-/* Returns the ranges at which this process has mapped these files read-only and shared, as llama.cpp does. No other
- * ranges are returned, because another thread could unmap such a range, and its addresses could be used for other data
- * before their pages are dropped. */
+/* Returns the address ranges at which this process has mapped these files read-only and shared, as llama.cpp does.
+ * Other mappings of the files are left out: another thread could unmap one of them, and other data could be at its
+ * addresses before its pages are dropped. */
 std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
 {
     std::ifstream maps("/proc/self/maps");
@@ -83,7 +83,8 @@ std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
     return out;
 }
 
-/* Returns the pages of small weights that are still used in these mappings, in ascending order, each page once. */
+/* Returns the pages of these mappings that contain small weights, which steps still read, in ascending order, each page
+ * once. */
 std::vector<addresses> small_of(const llama_model *weights, const std::vector<addresses> &mapped)
 {
     const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -19,8 +19,8 @@
 namespace {
 
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr double HOST_SHARE = 0.4; /* share of the free memory, if no budget is given, because other processes need
-                                    * memory, too */
+constexpr double HOST_SHARE = 0.4; /* if no budget is given, the state may take this share of the host's free memory,
+                                    * because other processes need memory, too */
 constexpr double DEVICE_SHARE = 0.9;
 
 /* The bytes that a context with a certain number of cells would take on each device. The host is the last entry. */
@@ -70,8 +70,9 @@ uint64_t free_of(const measure &m, size_t i)
     return model_llama_is_integrated(m.devices[i]) ? std::min(n, model_llama_memory_free()) : n;
 }
 
-/* Returns the bytes that the state may take on each device. The weights are already loaded. On a device, the memory of
- * weights is no longer free. On the host, weights are mapped, and count as free although they are needed. */
+/* Returns the bytes that the state may take on each device. The weights are already loaded. On a device, their memory
+ * is therefore no longer free. On the host, weights are mapped files, whose memory the system counts as free although
+ * it is needed. */
 std::vector<uint64_t> budgets_of(const measure &m)
 {
     std::vector<uint64_t> out;
@@ -104,8 +105,8 @@ bool is_paid(const std::vector<double> &excess)
     return *std::max_element(excess.begin(), excess.end()) <= 0;
 }
 
-/* Returns the largest number of cells that fits, between n_low, which fits, and n_high, which does not fit, if bytes
- * grow linearly with cells. */
+/* Returns the largest number of cells that fits, assuming that bytes grow linearly with cells. n_low cells fit and
+ * n_high cells do not; `low` and `high` are their results of excess_of. */
 uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_high, const std::vector<double> &high)
 {
     const double range = n_high - n_low;
@@ -153,9 +154,9 @@ struct host_bytes {
     uint64_t context, compute;
 };
 
-/* Measures a real context over the loaded weights, which only reserves addresses. The measurement takes 27 ms, while
- * llama.cpp's way, which loads the file twice without its weights, took 520 ms (a vocabulary of 151,936). llama.cpp's
- * way is used if the process may not reserve enough addresses. */
+/* Makes a real context over the loaded weights, which only reserves addresses, and measures it in 27 ms. llama.cpp's
+ * way (measure_at) loads the file twice without its weights, which took 520 ms with a vocabulary of 151,936 tokens. It
+ * is used only if the process may not reserve enough addresses. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {
@@ -168,7 +169,7 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     }
     host_bytes out = {};
     uint64_t mapped_bytes = 0;
-    uint64_t copied_bytes = 0; /* weights that were copied into other layouts; a mapping can also contain their
+    uint64_t copied_bytes = 0; /* weights that were copied into other layouts; mapped_bytes can include their
                                 * originals */
     for (const auto &[type, bytes] : llama_get_memory_breakdown(context)) {
         const bool is_host = ggml_backend_buft_is_host(type);
@@ -182,10 +183,10 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     return out;
 }
 
-/* Returns the cost of tokens, computed from two contexts. Bytes grow linearly with the cells, but bytes of a sliding
- * window only up to n_window plus a batch, padded, which is llama.cpp's size of a window. With a window, the bytes of
- * the smaller context (n_low tokens) are those of full and window layers together. In the larger context, tokens up to
- * the window are in both kinds of layers, and further tokens only in full layers. */
+/* Computes the cost of tokens from the bytes of two contexts, with n_low and n_high tokens per sequence. In full
+ * layers, which keep all tokens, bytes grow linearly with the tokens. In layers with a sliding window, they grow only
+ * up to llama.cpp's size of a window: n_window plus a batch, padded. So each token of the smaller context takes bytes
+ * in both kinds of layers. In the larger context, tokens beyond the window take bytes only in full layers. */
 model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t n_low, uint32_t n_high,
                          uint32_t n_streams, const model_llama_wish &wish, uint32_t n_batch)
 {
@@ -222,7 +223,7 @@ uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_ma
     return least;
 }
 
-/* Returns the index of a device that has too little memory for the context, or m.size() if all have enough. */
+/* Returns the index of a device that has too little memory for the context, or m.size() if all devices have enough. */
 size_t short_of(const measure &m, bool may_take_all)
 {
     const auto is_short = [&](size_t i) {
@@ -248,8 +249,9 @@ bool has_addresses(uint64_t n_bytes)
     return true;
 }
 
-/* Sets out->budget and out->n_ctx. If wish.is_exact, wish.n_ctx is used or refused, and the message names the option
- * that is too small. Otherwise n_ctx is the largest that the budget allows, up to wish.n_ctx. */
+/* Sets out->budget and out->n_ctx. If wish.is_exact, n_ctx becomes wish.n_ctx. If this does not fit, throws
+ * model_llama_no_room with a text that names the option to change. Otherwise n_ctx becomes the largest that the budget
+ * allows, up to wish.n_ctx. */
 void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n_seq, model_llama_reserve *out)
 {
     const uint64_t n_free = model_llama_memory_free();
@@ -368,15 +370,15 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
                 "--kv-memory is %llu MiB",
                 params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
         }
-        /* Windows do not grow linearly, so the estimate can still be too large. Each round removes at least twice as
-         * many cells as the round before. */
+        /* The bytes of sliding windows do not grow linearly, so the estimate of cells_paid can still be too large. Each
+         * round removes at least twice as many cells as the round before. */
         for (uint32_t fewer = MODEL_LLAMA_CELLS_STEP; is_paid(least_excess) && !is_paid(excess); fewer *= 2) {
             n = std::min(cells_paid(n_least, least_excess, n, excess), n - std::min(fewer, n - n_least));
             chosen = at(n);
             excess = excess_of(chosen, wish.budget);
         }
-        if (!is_paid(excess)) { /* even the smallest pool exceeds the share; check_fits tests whether it exceeds the
-                                 * memory */
+        if (!is_paid(excess)) { /* even the smallest pool exceeds its share of the free memory; check_fits tests whether
+                                 * it exceeds the whole free memory */
             n = n_least;
             chosen = least;
         }

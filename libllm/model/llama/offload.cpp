@@ -8,8 +8,8 @@ namespace {
 /* Share of a device's free memory that stays free of weights, for the state of further sessions. (The state of one
  * session is counted exactly.) */
 constexpr double SPARE_SHARE = 0.1;
-/* Nothing is measured if the free memory is larger than the file times this number, because measuring reads the
- * vocabulary. */
+/* If the devices' free memory is larger than the file times this number, all layers surely fit. Then nothing is
+ * measured, because measuring reads the vocabulary, which takes time. */
 constexpr uint64_t AMPLE = 2;
 
 ggml_backend_dev_t no_devices[] = {nullptr};
@@ -76,13 +76,13 @@ void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_
         n_free += free;
     }
     const bool is_ample = n_bytes < n_free / AMPLE && context.n_ctx <= MODEL_LLAMA_N_CTX_USUAL;
-    if (n_free == 0 || is_ample) { /* n_free is 0 if no driver reports its memory */
+    if (n_free == 0 || is_ample) { /* n_free is 0 if no driver reports free memory */
         return;
     }
     const llama_model_params all = params;
     if (common_fit_params(path, &params, &context, split.data(), overrides.data(), spare.data(), context.n_ctx, nullptr,
                           GGML_LOG_LEVEL_ERROR) != COMMON_PARAMS_FIT_STATUS_SUCCESS) {
-        params = all; /* loading will fail, too, and report the reason */
+        params = all; /* loading all layers will fail, too, and will report why */
     }
     if (params.n_gpu_layers == 0 && params.tensor_buft_overrides == nullptr) {
         without_layers(&params);

@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* assumed bytes of a token if tokenizers drop text (blanks) */
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* assumed for tokenizers that drop blanks of a text */
 
 /* The reason why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {
@@ -32,9 +32,9 @@ struct refusal : std::runtime_error {
     int status;
 };
 
-/* ---- the file ------------------------------------------------------------------------------------------------------ */
+/* ---- check and load the file ------------------------------------------------------------------------------------- */
 
-/* Checks everything that can be checked before llama.cpp reads the file. Returns the model's bytes. */
+/* Checks everything that can be checked before llama.cpp reads the file. Returns the model's size in bytes. */
 uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
 {
     char error[512];
@@ -68,7 +68,7 @@ uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t
                                       (cause.empty() ? "llama.cpp gave no reason" : cause) + advice);
 }
 
-/* Returns the devices on which layers are put. The exact configuration runs on the CPU only. */
+/* Returns the devices on which layers are put. The exact configuration (o.exact) runs on the CPU only. */
 std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
 {
     return o.exact || o.n_gpu_layers == 0 ? std::vector<ggml_backend_dev_t>() : model_llama_devices();
@@ -105,7 +105,7 @@ void load(model_llama *m, const model_options &o)
         refuse_load(o.path, was_asked ? " (--gpu-layers -1: as many as fit)" : "");
     }
     if (m->copies_weights) {
-        model_llama_drop_mapped(m->weights, o.path); /* because copied weights are not read from the file again */
+        model_llama_drop_mapped(m->weights, o.path); /* copied weights are not read from the file again */
     }
     if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
         llama_model_is_diffusion(m->weights)) {
@@ -122,7 +122,7 @@ void load(model_llama *m, const model_options &o)
     take_templates(m, o);
 }
 
-/* ---- facts --------------------------------------------------------------------------------------------------------- */
+/* ---- fill model_info --------------------------------------------------------------------------------------------- */
 
 template <size_t N> void copy_text(char (&out)[N], const std::string &text)
 {
@@ -153,7 +153,7 @@ int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
     return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
 }
 
-/* Returns the sampling parameters that the file recommends. Parameters that it does not recommend are unstated. */
+/* Returns the sampling parameters that the file recommends. All other parameters are "not stated". */
 llm_sampling sampling_default(const model_llama *m)
 {
     llm_sampling s = model_sampling_unstated();
@@ -190,7 +190,7 @@ std::string backend_of(const model_options &o)
     return out.empty() ? "CPU" : out;
 }
 
-/* A hybrid with a window counts as hybrid, because its running state already forbids every truncation. */
+/* A hybrid model with a sliding window counts as hybrid: its recurrent state already makes truncating impossible. */
 llm_memory memory_of(const model_llama *m)
 {
     if (model_llama_only_embeds(metadata(m, "general.architecture").c_str())) {
@@ -205,8 +205,8 @@ llm_memory memory_of(const model_llama *m)
     return llama_model_n_swa(m->weights) > 0 ? LLM_MEMORY_WINDOW : LLM_MEMORY_DENSE;
 }
 
-/* Returns the context length of a session. The default is limited by the room in the session table, an explicit length
- * only by the model's training. */
+/* Returns the context length of a session. A default is at most MODEL_N_CTX_DEFAULT_MAX. A length in the options can be
+ * as long as the context for which the model was trained. */
 uint32_t n_ctx_of(const model_llama *m, const model_options &o)
 {
     const int32_t n_train = llama_model_n_ctx_train(m->weights);
@@ -220,8 +220,8 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
                           : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
-/* Returns the most bytes of text that one token can represent. Prompts are refused by their bytes before they are
- * tokenized, so for a tokenizer that turns runs of blanks into one token, this is more than its longest piece. */
+/* Returns the most bytes of text that one token can represent, for refusing too long prompts before they are tokenized.
+ * Some tokenizers turn a run of blanks into one token, which then represents more than the longest piece. */
 uint32_t token_bytes_max(const model_llama *m)
 {
     const auto type = llama_vocab_type(m->vocab);
@@ -280,7 +280,7 @@ void fill_info(model_llama *m, const model_options &o)
     info.is_on_gpu = !gpus_of(o).empty();
 }
 
-/* ---- context ------------------------------------------------------------------------------------------------------- */
+/* ---- context ----------------------------------------------------------------------------------------------------- */
 
 bool attends_only(const model_llama *m)
 {
@@ -290,15 +290,15 @@ bool attends_only(const model_llama *m)
 /* Returns whether each sequence has its own KV cells (separate streams), or all share one pool. In both layouts one
  * call can have tokens of any mix of sequences (cmake/llama/0009-streams.patch).
  *
- * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. A session attends to all
- * cells between its first and its last cell, which are its own until it outgrows its part
- * (cmake/llama/0013-unified.patch). With separate streams no session slows down another, but each needs addresses for
- * its full context. So attention-only models have separate streams on a CPU, where addresses cost nothing. On a GPU,
- * where all cells take memory at once, and with few attention layers (hybrid), the pool is better.
+ * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. But its attention goes
+ * over all cells between its first and its last cell. Cells of other sessions are among them only after the session has
+ * outgrown its part of the pool (cmake/llama/0013-unified.patch). With separate streams, no session slows down another,
+ * but each needs addresses for its full context. On a CPU addresses are free, so attention-only models have streams. A
+ * pool is better on a GPU, where cells take memory at once, and for hybrid models (few attention layers).
  *
- * The exact configuration has separate streams and no flash attention, because its kernels must not depend on the
- * batch. All others have flash attention if the model supports it, because V is then stored by rows, and a token's V is
- * one write per layer instead of one in each of a thousand rows. */
+ * The exact configuration has separate streams and no flash attention, because results must not depend on the rest of
+ * the batch. All others have flash attention if the model supports it: a token's V is then one write per layer, instead
+ * of one write into each of a thousand rows. */
 bool wants_streams(const model_llama *m, const model_options &o)
 {
     return o.exact || (attends_only(m) && gpus_of(o).empty());
@@ -322,9 +322,9 @@ llama_context_params context_params(const model_options &o, uint32_t n_ctx, bool
     return p;
 }
 
-/* Returns the wanted number of cells. On the host they are addresses, so every session gets its full context. On a
- * device every session gets n_ctx if given, otherwise the usual length, but at least the cells of one session of full
- * length. */
+/* Returns how many cells are tried first. On the host, unused cells take only addresses, so each session gets its full
+ * context. On a device, each session gets n_ctx cells if the options give n_ctx. Otherwise each gets the usual number,
+ * but all together get at least the cells of one full context. */
 uint64_t wished_cells(const model_llama *m, const model_options &o)
 {
     const uint64_t one = model_llama_padded(m->info.n_ctx);
@@ -340,7 +340,7 @@ llama_context_params wished_params(const model_llama *m, const model_options &o)
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
 }
 
-/* Decides which weights are put on devices, before the model is loaded. Returns the most layers, or -1 for all. */
+/* Decides which weights are put on devices, before the model is loaded. Returns how many layers, or -1 for all. */
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
@@ -391,7 +391,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls =
         (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
-    /* Stopping a call makes running states invalid, and only one state is copied before a call (model_llama_undo). A
+    /* Stopping a call makes recurrent states invalid, and model_llama_undo copies only one of them before the call. A
      * device ignores the abort callback. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
     m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
@@ -402,7 +402,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     throw refusal(LLM_NO_MEMORY, "no memory for the model " + path + ": " + e.what());
 }
 
-/* Refuses a model whose context or first step failed. If a device is the cause, llama.cpp's log does not say so. */
+/* Refuses a model whose context or first step failed. If the log names no cause, a device lacks memory. */
 [[noreturn]] void refuse_steps(const model_options &o)
 {
     if (gpus_of(o).empty() || !model_llama_log_cause().empty()) {
@@ -433,7 +433,7 @@ bool open_context(model_llama *m, const model_options &o, llama_context_params *
 }
 
 /* A device's free memory may be in several pieces, and a driver may report more than it can allocate. So if a pool
- * fails, half of its cells are tried, as long as one session fits. */
+ * cannot be made, a pool with half of the cells is tried, as long as one session fits. */
 void make_context(model_llama *m, const model_options &o)
 {
     llama_context_params p = wished_params(m, o);
@@ -460,7 +460,7 @@ void make_context(model_llama *m, const model_options &o)
     llama_set_abort_callback(m->context, model_llama_is_stopped, m);
 }
 
-/* Makes the context of a model that only embeds, which has no other context. */
+/* Makes the only context of a model that only computes embeddings. */
 void make_embedder(model_llama *m, const model_options &o)
 {
     m->info.n_batch = std::max(o.n_batch, N_BATCH_MIN); /* used only to size the engine's buffers */
@@ -491,7 +491,7 @@ void allocate(model_llama *m)
     }
 }
 
-/* Returns the context length up to which a model with has_long_rope uses its first encoding of positions. */
+/* Returns the longest context with which a model that has_long_rope (model_llama_identity) uses its first encoding. */
 uint32_t short_rope_tokens(const model_llama *m)
 {
     char text[32] = "";
@@ -502,8 +502,8 @@ uint32_t short_rope_tokens(const model_llama *m)
 }
 
 /* Computes identity and geometry. The geometry contains everything that changes the bytes of a state, or their meaning:
- * llama.cpp's version and state format, flash attention (the layout of V), the encoding of positions, and the streams.
- * The number of sequences is included only with separate streams; a state in a pool does not depend on it. */
+ * llama.cpp's version and state format, flash attention (the layout of V), the encoding of positions, and the number of
+ * separate streams, if there are any. A state in one pool does not depend on the number of sequences. */
 void identify(model_llama *m, const model_options &o)
 {
     bool has_long_rope = false;

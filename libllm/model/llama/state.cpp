@@ -8,12 +8,12 @@
 
 namespace {
 
-/* Head of a saved state. llama.cpp's states have no header, so the mark and the length are checked to refuse other
- * bytes. */
+/* Header of a saved state. llama.cpp's own states have no header. This one has a mark and a length, so that other bytes
+ * can be refused. */
 struct blob_head {
     char mark[4];
     uint32_t kind;
-    uint64_t n_bytes; /* bytes after this head */
+    uint64_t n_bytes; /* bytes after this header */
 };
 
 constexpr char MARK[4] = {'L', 'S', 'T', '1'};
@@ -35,7 +35,7 @@ void empty(model_llama *m, uint16_t seq)
     m->positions[seq] = 0;
 }
 
-/* Returns the bytes after the head, or nullptr if `bytes` are not a state of this kind. */
+/* Returns the bytes after the header, or nullptr if `bytes` are not a state of this kind. */
 const uint8_t *contents(model_state_kind kind, const void *bytes, size_t n_bytes)
 {
     blob_head head;
@@ -64,8 +64,8 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     if (n != n_bytes) {
         return false;
     }
-    /* The attention can hold more than the checkpoint's k tokens. Truncating it is exact, because the running state is
-     * at k. */
+    /* The attention can hold more than the checkpoint's k tokens. Truncating it to k tokens is exact, because the
+     * recurrent state is also at k. */
     if (kind == MODEL_STATE_CHECKPOINT && !llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1)) {
         return false;
     }
@@ -92,8 +92,8 @@ bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
 {
     model_llama *m = self(base);
-    /* llama.cpp copies between separate streams only in the next step, and would overwrite a state that is loaded
-     * before. */
+    /* llama.cpp copies between separate streams only in the next step, and would then overwrite a state that has been
+     * loaded into dst meanwhile. */
     if (!m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
         return false;
     }

@@ -21,13 +21,13 @@
 namespace {
 
 constexpr uint32_t N_TOKENS_SMALL = 32; /* most tokens of a small step; larger steps use all threads */
-constexpr uint64_t MEASURED_US = 10000; /* time of the steps that are measured for each number of threads, but at least
+constexpr uint64_t MEASURED_US = 10000; /* for each number of threads, steps are measured for this time, but at least
                                          * two steps */
-constexpr uint64_t LONG_US = 100000;    /* fewer threads are not tried for a step that takes this long, because it has
+constexpr uint64_t LONG_US = 100000;    /* if a step takes longer, fewer threads are not tried, because the step has
                                          * work for every core */
 constexpr double WORTH = 0.97;          /* more threads are used only if they make a step at least 3 % shorter */
-constexpr double HOPELESS = 1.25;       /* if a step takes this times the best time, still fewer threads are not
-                                         * tried */
+constexpr double HOPELESS = 1.25;       /* if a step takes more than this times the best time, no smaller number of
+                                         * threads is tried */
 constexpr double SHARE_ALONE = 0.03;    /* if threads wait for cores longer than this share of the time, other processes
                                          * want the cores */
 
@@ -52,8 +52,8 @@ int open_waits(const std::string &thread)
     return open(("/proc/self/task/" + thread + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC);
 }
 
-/* Returns for how long a thread was ready to run but had no core since it began, or 0 if the kernel does not report
- * it. */
+/* Returns how long a thread has waited for a core since the thread began: it was ready to run but had no core. Returns
+ * 0 if the kernel does not report this time. */
 uint64_t waited_ns(int file)
 {
     char text[64];
@@ -159,8 +159,8 @@ void model_llama_threads::end(uint32_t n_tokens)
 
 namespace {
 
-/* Returns the time of the shortest of several steps, because an average would also measure other work of the machine,
- * which makes steps longer. A single step is enough if this step takes longer than too_long_us. Returns 0 if a step
+/* Returns the time of the shortest of several steps. An average would also measure other work of the machine, which
+ * makes steps longer. A single step is enough if this step takes longer than too_long_us. Returns 0 if a step
  * failed. */
 template <typename F> double shortest_us(double too_long_us, const F &step)
 {
@@ -182,8 +182,8 @@ template <typename F> double shortest_us(double too_long_us, const F &step)
 
 } // namespace
 
-/* Tries n_most threads, then fewer and fewer. A number of threads that is a little slower can be followed by a faster
- * number, so the search ends only at a number that is HOPELESS. */
+/* Tries n_most threads, then fewer and fewer. After a number of threads that is a little slower, a smaller number can
+ * be faster again, so the search ends only when a step takes more than HOPELESS times the best time. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step)
 {
     int32_t best = n_most;

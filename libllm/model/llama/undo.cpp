@@ -6,16 +6,17 @@
 
 namespace {
 
-constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens takes no longer than a step or two, so a copy
-                                           * would save nothing */
+constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens is soon over, so making a copy to stop it would
+                                           * save nothing */
 
 } // namespace
 
-/* Attention-only models need no copy, because undo() truncates. With a running state, a call can be undone if the batch
- * has stop(), the call is long, and it is for one sequence, because in calls for several sequences llama.cpp can move
- * the states of other sequences. A sequence that has consumed no token is emptied instead of restored. Without memory
- * for the copy the call still runs, but cannot be stopped. The copy's pages are mapped at once, because 19 MB of a
- * hybrid's state would cause 4,800 page faults. */
+/* Attention-only models need no copy, because undo() truncates their KV cache. If the model has recurrent states, a
+ * call can be undone only if the batch has stop(), the call is long, and all its tokens are of one sequence. (In a call
+ * for several sequences, llama.cpp can move the states of other sequences.) If the sequence has consumed no token
+ * before, undo() empties it, so no copy is needed. Without memory for the copy the call still runs, but cannot be
+ * stopped. The copy's pages are mapped at once (MAP_POPULATE), because a hybrid's state of 19 MB would cause 4,800 page
+ * faults. */
 model_llama_undo::model_llama_undo(model_llama *of, const model_batch *b) : m(of)
 {
     if (!m->is_stateful()) {
@@ -48,8 +49,9 @@ model_llama_undo::~model_llama_undo()
     }
 }
 
-/* Earlier passes of the call have added cells to the attention memory. The attention memory is truncated, so that later
- * calls find the expected positions. Returns true only if the memory confirms every position. */
+/* llama.cpp computes a call in several passes, and the finished ones have added cells to the KV cache. The cache is
+ * truncated to the positions before the call, which later calls expect. Returns true only if llama.cpp's memory then
+ * has each sequence at this position. */
 bool model_llama_undo::undo()
 {
     bool is_as_before = can_undo;

@@ -27,7 +27,7 @@ void try_text(const llama_vocab *vocab, const std::string &text)
     }
 }
 
-/* Tries every single byte, then words, digits, several scripts, and blanks of all kinds. */
+/* Tokenizes every single byte, then a text with words, digits, several scripts, and blanks of all kinds. */
 void try_texts(const llama_vocab *vocab)
 {
     for (int i = 0; i < N_BYTES; i++) {
