@@ -1,5 +1,5 @@
-/* See adoption.h. Files and segment are both read before a branch is opened, so that the branches of both are opened in
- * the order of their last use. */
+/* See adoption.h. The segment is the shared memory with the session table of the earlier daemon. Files and segment are
+ * both read before any branch is opened, so that all branches can be opened in the order of their last use. */
 #include "sessions/adoption.h"
 
 #include <stdlib.h>
@@ -9,10 +9,11 @@
 enum { WAITING_NAMED_MAX = 4 };
 
 typedef struct candidate {
-    branch_file file;  /* contents of the branch file, updated from the segment; owns the tokens */
-    state_facts state; /* facts of the state file; is_there means that the file exists and has this memory layout */
-    bool has_file;     /* false if only the segment contains the branch */
-    bool is_changed;   /* `file` differs from the branch file on disk */
+    branch_file file; /* contents of the branch file, updated from the segment; owns the tokens */
+    /* facts of the state file; is_there means that the file exists and has the memory layout of this engine */
+    state_facts state;
+    bool has_file;   /* false if only the segment contains the branch */
+    bool is_changed; /* `file` differs from the branch file on disk */
 } candidate;
 
 struct adoption {
@@ -53,7 +54,7 @@ static void found_file(void *context, branch_file *file, const state_facts *stat
     (void)add(a, &c);
 }
 
-/* ---- the segment ---- */
+/* ---- the session table of the earlier daemon ---- */
 
 static candidate *find(const adoption *a, uint64_t id)
 {
@@ -105,7 +106,7 @@ static void look_at_entry(adoption *a, const llm_session_table *dead, uint32_t e
         c = add(a, &(candidate){.file = {.id = view.id, .owner = view.owner}});
     }
     if (c != NULL && !learn(c, &view, tokens, (uint32_t)n) && !c->has_file) {
-        a->n--; /* the candidate was added last */
+        a->n--; /* removes the candidate, which was added last */
     }
 }
 
@@ -120,7 +121,7 @@ static void look_at_session_table(adoption *a, const llm_session_table *dead)
     free(tokens);
 }
 
-/* ---- gathering ---- */
+/* ---- gather ---- */
 
 /* Only candidates that fit the context get entries: pinned sessions first, then the most recently used. */
 static bool fits(const adoption *a, const candidate *c)
@@ -191,7 +192,7 @@ void adoption_size(const adoption *a, branch_table_options *sizes)
     sizes->n_parked_entries = parked_of(n, sizes->n_named, sizes->n_parked_max);
 }
 
-/* ---- opening ---- */
+/* ---- open ---- */
 
 static int by_use(const void *a, const void *b)
 {
@@ -224,18 +225,19 @@ static void open_one(branch_table *table, const candidate *c)
         b->record.n_visible = f->n_tokens;
     }
     b->record.state = LLM_STATE_PARKED;
-    /* files of older versions have no stamp */
+    /* files of older versions do not contain opened_ms */
     b->record.opened_ms = f->opened_ms != 0 ? f->opened_ms : b->record.opened_ms;
     b->record.used_ms = f->used_ms;
     b->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     branch_publish(b);
-    if (c->is_changed && (c->has_file || c->file.is_pinned)) { /* the next orderly stop writes other changes */
+    /* changes of other branches are written at the next orderly stop */
+    if (c->is_changed && (c->has_file || c->file.is_pinned)) {
         (void)table_write_file(table, b);
     }
 }
 
-/* Writes a branch file for a branch that stays without an entry and was changed by the segment. Takes ownership of the
- * tokens. */
+/* Writes the branch file of a branch that gets no entry, if the segment had newer data than the file. Takes ownership
+ * of the tokens. */
 static void write_waiting(branch_table *table, candidate *c)
 {
     store_job *job = table->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;

@@ -241,7 +241,8 @@ bool branch_truncate(branch *b, uint32_t n_tokens)
     return true;
 }
 
-/* Updates the tokens after the model's sequence was brought to the prompt's first k tokens. */
+/* Sets the branch's tokens to the prompt's first k tokens, after the model's sequence was brought to the state of
+ * these. */
 static void adopt_tokens(branch *b, const int32_t *prompt, uint32_t k)
 {
     const uint32_t same = resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt, k);
@@ -261,8 +262,8 @@ static model_result load_parked(branch *b, uint16_t to, const parked *from)
     return result;
 }
 
-/* Copies the donor's sequence. If sequences share no cells, the state is saved and loaded, and its bytes count as in
- * flight meanwhile. */
+/* Copies the donor's sequence to the slot of `b`. If sequences share no cells, the donor's state is saved to host
+ * memory and loaded again; meanwhile its bytes count as in flight. */
 static bool copy_slot(model *m, branch *b, const branch *donor)
 {
     if (m->info.shares_cells) {
@@ -290,8 +291,8 @@ static bool copy_donor(branch *b, const branch *donor)
     return true;
 }
 
-/* Loads a checkpoint. If the checkpoint is not whole, the branch's sequence, or the donor's copy in it, must hold the
- * attention. */
+/* Loads a checkpoint. A checkpoint that is not whole lacks the KV cache of the attention layers. The branch's sequence
+ * must then hold that KV cache already: its own, or that of the donor, which was copied before. */
 static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
 {
     model *m = model_of(b);
@@ -305,8 +306,8 @@ static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
     return true;
 }
 
-/* A failure at any step empties the branch, because after half a plan tokens and state would differ without an
- * error. */
+/* If a step fails, the branch is emptied. Otherwise its tokens and its state could differ after half a plan, and no
+ * error would show that. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from)
 {
     if (is_torn(b)) {
@@ -440,13 +441,15 @@ bool branch_takes_checkpoints(const branch *b)
 
 void branch_checkpoint(branch *b, const float *logits, bool prefix)
 {
-    const bool whole = prefix; /* the checkpoint of a shared prefix must outlive the branches that hold the attention */
+    /* the checkpoint of a shared prefix must be usable after all branches that hold the KV cache of the prefix are
+     * gone */
+    const bool whole = prefix;
     if (!whole && !branch_takes_checkpoints(b)) {
         return;
     }
     checkpoint_store *store = b->shared->checkpoints;
     checkpoint *c = checkpoint_find(store, b->owner, branch_tokens(b), branch_n_tokens(b));
-    /* set even if saving fails, so that the next checkpoint is not due at once */
+    /* set even if saving fails, so that the next checkpoint is not due immediately */
     b->checkpoint_at = branch_n_tokens(b);
     if (c != NULL && c->n_pins == 0 && ((whole && !c->is_whole) || (logits != NULL && c->logits == NULL))) {
         c = save_more(b, logits, whole, c);

@@ -1,4 +1,4 @@
-/* branch.h: one history of tokens with its own state. Owned by the decode thread.
+/* branch.h: a branch, which is one history of tokens with a model state of its own. Owned by the decode thread.
  *
  *                 open                 prefill begins            last prompt token
  *      (closed) -------> EMPTY ----------------------> PREFILL -------------------> DECODE
@@ -17,15 +17,15 @@
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
  * A branch has an entry in the session table as long as it is open, and a slot (a sequence of the model) while its
- * state is in the model's memory. A branch in PREFILL or DECODE may lose its slot for a while if the model's memory has
- * too few cells (decode_step.c).
+ * state is in the model's memory. A branch in PREFILL or DECODE may lose its slot for a while if too few KV cells are
+ * free (decode_step.c).
  *
- * Invariant of a branch with a slot that is not torn:   resident tokens == position == tokens in the model's memory.
- * If a branch without a slot has a parked state, the state covers the first `parked.k` resident tokens. When the branch
- * gets a slot again, the resident tokens after those are dropped, and a request consumes them again.
- * The resident tokens are stored in the session table. branch.c writes the tokens of branches with a slot and of their
- * copies. A branch that begins without a slot gets its tokens from table_saved.c (a saved session), table_copy.c
- * (another branch) or adoption.c (an earlier daemon). */
+ * Invariant of a branch with a slot that is not torn: resident tokens == position == tokens in the model's memory. The
+ * resident tokens are the branch's tokens in the session table. branch.c writes the tokens of branches with a slot and
+ * of their copies. A branch that begins without a slot gets its tokens from table_saved.c (a saved session),
+ * table_copy.c (another branch) or adoption.c (an earlier daemon). If a branch without a slot has a parked state, the
+ * state covers the first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the
+ * first `parked.k` are dropped, and the next request prefills what it needs of them. */
 #ifndef LLM_BRANCH_H
 #define LLM_BRANCH_H
 
@@ -51,14 +51,14 @@ typedef struct branch_prompt {
     uint32_t n_head; /* see branch_choice.h */
 } branch_prompt;
 
-/* The members of a generation that a branch needs while the generation uses the branch or waits for it. */
+/* The data of a generation that its branch needs, while the generation uses the branch or waits for it. */
 typedef struct branch_claim {
     branch_prompt prompt;
     struct branch_claim *next; /* next in the same queue */
-    /* its client reads too slowly, so the generation needs no slot until the client catches up */
+    /* the client reads the answer too slowly, so the generation needs no slot until the client catches up */
     bool is_paused;
-    /* the generation needs no slot yet, because it waits until an earlier request with a shared prefix has consumed its
-     * prompt */
+    /* the generation needs no slot yet: it waits until the prompt of an earlier request, which begins with the same
+     * tokens, is prefilled */
     bool is_early;
 } branch_claim;
 
@@ -73,24 +73,28 @@ typedef enum parked_where {
 
 typedef struct parked {
     parked_where where;
-    blob *state;     /* MODEL_STATE_FULL; NULL unless in memory; held as parked (IN_MEMORY) or in flight (WRITING) */
-    uint32_t k;      /* tokens that the state covers */
-    size_t n_bytes;  /* size of the state, wherever it is */
-    bool is_on_disk; /* the branch's state file holds this state */
+    /* a MODEL_STATE_FULL; NULL unless it is in memory; its bytes count as parked (IN_MEMORY) or in flight (WRITING) */
+    blob *state;
+    uint32_t k;          /* tokens that the state covers */
+    size_t n_bytes;      /* size of the state, wherever it is */
+    bool is_on_disk;     /* the branch's state file holds this state */
     size_t n_disk_bytes; /* if is_on_disk: bytes to read, checkpoints included */
     state_ends ends;     /* if is_on_disk: token counts of the state and the checkpoints in the file */
-    /* if READING: how many tokens a prompt of another branch shares with the state, at most; 0 if the state is read
-     * only for the branch itself */
+    /* if READING for waiting prompts of other branches: the largest number of tokens that one of these prompts shares
+     * with the state; 0 if the state is read only for the branch itself */
     uint32_t n_lend_tokens;
-    /* IN_MEMORY only until requests of other branches have begun with the state; then ON_DISK again */
+    /* the state is lent: it is IN_MEMORY until the requests of other branches that waited for it have begun, then
+     * ON_DISK again */
     bool is_lent;
-    /* if READING: number of the read, so that the result of a read from before a reset is ignored */
+    /* if READING: number of the read; the result of an earlier read, from before a reset, has another number and is
+     * ignored */
     uint64_t reading;
-    uint64_t wait_until_us; /* if ON_DISK or READING: when the branch's request stops waiting; 0 if none waits */
+    /* if ON_DISK or READING: when the branch's request stops waiting for the state; 0 if no request waits */
+    uint64_t wait_until_us;
 } parked;
 
-/* Totals of all open branches, updated by branch.c: the decode loop reports them often, and there are too many entries
- * to add up. */
+/* Totals of all open branches. branch.c updates them at each change, because the decode loop reports them often, and
+ * adding up all entries each time would take too long. */
 typedef struct branch_totals {
     uint32_t n_open;
     uint32_t n_named;
@@ -113,28 +117,28 @@ typedef struct branch {
     uint32_t entry; /* its record in the session table */
     int32_t slot;   /* the model's sequence, or BRANCH_NO_SLOT */
     bool is_open;
-    bool is_held; /* a command copies the branch, which counts as busy */
+    bool is_held; /* a command copies the branch, so the branch counts as busy */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* number of this branch; never changes, and names its files */
     bool has_file;                             /* the branch file exists, or its write is queued */
-    size_t n_file_bytes;                       /* bytes counted for its state file, which may hold an older state */
-    size_t n_stored_bytes; /* bytes of the state file that exists, according to the results of its writes */
+    size_t n_file_bytes;   /* bytes counted for its state file; the file on disk may still hold an older state */
+    size_t n_stored_bytes; /* bytes of the state file that is on disk, according to the results of writes */
     uint64_t last_write;   /* number of the last write of the state file */
     uint64_t file_since;   /* number of the last removal of the state file; results of earlier writes are ignored */
-    bool is_changing;      /* a command waits until its name and pin are written */
+    bool is_changing;      /* a command waits until the branch's name and pin are on disk */
     uint64_t used;         /* order of the last use: larger is more recent */
     session_table_record record;
     parked parked;
     bool was_parked; /* its parked state was loaded into the slot, and no request has used the branch since */
-    /* n_vocab logits after the first logits_at resident tokens; owned (ledger_bytes_new). The logits of a branch
-     * without a slot count as parked memory, because parked branches can be many; slots are few. */
+    /* n_vocab logits after the first logits_at resident tokens; owned (ledger_bytes_new). Only the logits of branches
+     * without a slot count as parked memory: there can be many such branches, but there are few slots. */
     float *logits;
     uint32_t logits_at;     /* 0 if no logits are kept */
-    uint32_t checkpoint_at; /* tokens at its last checkpoint */
+    uint32_t checkpoint_at; /* number of tokens at its last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
-    /* tokens that a truncation discarded from another branch, and that this copy of the branch keeps; 0 if this branch
-     * is no such copy, or a request has continued it since */
+    /* If the branch is a copy that was made before another branch was truncated: how many tokens the truncation
+     * discarded there. 0 for all other branches, and after a request has continued the copy. */
     uint32_t n_kept;
 
     branch_claim *running; /* the generation that uses the branch, or NULL */
@@ -163,18 +167,19 @@ bool branch_is_named(const branch *b);        /* false for a scratch branch */
 bool branch_has_slot(const branch *b);
 bool branch_is_idle(const branch *b); /* no generation uses the branch or waits for it */
 
-/* ---- a generation calls begin, consumed..., decoding, consumed..., ended ---- */
+/* ---- calls for a generation, in this order: branch_begin, _consumed..., _decoding, _consumed..., _ended ---- */
 
-/* Brings the branch to the first plan->n_keep tokens of the prompt. `donor` is the branch of plan->donor and `from` the
- * checkpoint of plan->checkpoint; each is NULL if the plan has none. If the model refuses a step, returns false and
- * leaves the branch empty. */
+/* Carries out the plan: brings the branch to the state after the prompt's first plan->n_keep tokens. `donor` is the
+ * branch of plan->donor and `from` the checkpoint of plan->checkpoint; each is NULL if the plan has none. If the model
+ * refuses a step, returns false and leaves the branch empty. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from);
 
 /* Enters PREFILL. `plan` is the plan that was carried out. */
 void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 
-void branch_consumed(branch *b, const int32_t *tokens, uint32_t n); /* after a model step succeeded */
-void branch_decoding(branch *b);                                    /* the whole prompt is consumed */
+/* appends tokens that a successful model step consumed */
+void branch_consumed(branch *b, const int32_t *tokens, uint32_t n);
+void branch_decoding(branch *b); /* the whole prompt is consumed */
 /* the generation is over; an invalid branch stays invalid */
 void branch_ended(branch *b, uint32_t n_visible);
 void branch_invalidate(branch *b); /* a step failed */
@@ -183,9 +188,9 @@ void branch_invalidate(branch *b); /* a step failed */
  * leaves the branch unchanged, or invalid if the model failed. */
 bool branch_truncate(branch *b, uint32_t n_tokens);
 
-/* Saves a checkpoint, unless the model can be truncated to every earlier position. `logits` are the logits after the
- * last resident token, or NULL. With `prefix`, saves a whole checkpoint for any model and pins it for this branch,
- * because many branches begin with these tokens. */
+/* Saves a checkpoint, unless the model can be truncated to every earlier position and needs none. `logits` are the
+ * logits after the last resident token, or NULL. `prefix` says that many branches begin with the branch's tokens. Then
+ * a whole checkpoint (checkpoint.h) is saved for any model, and pinned for this branch. */
 void branch_checkpoint(branch *b, const float *logits, bool prefix);
 bool branch_takes_checkpoints(const branch *b); /* false if the model can be truncated to every earlier position */
 void branch_keep_logits(branch *b, const float *logits);
@@ -201,20 +206,20 @@ void branch_set_parked(branch *b, const parked *to);
 void branch_hold_parked(branch *b, blob *state, uint32_t k); /* parks the state of the first k tokens in memory */
 void branch_set_file_bytes(branch *b, size_t n_bytes);
 
-/* Returns the state of the branch's first *k tokens, held for `use`. If the branch has a slot, its state is saved
- * first; otherwise the parked state is returned. NULL if the state is only on disk, if the branch has no valid state,
- * or if memory is short. */
+/* Returns the state of the branch's first *k tokens as a blob that is held for `use` (ledger.h). If the branch has a
+ * slot, its state is first saved to host memory; otherwise the parked state is returned. Returns NULL if the state is
+ * only on disk, if the branch has no valid state, or if memory is short. */
 blob *branch_hold_state(const branch *b, ledger_use use, uint32_t *k);
 
 /* A copy of the state of a branch with a slot, in a sequence of its own or in host memory. */
 typedef struct branch_copy {
     int32_t slot; /* the sequence that holds the copy; BRANCH_NO_SLOT if `state` is the copy */
-    blob *state;  /* held as parked; NULL if a sequence holds the copy */
+    blob *state;  /* counts as parked (ledger.h); NULL if a sequence holds the copy */
 } branch_copy;
 
-/* Copies the state into free_slot, which is allowed only if the model's sequences share cells, or into host memory if
- * free_slot is BRANCH_NO_SLOT. Returns false if memory is short, so the copy is made before another branch is given up
- * for it. */
+/* Copies the state of `from` into the sequence free_slot, or into host memory if free_slot is BRANCH_NO_SLOT. A
+ * sequence is allowed only if the model's sequences share cells. Returns false if memory is short. If the copy needs
+ * the entry of another branch, the caller makes the copy first, and gives up that branch only if it succeeded. */
 bool branch_copy_of(const branch *from, int32_t free_slot, branch_copy *out);
 
 /* Makes `to` a copy of `from`, and takes ownership of `copy`. `to` must be open and empty, and have no slot. */
@@ -223,13 +228,13 @@ void branch_become_copy(branch *to, const branch *from, const branch_copy *copy)
 /* Returns the approximate bytes of the state of n tokens. */
 size_t branch_state_bytes(const branch *b, uint32_t n_tokens);
 
-/* Saves the state and gives up the slot. If memory is short, returns false and changes nothing. An invalid or empty
- * branch has no state to save, so parking it always succeeds. */
+/* Saves the state to host memory and gives up the slot. If memory is short, returns false and changes nothing. An
+ * invalid or empty branch has no state to save, so parking it always succeeds. */
 bool branch_park(branch *b);
 
 /* Gives the branch a free slot and loads its parked state, if that is in memory. Drops the tokens that the state does
- * not cover. Returns MODEL_OK; MODEL_NO_CELLS if cells are short (nothing changed); MODEL_INVALID if the branch had no
- * state for its tokens or the model refused the state (the branch then has the slot and is invalid). */
+ * not cover. Returns MODEL_OK; MODEL_NO_CELLS if KV cells are short (nothing changed); MODEL_INVALID if the branch had
+ * no state for its tokens or the model refused the state (the branch then has the slot and is invalid). */
 model_result branch_take_slot(branch *b, uint16_t slot);
 
 void branch_publish(branch *b); /* publishes changes of `record` */

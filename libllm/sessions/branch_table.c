@@ -101,12 +101,12 @@ static branch *closed_entry(branch_table *table)
     return NULL;
 }
 
-/* A resource that has run out, and the conditions for a branch that can be given up to free some of it. */
+/* A resource that has run out (entries, slots or KV cells), and which branches can be given up to free some of it. */
 typedef struct shortage {
     const branch *asker; /* the branch that needs the resource; NULL if that branch is not open yet */
     uint32_t owner;      /* owner of that branch */
     uint32_t limit;      /* the total amount that exists */
-    bool named;          /* whether named or scratch branches count */
+    bool named;          /* true: named branches count; false: scratch branches count */
     bool has_slot;       /* the resource is slots or cells, not entries */
     bool in_tokens;      /* the resource is cells */
     bool pinned;         /* pinned branches can be chosen */
@@ -126,9 +126,11 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     if (!b->is_open || branch_is_named(b) != of->named || (of->has_slot && !branch_has_slot(b))) {
         return (share_holding){.amount = 0};
     }
-    /* Kept copies go first, then the least recently used branches. To free an entry with policy park, named branches
-     * without a slot go first, because the new branch can get a slot by parking; otherwise branches with a slot go
-     * first, because the new branch then takes that slot and no second branch is closed. */
+    /* Kept copies are given up first. If an entry is needed, the other branches form two groups. With policy park,
+     * named branches without a slot are given up before those with a slot, because the new branch can get a slot by
+     * parking another branch. In all other cases, branches with a slot are given up first: the new branch then takes
+     * over that slot, and no second branch has to be closed. Within a group, the least recently used branch goes
+     * first. */
     const bool is_last_resort =
         b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
@@ -199,7 +201,8 @@ static branch *open_entry(branch_table *table, session_name name, uint64_t id)
     return b;
 }
 
-/* Returns how many named or scratch branches are open, of one owner or, if `owner` is NULL, of all owners. */
+/* Counts the open branches of one owner, or of all owners if `owner` is NULL: with `named` the named branches, else the
+ * scratch branches; with busy_only only branches that are not idle. */
 static uint32_t count_open(const branch_table *table, bool named, const uint32_t *owner, bool busy_only)
 {
     uint32_t n = 0;
@@ -271,8 +274,8 @@ branch *table_replace(branch_table *table, branch *old, const branch *like)
     return open_new(table, session_name_from(owner, name));
 }
 
-/* Whether a session that has branches may open another branch. With policy park always, because the least recently used
- * branch is given up for any new branch. With the other policies only if an entry is free. */
+/* Whether a session that has branches may open another branch. With policy park, it always may, because the least
+ * recently used branch is given up for a new one. With the other policies, it may only if an entry is free. */
 static bool has_room_for_another(const branch_table *table, uint32_t owner)
 {
     return table->options.policy == LLM_POLICY_PARK ||
@@ -289,7 +292,7 @@ uint32_t table_n_history(const branch *b)
 static uint32_t n_common_of(const branch *b, const branch_prompt *prompt)
 {
     const branch_claim *c = b->running != NULL ? b->running : b->waiting;
-    /* the branch will hold at least that claim's prompt */
+    /* after the generation of this claim, the branch holds at least the claim's prompt */
     const bool grows = c != NULL && c->prompt.n_tokens > branch_n_tokens(b);
     return grows ? resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens)
                  : resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt->tokens, prompt->n_tokens);
@@ -357,8 +360,9 @@ static branch *continued_scratch(branch_table *table, uint32_t owner, const bran
     return best;
 }
 
-/* Whether the branch and the prompt share more than a head, so that the branch is truncated and reused instead of
- * closed. If the length of the head is unknown, a short common prefix could still be only a head. */
+/* Whether the common prefix of the branch and the prompt is longer than a head. The branch is then truncated and reused
+ * instead of closed. If the length of the prompt's head is unknown, a common prefix of up to CHECKPOINT_HEAD_TOKENS_MIN
+ * tokens could be only a head. */
 static bool shares_more_than_head(const branch *b, uint32_t owner, const branch_prompt *prompt)
 {
     const uint32_t n_head = prompt->n_head > CHECKPOINT_HEAD_TOKENS_MIN ? prompt->n_head : CHECKPOINT_HEAD_TOKENS_MIN;
@@ -366,7 +370,7 @@ static bool shares_more_than_head(const branch *b, uint32_t owner, const branch_
 }
 
 /* Returns an idle, empty scratch branch of the owner, or NULL. Such a branch was opened, for example, for a prompt that
- * still waits. */
+ * could not begin yet. */
 static branch *empty_scratch(branch_table *table, uint32_t owner)
 {
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -390,7 +394,8 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
             return NULL;
         }
         if (!shares_more_than_head(b, owner, prompt)) {
-            /* closed and not reused, because a cache hit saves time and would reveal another owner's tokens */
+            /* closed and not reused: a cache hit saves time, which can be measured and would reveal another owner's
+             * tokens */
             table_close_branch(table, b);
             b = NULL;
         }
@@ -484,8 +489,9 @@ bool table_park(branch_table *table, branch *b)
     return true;
 }
 
-/* Makes an idle branch give up its slot, if the policy allows that. With can_wait, the branch keeps its slot while
- * another state waits for the store, because parking the branch would drop a state. */
+/* Makes an idle branch give up its slot, if the policy allows that. With can_wait, the branch keeps its slot while the
+ * state of another branch waits for the store. Parking one more branch would then drop a state, because only one state
+ * can wait beyond the budget. */
 static bool vacate(branch_table *table, branch *b, bool can_wait)
 {
     if (!branch_is_named(b)) {

@@ -1,5 +1,5 @@
-/* branch_table.h: all branches of an engine, open or not, in three parts. Each part has an interface of its own, and
- * members that only its own files access (tests/test_structure.py):
+/* branch_table.h: the table of all branches of an engine, open or not. The table has three parts. Each part has a
+ * header of its own, and members that only the files of the part access (enforced by tests/test_structure.py):
  *
  *   slots.h    which branch has an entry or a slot     branch_table.c, table_keep, _expected, _copy, _publish
  *   shelf.h    states in memory and on the disk        table_parked, _disk, _files, _saved, _stored, _stop
@@ -27,12 +27,13 @@ typedef struct branch_table_options {
     uint32_t n_scratch;        /* slots for scratch branches */
     uint32_t n_parked_max;     /* named branches that can be open beyond n_named; 0 unless the policy is park */
     uint32_t n_parked_entries; /* n_parked_max, or more if an earlier daemon left more sessions (adoption.h) */
-    uint32_t branches_max;     /* branches of one session */
+    uint32_t branches_max;     /* limit on the branches of one session */
     uint32_t n_owners;         /* initial value */
-    /* bytes of states in memory: parked states, and states on their way to or from the store. The latter may take at
-     * least 256 MiB, or one state, even if the limit is smaller (engine.c, ledger.h) */
+    /* limit on bytes of states in memory: parked states, and states on their way to or from the store. States on their
+     * way may take 256 MiB, or be one larger state, even if the limit is smaller (engine.c, ledger.h). */
     size_t parked_bytes_max;
-    /* bytes of state files; 0 for 1/TABLE_DISK_SHARE of the disk space that is free or taken by state files */
+    /* limit on bytes of state files; 0 stands for 1/TABLE_DISK_SHARE of the disk space that is free or already taken by
+     * state files */
     size_t parked_disk_bytes_max;
 } branch_table_options;
 
@@ -57,7 +58,8 @@ struct branch_table {
     table_naming naming;
 };
 
-/* Returns the claim with which share_victim divides n_bytes_max among the owners. No owner asks for the bytes. */
+/* Returns the share_claim (share.h) for a limit of n_bytes_max bytes, which the owners share. Its `asker` is not set,
+ * because no owner asks for bytes. */
 share_claim table_bytes_claim(const branch_table *table, size_t n_bytes_max);
 
 int table_open(branch_table *table, const branch_shared *shared, const branch_table_options *options, store *disk);

@@ -1,20 +1,23 @@
-/* naming.h: names and pins, how a change of a name or pin is written to the disk, and how files are removed. Owned by
- * the decode thread.
+/* naming.h: the names and pins of sessions, how a change of a name or pin gets to the disk, and how files are removed.
+ * Owned by the decode thread.
  *
  *   command         in memory, at once           on the disk before the reply         if the disk fails
- *   PIN, RENAME     changed                      branch files of branches that        the change is undone; LLM_IO
- *                                                have one or are pinned are written
+ *   PIN, RENAME     changed                      the existing branch files, and       the change is undone; LLM_IO
+ *                                                those of pinned branches, are
+ *                                                written
  *   RESET           empty                        the files are removed; a pinned      LLM_IO; the next reset, close or
  *                                                session keeps an empty one           stop tries again
- *   CLOSE           closed                       the files are removed                LLM_IO; the file is loose, next
- *                                                                                     close or stop tries again
+ *   CLOSE           closed                       the files are removed                LLM_IO; the file is loose (see
+ *                                                                                     below), and the next close or
+ *                                                                                     stop tries again
  *
- * Example: PIN `a` marks the branches of session `a` as anchored and changing, and pushes one job that writes their
- * branch files. A second PIN or RENAME of `a` waits for the result. If the write fails, the branches get their former
- * pins back, and their files are written once more, because some files may already contain the new pins.
+ * Example: PIN `a` marks the branches of session `a` as anchored (pinned by a command) and as changing (the disk may
+ * not have the change yet), and pushes one job that writes their branch files. A second PIN or RENAME of `a` waits for
+ * the result of that job. If the write fails, the branches get their former pins back, and their files are written once
+ * more, because some files may already contain the new pins.
  *
- * A loose file belongs to a session that is not open. Either the session was closed and the disk failed to remove its
- * file, or the session got no entry at the start and waits for a later start (adoption.h). */
+ * A loose file is a branch file of a session that is not open. Either the session was closed and the disk failed to
+ * remove the file, or the session got no entry when the daemon started and waits for a later start (adoption.h). */
 #ifndef LLM_NAMING_H
 #define LLM_NAMING_H
 
@@ -28,17 +31,17 @@ typedef struct loose_file {
     uint64_t id;
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-    /* true if the session was closed but the disk failed to remove the file, so that the next start would open the
-     * session again; false if the session waits for an entry, and only then the members below are set */
+    /* True: the session was closed, but the disk failed to remove the file, so that the next start would open the
+     * session again. False: the session waits for an entry, and the members below are set. */
     bool is_closed;
     bool is_pinned;
     uint64_t used_ms;
     size_t n_file_bytes; /* bytes of its state file */
 } loose_file;
 
-enum {
-    LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX
-}; /* files that one call removes at most, because each may be reported and reports have limited room */
+/* Limit on the files that one call of table_expire_loose removes. Each removal may add an event that reports a
+ * forgotten session, and decode.c limits the number of events that wait for delivery. */
+enum { LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX };
 
 typedef struct table_naming {
     store_job *removing; /* collects the removals of one command; NULL if each removal is a job of its own */
@@ -50,34 +53,41 @@ typedef struct table_naming {
 
 /* ---- pins ---- */
 
-/* Pins or unpins all branches of a name. Returns LLM_OK, LLM_NOT_FOUND if no branch of the name is open, or LLM_PINS if
- * the limit on pins is reached (nothing is changed). */
+/* Pins or unpins all branches of a session. Returns LLM_OK; LLM_NOT_FOUND if no branch of the session is open; or,
+ * without a change, LLM_PINS if the limit on pins is reached. */
 int table_pin(branch_table *table, session_name name, bool pinned);
 
-/* Whether the session is pinned: some branch of the name, open or waiting, existed when the session was pinned. */
+/* Whether the session is pinned: whether one of its branches is anchored, that is, existed when the session was pinned.
+ * Branches that wait for an entry count, too. */
 bool table_is_pinned(branch_table *table, session_name name);
 
 /* Pins a new branch of a pinned session, if the limit on pins allows it. */
 void table_pin_with_others(branch_table *table, branch *b);
 
-/* After a change of pin was undone: pins or unpins the branches that the session opened after its pin, to match. */
+/* Called after a failed PIN or RENAME was undone. Pins or unpins the branches that were opened after their session was
+ * pinned, so that they match the restored pin of the session. */
 void table_pin_follow(branch_table *table, uint32_t owner, const char *name);
 
-/* Pins the branches that pinned sessions opened after their pin. Needed after an adoption, which restores anchored pins
- * only. */
+/* Pins the branches that pinned sessions opened after they had been pinned. Called after an adoption, because files
+ * contain only the pins of anchored branches. */
 void table_pin_later_branches(branch_table *table);
 
 /* Limit on pinned branches of all owners together. */
 uint32_t table_pins_max(const branch_table *table);
-uint32_t table_pins_max_of(uint32_t n_names); /* the same, if n_names branches may be open */
+uint32_t table_pins_max_of(uint32_t n_names); /* the same limit, if n_names named branches can be open */
 
 /* ---- changes that a command waits for: table_change.c ---- */
 
-/* A change of name or pin. Between table_change_begin and table_change_end the caller changes the branches of the name;
- * table_change_end makes the store write their files. If it returns true, the result comes through table_take_stored,
- * and after a failure table_change_undo restores the former names and pins. Until the result has come, the branches are
- * changing and a second change waits, because an undo of the second change could not know which names and pins are on
- * the disk. If it returns false, *status is the reply, and a failed change has been undone. */
+/* Carry out a PIN or RENAME. The caller calls table_change_begin, changes the names or pins of the session's branches
+ * in memory, and calls table_change_end, which pushes a job that writes the branch files.
+ *
+ * If table_change_end returns true, the result of the job comes through table_take_stored. If the job failed, the
+ * caller calls table_change_undo, which restores the former names and pins. Until the result has come, the branches are
+ * changing, and a second PIN or RENAME waits. Otherwise the undo of the second command could not know which names and
+ * pins are on the disk.
+ *
+ * If table_change_end returns false, *status is the reply to the command. If *status is an error, the change has been
+ * undone. */
 store_job *table_change_begin(branch_table *table, session_name name); /* NULL if memory is short */
 bool table_change_end(branch_table *table, store_job *job, uint64_t request, llm_status *status);
 void table_change_undo(branch_table *table, const store_job *job);
@@ -87,14 +97,16 @@ void table_rename(branch_table *table, session_name name, session_name to);
 
 /* ---- removals that a command waits for: table_removal.c ---- */
 
-/* One job removes all files whose removal is requested between begin and end, and syncs the directory once.
- * table_removing_end returns true if there are such files, so that a result will come. */
+/* All files whose removal is requested between table_removing_begin and table_removing_end are removed by one job,
+ * which syncs the directory once. table_removing_end pushes the job and returns true, which means that a result will
+ * come. Without such files, it returns false. */
 void table_removing_begin(branch_table *table);
 bool table_removing_end(branch_table *table, session_name name, uint64_t request);
-void table_removing_end_unasked(branch_table *table); /* the same, but no command waits for the result */
+void table_removing_end_unasked(branch_table *table); /* like table_removing_end, but no command waits for the result */
 void table_remove_id(branch_table *table, uint64_t id, uint32_t owner, const char *name);
-void table_attach(branch_table *table,
-                  store_job *job); /* adds its one change to the job between begin and end, or pushes `job` */
+/* Between table_removing_begin and table_removing_end, moves the only change of `job` into the job that collects
+ * removals. Otherwise pushes `job`. */
+void table_attach(branch_table *table, store_job *job);
 
 /* Remembers the files that this job failed to remove, so that the next close of the session or an orderly stop tries
  * again. */
@@ -103,7 +115,8 @@ void table_removal_refused(branch_table *table, const store_job *job);
 /* ---- files of sessions that are not open: table_removal.c ---- */
 
 bool table_add_loose(branch_table *table, const loose_file *f); /* returns false if memory is short */
-/* Returns the next loose file of a name after `after`, or the first if `after` is NULL. NULL if there are no more. */
+/* Returns the session's next loose file after `after`, or its first if `after` is NULL. Returns NULL if there are no
+ * more. */
 const loose_file *table_next_loose(const branch_table *table, session_name name, const loose_file *after);
 /* whether a session of that name waits for an entry */
 bool table_is_waiting(const branch_table *table, session_name name);
@@ -111,7 +124,7 @@ uint32_t table_n_waiting(const branch_table *table);
 void table_remove_loose(branch_table *table, session_name name);
 void table_remove_closed(branch_table *table); /* removes the files that closed sessions left */
 /* Removes the files of unpinned sessions that wait for an entry and were last used before before_ms, at most
- * LOOSE_EXPIRED_MAX files. Returns the oldest use among the remaining sessions that may expire, or 0 if there are
+ * LOOSE_EXPIRED_MAX files. Returns the earliest last use of the remaining sessions that may expire, or 0 if there are
  * none. */
 uint64_t table_expire_loose(branch_table *table, uint64_t before_ms);
 size_t table_loose_bytes(const branch_table *table); /* bytes of the state files of loose files */

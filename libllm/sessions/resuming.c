@@ -5,7 +5,8 @@
 
 enum { CHECKPOINTS_LOOKED_AT = 64, DONORS_MAX = LLM_SEQUENCES_MAX + LLM_PARKED_MAX };
 
-/* The sources from which a prompt can resume, other than the branch itself. */
+/* The states from which a prompt can resume, other than that of its own branch: states of other branches (donors) and
+ * checkpoints. */
 typedef struct resuming_sources {
     uint32_t n_donors;
     const branch *donor_branches[DONORS_MAX];
@@ -15,8 +16,8 @@ typedef struct resuming_sources {
     resume_checkpoint checkpoints[CHECKPOINTS_LOOKED_AT];
 } resuming_sources;
 
-/* Whether the donor can be copied now. If sequences share no cells, a copy goes through host memory, of which other
- * states in flight may leave too little. */
+/* Whether the donor, which has a slot, can be copied now. If sequences share no cells, the copy goes through host
+ * memory, and other states in flight may leave too little of that memory. */
 static bool may_copy(const branch *donor)
 {
     const branch_shared *g = donor->shared;
@@ -30,7 +31,8 @@ static bool can_give(const branch *donor, const branch *b)
            donor->record.state != LLM_STATE_TORN && branch_n_tokens(donor) > 0;
 }
 
-/* Describes a parked donor, whose state is loaded as a whole. Only dense memory can be truncated after that. */
+/* Describes a parked donor as a source. A parked state is loaded as a whole, and only dense memory can be truncated
+ * after the load. */
 static resume_source parked_source(const model *m, const branch *donor)
 {
     const uint32_t n = donor->parked.k;
@@ -43,9 +45,9 @@ static resume_source parked_source(const model *m, const branch *donor)
     };
 }
 
-/* Describes a donor. If sequences share no cells, the donor is copied through a saved state. The saved state of a
- * sliding window contains only the window, so that the copy can be used as a whole or with a checkpoint, but not
- * truncated. */
+/* Describes a donor as a source. If sequences share no cells, a donor with a slot is copied through a saved state. The
+ * saved state of a sliding window contains only the window, so that the copy can be used as a whole or with a
+ * checkpoint, but not truncated. */
 static resume_source donor_source(const model *m, const branch *donor)
 {
     if (donor->slot == BRANCH_NO_SLOT) {
@@ -73,8 +75,9 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
     }
 }
 
-/* Returns for how many of the prompt's first tokens the branch or a donor holds the attention. Checkpoints of more
- * tokens are unusable, and would take the places of usable checkpoints in the list. */
+/* Returns for how many of the prompt's first tokens the branch or a donor holds the KV cache of the attention layers.
+ * Checkpoints of more tokens are unusable unless they are whole, and would displace usable checkpoints from the
+ * list. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
     const bool is_trusted = b->record.state != LLM_STATE_TORN;
@@ -86,7 +89,7 @@ static void gather(branch_table *table, const branch *b, const int32_t *prompt, 
                    resuming_sources *out)
 {
     out->n_donors = 0;
-    /* donors with a slot are cheaper to copy: as the first of equals they are chosen */
+    /* donors with a slot come first: they are cheaper to copy, and of equal donors the first is chosen */
     gather_donors(table, b, true, out);
     gather_donors(table, b, false, out);
     out->n_checkpoints =
@@ -158,8 +161,9 @@ typedef struct state_on_disk {
     double us;    /* microseconds saved */
 } state_on_disk;
 
-/* Returns the microseconds saved by reading the state of `other` for n tokens of the prompt. A read that has not begun
- * needs memory, and starts after everything in flight. */
+/* Returns the microseconds saved by reading the state of `other` for the prompt's first n tokens, of which a state in
+ * memory already covers n_in_memory. A read that has not begun needs memory, and starts after all reads and writes in
+ * flight. */
 static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_in_memory)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
@@ -171,8 +175,8 @@ static double gain_us(const branch_table *table, const branch *other, uint32_t n
     return copy_cost_fetch_saves_us(&table->pace, n_bytes, n_bytes_before, n - n_in_memory);
 }
 
-/* Returns the smallest number of tokens, up to n_most, with which the state of `other` saves more than `us`; 0 if no
- * such number does. */
+/* Returns how many of the prompt's tokens, at most n_most, the state of `other` must provide to save more than `us`
+ * microseconds. 0 if n_most tokens are not enough. */
 static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32_t n_most, uint32_t n_in_memory,
                           double us)
 {
@@ -192,8 +196,9 @@ static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32
 }
 
 /* Returns the state on disk that saves most time. Hundreds of branches may begin with the same head, and comparing all
- * their tokens with the prompt would delay every step. So a branch is compared in full only if its n_least-th token
- * equals the prompt's: with fewer equal tokens the branch could not save more than the best branch so far. */
+ * their tokens with the prompt would delay every step. To save more than the best branch so far, a branch must share at
+ * least n_least tokens with the prompt. So the branch is compared in full only if its token number n_least equals that
+ * of the prompt. */
 static state_on_disk best_on_disk(branch_table *table, const branch *b, const branch_prompt *prompt,
                                   uint32_t n_in_memory)
 {
@@ -217,8 +222,8 @@ static state_on_disk best_on_disk(branch_table *table, const branch *b, const br
     return best;
 }
 
-/* Returns how many of the prompt's tokens the branch provides without a copy. Most prompts continue their branch, and
- * then the tokens of other branches need not be compared. */
+/* Returns how many of the prompt's tokens the branch provides without a copy. Most prompts continue their branch, so
+ * that this number is often enough to see that no state on disk saves time. */
 static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 {
     if (b->record.state == LLM_STATE_TORN) {
@@ -229,7 +234,7 @@ static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
     return n == own.n_tokens || n >= own.truncate_floor ? n : 0;
 }
 
-/* Begins to read the state, unless its read has begun before. Returns false if too many bytes are in flight. */
+/* Begins to read the state, unless the read has already begun. Returns false if too many bytes are in flight. */
 static bool begin_reading(branch_table *table, const state_on_disk *best)
 {
     parked *at = &best->from->parked;
@@ -268,8 +273,8 @@ static resume_plan refill(int32_t diverged_at)
     return (resume_plan){.reason = LLM_REASON_TORN, .diverged_at = diverged_at, .donor = -1, .checkpoint = -1};
 }
 
-/* Decides on a plan and carries it out. If the model refuses, mostly because cells are short, an idle branch is parked
- * and a new plan is made, because the parked state is still a source. */
+/* Decides on a plan and carries it out. If the model refuses, mostly because KV cells are short, parks an idle branch
+ * and tries again with a new plan, which may use the parked state, too. */
 static resume_plan settle(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
                           resuming_sources *sources)
 {
@@ -321,7 +326,7 @@ bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t
         .n_checkpoints = sources.n_checkpoints,
         .may_keep_all = true,
     });
-    /* a plan keeps nothing if copying costs more than prefilling; then the caller copies a saved state */
+    /* a plan keeps nothing if copying costs more than prefilling; the caller then copies the state with table_copy */
     const bool is_nothing = plan.n_keep == 0 && n_fork > 0 && from != to;
     return !is_nothing && apply(to, &plan, tokens, &sources);
 }

@@ -1,13 +1,17 @@
 /* shelf.h: states outside the model's memory, and the jobs with which the store thread writes and reads their files.
  * Owned by the decode thread, which waits for the disk only at a stop (table_save_all, table_settle).
  *
- *   NOWHERE    only the tokens are kept: the next request prefills them again (`torn`)
- *   IN_MEMORY  held as parked: with a store up to 3/4 of --park-memory, as the rest is for states in flight
+ * Where the state of a branch without a slot can be (parked_where, branch.h):
+ *
+ *   NOWHERE    only the tokens are kept: the next request prefills them again, and reports `torn`
+ *   IN_MEMORY  in host memory; all such states together get 3/4 of --park-memory if there is a store, because the
+ *              rest is for states that are being written or read (in flight)
  *   WRITING    in memory, and being written to its file
  *   ON_DISK    in its file only
  *   READING    being read from its file: for a request of its branch, or lent to a request of another branch
  *
- * Spill: while parked states take more than three quarters, the least valuable state of an idle branch leaves memory:
+ * Spill: while parked states take more than three quarters of --park-memory, the least valuable state of an idle branch
+ * leaves memory:
  *
  *   the branch, the store                         its state
  *   a scratch branch                              NOWHERE: branches without a name are never written to the disk
@@ -25,16 +29,17 @@
  *
  *   read for                                      after the read                      if the read fails
  *   a request of its branch                       IN_MEMORY, until it has a slot      NOWHERE
- *   a request of another branch, while its own    IN_MEMORY, lent until the waiting   ON_DISK, as before
- *   branch is idle                                requests have begun; then ON_DISK
+ *   a request of another branch, while the        IN_MEMORY, lent until the waiting   ON_DISK, as before
+ *   branch of the state is idle                   requests have begun; then ON_DISK
  *
- * A request waits for the state of its own branch as long as prefilling the state's tokens would take, but at least 10
- * s, because dropping a state costs more than waiting for a disk that is busy for a moment. For the state of another
- * branch, a request waits as long as prefilling the shared tokens would take, but at least 1 s.
+ * A request stops waiting for the state of its own branch after the time that prefilling the state's tokens would take,
+ * but not before 10 s: the disk may be busy for a moment, and dropping the state would cost more than such a wait. A
+ * request stops waiting for the state of another branch after the time that prefilling the shared tokens would take,
+ * but not before 1 s.
  *
  * Example: an agent's system prompt of 10,000 tokens is in the parked session `a`. The first request of the new session
- * `b` waits for the state of `a` and copies the part for the first 10,000 tokens (`shared`). Then the state of `a` is
- * on the disk only, as before. */
+ * `b` waits for the state of `a`, copies the part of it for the first 10,000 tokens, and reports `shared`. Then the
+ * state of `a` is on the disk only, as before. */
 #ifndef LLM_SHELF_H
 #define LLM_SHELF_H
 
@@ -44,13 +49,14 @@
 typedef struct branch_table branch_table; /* branch_table.h */
 
 typedef struct table_shelf {
-    uint64_t refused_until_us; /* until then no state is written, because writing one failed */
-    /* a parked state waits in memory, over the budget, until the store has capacity or the time is over: */
+    uint64_t refused_until_us; /* no state is written before this time, because a write failed */
+    /* a parked state beyond the budget waits in memory until the store has capacity or spill_until_us is reached */
     bool spill_waits;
     uint64_t spill_until_us; /* end of the wait; 0 if no state waits */
-    /* when requests stop waiting for a slot that a job of the store may free; 0 if none waits */
+    /* when requests stop waiting for a slot that a job of the store may free; 0 if no request waits */
     uint64_t slot_until_us;
-    bool is_store_slow; /* a wait for the store has timed out, so no state waits until the store finishes a job */
+    /* a wait for the store has timed out; no other state waits before the store has read or written one */
+    bool is_store_slow;
     uint64_t slow_logged_us;
     bool is_lending; /* a state is lent; nothing is spilled until the state is on disk again */
     bool is_saving;  /* an orderly stop has begun */
@@ -74,12 +80,13 @@ void table_settle(branch_table *table);
  * for stays. (branch_table.c) */
 branch *table_parked_victim(branch_table *table);
 
-/* Moves parked states from memory to the disk until the rest fit the budget. While the store is busy, one state waits
- * in memory (spill_waits), as long as prefilling its tokens again would take, but at least 10 s; other states over the
- * budget are dropped. */
+/* Moves parked states from memory to the disk until the rest fit the budget (3/4 of --park-memory). While the store is
+ * busy, one state beyond the budget waits in memory (spill_waits), at most as long as prefilling its tokens again would
+ * take (10 s at least). Other states beyond the budget are dropped. */
 void table_spill(branch_table *table);
 bool table_is_refused(const branch_table *table); /* no state is written now, because a write failed a short time ago */
-void table_spill_on(branch_table *table); /* returns lent states to the disk; spills again while there is capacity */
+/* removes lent states from memory, and continues a spill that waited for the store */
+void table_spill_on(branch_table *table);
 
 bool table_spill_waits(const branch_table *table);
 bool table_is_lending(const branch_table *table); /* states that were read for other branches are in memory */
@@ -93,19 +100,20 @@ bool table_read_file(branch_table *table, branch *b);
  * waits. */
 uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us);
 
-/* Returns whether requests have waited long enough for a slot that a job of the store may free: as long as prefilling
- * the tokens of the state of `b` would take, but at least 10 s. */
+/* Whether requests have waited so long for a slot, which a job of the store may free, that they should stop waiting: as
+ * long as prefilling the tokens of the state of `b` would take (10 s at least). */
 bool table_gives_up_jobs(branch_table *table, const branch *b);
 
-/* Drops the branch's state on disk if its request has waited for the state as long as prefilling the tokens would take,
- * but at least 10 s. The request then prefills the tokens. Returns false, and drops nothing, while the wait goes on. */
+/* Called for a branch whose request waits for the branch's state on disk. If the request has waited as long as
+ * prefilling the tokens would take (10 s at least), drops the state and returns true, and the request prefills the
+ * tokens. Otherwise returns false: the request goes on waiting. */
 bool table_gives_up_reading(branch_table *table, branch *b);
 
-/* Whether some branch's state is being read under this number (branch.h). */
+/* Whether the state of any branch is being read under this number (parked.reading, branch.h). */
 bool table_is_reading(const branch_table *table, uint64_t reading);
 
-/* Parks the state that was read in the branch, and adds the checkpoints that were read with the state. Returns false if
- * the state does not belong to the branch's tokens. */
+/* Makes the state that was read from a file the parked state of the branch, and adds the checkpoints of the same file
+ * to the checkpoint store. Returns false if the state does not belong to the branch's tokens. */
 bool table_take_state(branch_table *table, branch *b, state_file *from);
 
 /* Drops the blobs of a job whose write is over. */
@@ -118,13 +126,14 @@ void table_read_back(branch_table *table, store_job *job);     /* a state was re
 
 size_t table_disk_bytes(const branch_table *table);
 
-/* A state file is counted from the moment its write is pushed, so that the limit always holds. Until the result
- * arrives, only an older file may exist, and only that file remains if the later state is dropped or the daemon ends
- * first. Several writes may be queued, because a branch can leave its slot again before its previous state is
- * written. */
+/* A state file counts from the moment its write is pushed, so that the limit is never exceeded. Until the result of the
+ * write arrives, the disk has an older state file of the branch, or none. That does not change if the write fails or
+ * the daemon ends before it. Several writes for a branch may be queued, because the branch can leave its slot again
+ * before its previous state is written. */
 void table_expect_file(branch_table *table, branch *b, store_job *job, size_t n_bytes); /* also sets the job's branch */
-void table_learn_file(branch *b, const store_job *job);  /* updates the counts from a result of the store */
-void table_file_is_gone(branch_table *table, branch *b); /* the file is removed, or will be before any later write */
+void table_learn_file(branch *b, const store_job *job); /* updates the counts from a result of the store */
+/* the file is removed, or a queued job will remove it before any later write */
+void table_file_is_gone(branch_table *table, branch *b);
 
 /* Removes the state file. A state that was only on the disk is lost. Returns false if memory is short. */
 bool table_remove_state(branch_table *table, branch *b);
@@ -137,28 +146,28 @@ bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes);
  * limit. */
 void table_limit_disk(branch_table *table);
 
-/* Returns the sort key of a branch: the less valuable its tokens are, the smaller. Always below 2^63.
- * (branch_table.c) */
+/* Returns a sort key, which is smaller for branches with less valuable tokens. Always below 2^63. (branch_table.c) */
 uint64_t table_order(const branch *b);
 
 /* ---- branch files: table_files.c ---- */
 
-/* Fills `out` with the branch's tokens, name, pin and stamps. Returns false if memory is short. */
+/* Fills `out` with the branch's tokens, name, pin and time stamps. Returns false if memory is short. */
 bool table_describe(const branch *b, branch_file *out);
 
 /* Fills `out` with `state`, which covers the branch's first k tokens, and with as many checkpoints of these tokens as
- * the limit on bytes in flight allows. Holds the state and the checkpoints as in flight. */
+ * the limit on bytes in flight allows. The state and the checkpoints then count as in flight (ledger.h). */
 void table_describe_state(branch_table *table, const branch *b, blob *state, uint32_t k, state_file *out);
 
 /* Fills the job with the state and pushes the job. The branch file must exist, or its write must have been pushed
- * before. Returns false if the states on the disk are more valuable; the caller then still owns the job. */
+ * before. Returns false if there is no disk space, because the states that are on the disk are more valuable; the
+ * caller then still owns the job. */
 bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, store_job *job);
 
 /* Whether the store has capacity for a state of that size now. */
 bool table_may_write(const branch_table *table, size_t n_bytes);
 
-/* Creates a job that changes one branch file. If the verb writes the file, the job contains the branch's tokens. NULL
- * if memory is short or there is no store. */
+/* Creates a job that changes one branch file. If the verb writes the file, the job contains the branch's tokens.
+ * Returns NULL if memory is short or there is no store. */
 store_job *table_change_of(branch_table *table, branch *b, change_verb verb);
 
 bool table_write_file(branch_table *table, branch *b); /* returns false if no job could be created */
@@ -182,9 +191,9 @@ int table_save(branch_table *table, branch *b, session_name label, uint64_t requ
 int table_load(branch_table *table, session_name name, session_name label, uint64_t request);
 int table_unsave(branch_table *table, session_name label, uint64_t request);
 
-/* table_become gives the branch the loaded tokens and parks it; table_become_warm then gives the branch the loaded
- * state, if there is one. The branch must be open, idle and empty. Between the two calls its branch file may be
- * written. */
+/* Fill a branch from the result of table_load. table_become gives the branch the loaded tokens and parks it;
+ * table_become_warm then gives the branch the loaded state, if there is one. The branch must be open, idle and empty.
+ * The caller may write the branch file between the two calls. */
 void table_become(branch_table *table, branch *b, const store_job *from);
 void table_become_warm(branch_table *table, branch *b, store_job *from);
 

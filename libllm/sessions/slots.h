@@ -3,7 +3,8 @@
  * model's memory. Owned by the decode thread.
  *
  * Slots 0..n_named-1 are for named branches, the rest for scratch, so that neither kind can starve the other.
- * table_take_slot never blocks, and no request keeps waiting in a slot that another request waits for.
+ * table_take_slot never blocks. A request that has a slot but must wait for something else gives up the slot if another
+ * request waits for it (decode_slots.c).
  *
  *   the branch                        the slots of its kind           table_take_slot
  *   has a slot                        any                             SLOT_READY
@@ -29,8 +30,8 @@
  *
  * Example: the client edits a message at token 4,000 of 20,000. The branch is copied to a kept branch and truncated to
  * 4,000. When the client goes back to the first version, the request continues the kept branch and prefills nothing.
- * The copy is made before another branch is given up for it. Then the copy gets a free entry, or the entry of a less
- * valuable branch. */
+ * The copy gets a free entry, or the entry of a less valuable branch, which is given up only after the copy was
+ * made. */
 #ifndef LLM_SLOTS_H
 #define LLM_SLOTS_H
 
@@ -41,9 +42,11 @@
 typedef struct branch_table branch_table; /* branch_table.h */
 
 typedef struct table_slots {
-    branch **holders;       /* n_named + n_scratch: the branch in each slot, or NULL */
-    uint64_t clock;         /* counts uses; orders branches by recency */
-    double stall_budget_us; /* time left in this gap for optional copies; HUGE_VAL if no branch decodes */
+    branch **holders; /* n_named + n_scratch: the branch in each slot, or NULL */
+    uint64_t clock;   /* counts uses; orders branches by recency */
+    /* how long optional copies may still take before they delay the next token of a decoding branch; HUGE_VAL if no
+     * branch decodes */
+    double stall_budget_us;
     void (*forgotten)(void *context, uint32_t owner,
                       const char *name); /* called for each name whose last branch is given up; or NULL */
     void *forgotten_context;
@@ -51,19 +54,20 @@ typedef struct table_slots {
 
 /* ---- finding ---- */
 
-/* Returns the next open branch of a name after `after`, or the first if `after` is NULL. NULL if there are no more. */
+/* Returns the session's next open branch after `after`, or its first if `after` is NULL. Returns NULL if there are no
+ * more. */
 branch *table_next(branch_table *table, session_name name, const branch *after);
 
-/* Whether some branch of that name is open, or waits on the disk for an entry. */
+/* Whether a branch of the session is open, or waits on the disk for an entry. */
 bool table_knows(branch_table *table, session_name name);
 
-/* Sets *out to the branch for a request of this name: the branch that the prompt continues (branch_choice.h), or a new
- * one. The branch may have no slot. Returns LLM_OK, or LLM_CAPACITY if no branch can be opened or the owner already has
- * its share of busy branches. */
+/* Sets *out to the branch for a request of this session: the branch that the prompt continues (branch_choice.h), or a
+ * new one. The branch may have no slot. Returns LLM_OK, or LLM_CAPACITY if no branch can be opened or the owner already
+ * has its share of busy branches. */
 int table_admit(branch_table *table, session_name name, const branch_prompt *prompt, branch **out);
 
-/* Opens a new branch of this name, whatever other branches of the name contain. Returns LLM_OK, or LLM_CAPACITY
- * (nothing has changed). */
+/* Opens a new branch of the session, whatever the session's other branches contain. Returns LLM_OK, or LLM_CAPACITY if
+ * no branch can be opened (nothing has changed). */
 int table_open_named(branch_table *table, session_name name, branch **out);
 
 /* Forgets `old` and opens a new branch of the session of `like` instead. `old` must be idle. */
@@ -74,36 +78,37 @@ branch *table_open_known(branch_table *table, uint32_t owner, const char *name, 
 
 /* Returns an idle scratch branch for this prompt: the owner's branch that the prompt continues, else an empty or new
  * branch, else the least recently used branch. The least recently used branch is replaced by a new branch, unless it is
- * the owner's and has more than the prompt's head in common with the prompt. NULL if all scratch branches are busy. */
+ * the owner's and has more than the prompt's head in common with the prompt. Returns NULL if all scratch branches are
+ * busy. */
 branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *prompt);
 
-/* Copies the first n tokens of `from` to `to`, and parks the state of `from` in `to` as well, in memory or on the disk.
- * A state that covers more than n tokens is not shared, so that a request of `to` prefills its tokens. But with
- * may_truncate, `to` gets that state and all tokens that it covers, and the caller truncates `to`. `to` must be open
- * and empty, and have no slot. (table_copy.c) */
+/* Copies the first n tokens of `from` to `to`. If the state of `from` covers at most n tokens, the state also becomes
+ * the parked state of `to`, in memory or on the disk. If the state covers more than n tokens, `to` gets no state, and
+ * its next request prefills the tokens. But with may_truncate, `to` then gets the state and all tokens that the state
+ * covers, and the caller must truncate `to`. `to` must be open and empty, and have no slot. (table_copy.c) */
 void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_truncate);
 
-/* Copies `b` to a kept branch before `b` continues with this prompt, if the prompt discards tokens that take longer to
- * prefill again than to copy, and if there is a free entry, or a less valuable branch, for the copy. `b` must have a
- * slot. Returns whether a copy was made. (table_keep.c) */
+/* Called before `b` continues with this prompt. Copies `b` to another branch (the kept branch) if the prompt discards
+ * tokens of `b` that take longer to prefill again than to copy, and if the copy can get a free entry or the entry of a
+ * less valuable branch. `b` must have a slot. Returns whether a copy was made. (table_keep.c) */
 bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prompt);
 
-/* Whether there is an entry for one more kept branch of this owner: a free entry for table_open_kept (*replaced is
- * NULL), or the entry of the kept branch *replaced. */
+/* Whether this owner can have one more kept branch: in a free entry, with table_open_kept (*replaced is NULL), or in
+ * the entry of an older kept branch, which is set as *replaced and must be replaced. */
 bool table_may_open_kept(branch_table *table, uint32_t owner, branch **replaced);
 branch *table_open_kept(branch_table *table, const branch *b);
 
 /* Describes the branch for branch_choose, or for branch_choose_for_discarded if `prompt` is NULL. */
 branch_candidate table_candidate_of(const branch *b, const branch_prompt *prompt);
 
-/* Returns how many of the resident tokens belong to the branch's last prompt. */
+/* Returns how many of the branch's tokens belong to its last prompt. */
 uint32_t table_n_history(const branch *b);
 
 /* Whether a scratch branch is idle, or can be opened. */
 bool table_has_scratch(const branch_table *table);
 
-/* Whether this owner has fewer busy branches than its share, which is limited because the entries of busy branches
- * cannot be given to other owners. */
+/* Whether this owner has fewer busy branches than its share. Without this limit, one owner could occupy all entries,
+ * because the entry of a busy branch cannot be given to another owner. */
 bool table_may_be_busy(const branch_table *table, uint32_t owner);
 
 void table_used(branch_table *table, branch *b); /* `b` is now the most recently used branch */
@@ -115,9 +120,10 @@ void table_allow_copies(branch_table *table, double stall_budget_us);
 
 typedef enum slot_result {
     SLOT_READY,
-    SLOT_LATER,    /* a generation, or a job of the store, may free a slot when it ends */
-    SLOT_NEVER,    /* all branches are idle, and the policy keeps all of them */
-    SLOT_NO_CELLS, /* all branches are idle, but the policy keeps branches whose KV cells are needed */
+    SLOT_LATER, /* a generation, or a job of the store, may free a slot when it ends */
+    SLOT_NEVER, /* all branches are idle, and the policy keeps all of them */
+    /* all branches are idle and too few KV cells are free, but the policy keeps the branches that hold cells */
+    SLOT_NO_CELLS,
 } slot_result;
 
 /* Gives the branch a slot. Parks or forgets idle branches for it, as the policy allows. */
@@ -126,27 +132,29 @@ slot_result table_take_slot(branch_table *table, branch *b);
 /* Frees KV cells for `b`: removes another idle branch from the model's memory. Returns false if no branch can leave. */
 bool table_free_cells(branch_table *table, const branch *b);
 
-bool table_park(branch_table *table, branch *b); /* the branch gives up its slot, even while it runs (decode_step.c) */
+/* the branch gives up its slot, even during a generation (decode_step.c) */
+bool table_park(branch_table *table, branch *b);
 void table_forget(branch_table *table, branch *b);       /* closes an idle branch, and reports its name */
 void table_close_branch(branch_table *table, branch *b); /* removes its files, too */
 void table_reset_branch(branch_table *table, branch *b); /* removes its files, too */
 
-/* ---- whether a slot can be had: table_expected.c ---- */
+/* ---- whether a branch can get a slot: table_expected.c ---- */
 
-/* Whether a slot of the branch's kind is empty, or an idle branch may leave such a slot. */
+/* Whether a slot for branches of this kind (named or scratch) is free, or can be freed by an idle branch. */
 bool table_has_free_slot(const branch_table *table, const branch *b);
 
 /* Whether a state is being written or read, or waits to be written, so that memory or a slot may become free when the
  * job ends. */
 bool table_has_in_flight(const branch_table *table);
 
-/* Whether a slot of the kind of `b` (with any_kind, of either kind) may be freed without a command, because a
- * generation in another branch will end or a state is in flight. */
+/* Whether a slot may become free without a command of a client, because the generation of another branch will end or a
+ * state is being written or read. Only slots for the kind of `b` count (named or scratch); with any_kind, all slots
+ * count. */
 bool table_is_in_progress(const branch_table *table, const branch *b, bool any_kind);
 
-/* Returns SLOT_READY if the branch's state should be read from the disk now: if more slots are free, or can be freed,
- * than are needed for waiting requests whose states are in memory or being read. Otherwise the branch could not get a
- * slot after the read. */
+/* Whether the branch's state should be read from the disk now. Returns SLOT_READY if more slots are free, or can be
+ * freed, than are needed for waiting requests whose states are in memory or being read. Otherwise the branch would get
+ * no slot after the read, and SLOT_LATER or SLOT_NEVER is returned. */
 slot_result table_may_take_slot(const branch_table *table, const branch *b);
 
 /* Returns false if the state of `b` would not fit the KV cache even after all idle branches had left it. Checked only
@@ -158,18 +166,19 @@ bool table_may_fit(const branch_table *table, const branch *b);
 branch *table_find_id(branch_table *table, uint64_t id); /* the open branch, or NULL */
 uint32_t table_names_max(const branch_table *table);     /* limit on open named branches */
 
-uint64_t table_new_number(branch_table *table); /* larger than all before: orders uses, reads and writes */
+uint64_t table_new_number(branch_table *table); /* larger than all earlier numbers: orders uses, reads and writes */
 
-/* Sets the function that is called for each name whose last branch is given up, or NULL. */
+/* Sets the function that is called for each session whose last branch is given up, or NULL. */
 void table_set_forgotten_listener(branch_table *table,
                                   void (*forgotten)(void *context, uint32_t owner, const char *name), void *context);
 
-/* Counts a branch that was given up without a client's request, and reports the name if no branch of it is left. */
+/* Counts a branch that was given up although no client asked for that, and reports the session as forgotten if it has
+ * no other branch. */
 void table_report_forgotten(branch_table *table, uint32_t owner, const char *name, llm_counter counter);
 
-/* Forgets unpinned idle branches that were last used before `before_ms` (CLOCK_REALTIME), at most 64 in one call, so
- * that decoding branches do not wait for a thousand removals. Returns the oldest use among the remaining branches that
- * may expire, or 0 if there are none. */
+/* Forgets unpinned idle branches that were last used before `before_ms` (CLOCK_REALTIME), at most 64 in one call,
+ * because a thousand removals at once would delay decoding branches. Returns the earliest last use of the remaining
+ * branches that may expire, or 0 if there are none. */
 uint64_t table_expire(branch_table *table, uint64_t before_ms);
 
 void table_publish(branch_table *table); /* sets the gauges in the session table */

@@ -58,7 +58,8 @@ void table_rename(branch_table *table, session_name name, session_name to)
 
 /* ---- end ---- */
 
-/* Adds the branches that must be written: branches that already have a file, and pinned branches. */
+/* Adds to the job the branch files that must be written: those that already exist, and those of pinned branches. Sets
+ * *any if there are such files. Returns false if memory is short. */
 static bool describe_changed(branch_table *table, store_job *job, bool *any)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -120,7 +121,8 @@ void table_change_settled(branch_table *table, const store_job *job)
 
 /* ---- undo ---- */
 
-/* Whether the branch has a state file, or will have one. A state file is useless without a branch file. */
+/* Whether the branch has a state file, or will have one. Its branch file must then stay, because a state file is
+ * useless without it. */
 static bool has_state_file(const branch *b)
 {
     return b->parked.where == PARKED_WRITING || b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING;
@@ -151,7 +153,8 @@ void table_change_undo(branch_table *table, const store_job *job)
     for (uint32_t i = 0; i < job->n_changes; i++) {
         undo(table, &job->changes[i]);
     }
-    if (job->is_label) { /* branches that were opened meanwhile are pinned or unpinned to match */
+    /* branches that were opened after their session was pinned get the restored pin of the session */
+    if (job->is_label) {
         table_pin_follow(table, job->owner, job->changes[0].was.name);
         table_pin_follow(table, job->owner, job->name);
     }

@@ -1,8 +1,8 @@
 /* table_copy.c: copies the tokens and the saved state of a branch to another branch, without the model. */
 #include "sessions/branch_table.h"
 
-/* Gives the state file of `from` a second name for `to`. The store does its jobs in order, so the name exists before
- * the state of `to` can be read. */
+/* Links the state file of `from` to a second name, under the id of `to`. The store does its jobs in order, so the link
+ * exists before the state of `to` can be read. */
 static void share_file(branch_table *table, const branch *from, branch *to)
 {
     store_job *job = table_may_write(table, 0) ? store_job_new(STORE_WRITE, 0) : NULL;
@@ -13,7 +13,8 @@ static void share_file(branch_table *table, const branch *from, branch *to)
     job->linked_id = from->id;
     branch_set_parked(to, &from->parked);
     to->parked.where = PARKED_ON_DISK;
-    table_expect_file(table, to, job, from->n_file_bytes); /* either branch can outlive the other */
+    /* counted for both branches, because either can outlive the other */
+    table_expect_file(table, to, job, from->n_file_bytes);
     store_push(table->store, job);
 }
 

@@ -1,4 +1,4 @@
-/* table_disk.c: the limit on state files. Branch files, which are small, always stay. */
+/* table_disk.c: keeps the state files within their limit. There is no limit on branch files, which are small. */
 #include <string.h>
 
 #include "sessions/branch_table.h"
@@ -33,7 +33,7 @@ void table_learn_file(branch *b, const store_job *job)
     if (job->status == LLM_OK || job->status == LLM_NOT_FOUND) {
         b->n_stored_bytes = job->status == LLM_OK ? job->n_bytes : 0;
     }
-    if (job->request == b->last_write) { /* else the result of a later write decides */
+    if (job->request == b->last_write) { /* if a later write is queued, its result decides */
         branch_set_file_bytes(b, b->n_stored_bytes);
     }
 }
@@ -65,8 +65,9 @@ static bool may_lose_state(const branch *b)
     return !is_needed && !at->is_lent && at->where != PARKED_WRITING && at->where != PARKED_READING;
 }
 
-/* Describes the state files for share.h, including the future file of n_bytes for `b`. Files that their branches do not
- * need are removed first, then the files of the least recently used branches. */
+/* Fills table->holdings (share.h) with the state files, among them the file of n_bytes that will be written for `b`.
+ * The first files to be removed are those whose states are also in memory or in a slot. Then follow the files of the
+ * least recently used branches. */
 static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
 {
     const uint64_t needed = (uint64_t)1 << 63; /* above every table_order */
@@ -83,8 +84,8 @@ static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
     share_add_up(table->holdings, table->n_entries);
 }
 
-/* Marks in table->holdings files of n_over bytes in total. Returns false if all files together are smaller, or if the
- * file of `b` would be marked. */
+/* Marks in table->holdings the files to be removed, until they have n_over bytes in total. Returns false if all
+ * removable files together are smaller, or if the file of `b` would be chosen. */
 static bool choose_victims(branch_table *table, const branch *b, size_t n_bytes, size_t n_over)
 {
     const share_claim claim = table_bytes_claim(table, table->options.parked_disk_bytes_max);
@@ -116,9 +117,9 @@ static size_t bytes_over(const branch_table *table, const branch *b, size_t n_by
     return n > table->options.parked_disk_bytes_max ? n - table->options.parked_disk_bytes_max : 0;
 }
 
-/* Removes files before the state is written, because the limit must hold at every moment: if the limit is the whole
- * disk, no state could be written first. If the write then fails, the files were removed in vain, but only once,
- * because the next write finds the space free. */
+/* Removes files before the state is written, because the limit must hold at every moment: if the limit were the whole
+ * disk, there would be no space to write the state first. If the write then fails, the files were removed in vain, but
+ * only once, because the next write finds the space free. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes)
 {
     if (n_bytes > table->options.parked_disk_bytes_max) {
@@ -139,5 +140,6 @@ void table_limit_disk(branch_table *table)
         *n_max = (size_t)((store_free_bytes(table->store) + table_disk_bytes(table)) / TABLE_DISK_SHARE);
     }
     (void)choose_victims(table, NULL, 0, bytes_over(table, NULL, 0));
-    (void)remove_victims(table); /* files of branches without an entry are never removed, even over the limit */
+    /* files of branches without an entry are never removed here, even if the limit is exceeded */
+    (void)remove_victims(table);
 }

@@ -28,8 +28,9 @@ static bool would_vacate(const branch_table *table, const branch *b)
                                  (table->options.policy == LLM_POLICY_EVICT && !b->record.is_pinned));
 }
 
-/* Returns the least memory that the branches in other slots keep. If branches may share cells, only the largest branch
- * counts. Invalid branches do not count, because they may have no cells. */
+/* Returns how much of the model's memory the branches in other slots keep at least; branches that would give up their
+ * slots do not count. If branches can share cells, only the largest branch counts, because its cells may contain those
+ * of the others. Invalid branches do not count, because they may have no cells. */
 static uint64_t least_bytes_of_others(const branch_table *table, const branch *b)
 {
     const model *m = table->shared.model;
@@ -72,7 +73,7 @@ bool table_has_free_slot(const branch_table *table, const branch *b)
     return n_free_slots(table, b) > 0;
 }
 
-/* How many slots of one kind an owner may still take within its share. */
+/* How many more slots of one kind (for named or for scratch branches) an owner may take within its share. */
 typedef struct slots_left {
     uint32_t owner;
     uint32_t n;
@@ -95,7 +96,8 @@ static bool needs_slot(const branch *b)
     return b->running != NULL ? !b->running->is_paused : b->waiting != NULL && !b->waiting->is_early;
 }
 
-/* Whether `other` waits for a slot of the same kind as `b` with a state that is in memory or being read. */
+/* Whether `other` is of the same kind as `b` (named or scratch), waits for a slot, and has a state that is in memory or
+ * being read. */
 static bool is_coming(const branch *other, const branch *b)
 {
     return other != b && other->is_open && !branch_has_slot(other) && needs_slot(other) &&

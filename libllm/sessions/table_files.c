@@ -26,7 +26,8 @@ bool table_describe(const branch *b, branch_file *out)
     return true;
 }
 
-enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of the checkpoints may be close to others and are skipped */
+/* twice the parts of a file, because half of the checkpoints may be too close to others and be skipped */
+enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX };
 
 static void add_part(branch_table *table, state_file *out, const state_part *part)
 {
@@ -52,10 +53,10 @@ static void add_checkpoint(branch_table *table, state_file *out, const checkpoin
 }
 
 /* Chooses the checkpoints to be written, beginning with the longest. The longest checkpoint with logits, at the end of
- * the last prompt, is always written, because the same prompt may be sent again (regenerate); writing it takes no more
- * memory, as the checkpoint store holds it. Another checkpoint is written only if it is whole, or more than
- * CHECKPOINT_NEAR_TOKENS longer than the next shorter checkpoint that is written, because checkpoints close together
- * save few tokens for as many bytes. */
+ * the last prompt, is always written, because the client may send the same prompt again (regenerate). Writing it takes
+ * no more memory, as the checkpoint store holds it anyway. Another checkpoint is written only if it is whole, or if it
+ * is more than CHECKPOINT_NEAR_TOKENS longer than the next shorter checkpoint that is written. Checkpoints that are
+ * closer together save few tokens each, but need as many bytes. */
 static void add_checkpoints(branch_table *table, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;

@@ -32,8 +32,8 @@ static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, con
     return n_bytes <= table->options.parked_bytes_max && copy_cost_pays_off(&divergence) ? n - divergence.n_common : 0;
 }
 
-/* Looks for the entry of a branch that keeps n_lost tokens of `b`. Returns false if there is none. Sets *replaced to
- * the branch that must be forgotten for the entry, or to NULL if the entry is free. */
+/* Looks for an entry for the copy that keeps n_lost tokens of `b`. Returns false if there is none. Sets *replaced to
+ * the branch that must be forgotten for the copy, or to NULL if an entry is free. */
 static bool find_entry(branch_table *table, branch *b, uint32_t n_lost, branch **replaced)
 {
     branch_candidate candidates[BRANCHES_COMPARED_MAX];
@@ -69,7 +69,7 @@ bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prom
     }
     kept->n_kept = n_lost;
     table->slots.stall_budget_us -= copy_cost_us(&table->pace, kept->parked.n_bytes);
-    table_used(table, b); /* so that the kept branch counts as the older one */
+    table_used(table, b); /* `b` counts as more recent than the kept branch, which is given up first */
     session_table_count(table->shared.session_table, LLM_COUNTER_BRANCHES_KEPT, 1);
     table_spill(table);
     return true;

@@ -3,7 +3,7 @@
 
 #include "sessions/branch_table.h"
 
-/* ---- to the disk ---- */
+/* ---- write states to the disk ---- */
 
 static void become_on_disk(branch *b, size_t n_disk_bytes, state_ends ends)
 {
@@ -25,7 +25,7 @@ bool table_is_refused(const branch_table *table)
 
 typedef enum spilling {
     SPILLED,
-    SPILL_LATER, /* the store is busy, and will finish */
+    SPILL_LATER, /* the store is busy, but will finish its jobs */
     SPILL_NEVER,
 } spilling;
 
@@ -56,7 +56,8 @@ static spilling spill(branch_table *table, branch *b)
     }
     ledger_hold(table->shared.ledger, LEDGER_IN_FLIGHT, state);
     ledger_drop(table->shared.ledger, LEDGER_PARKED, state);
-    branch_forget_logits(b); /* no job writes logits, and the budget is for states that stay in memory */
+    /* the branch's logits are not written, and would still count against the budget for parked states */
+    branch_forget_logits(b);
     b->parked.where = PARKED_WRITING;
     return SPILLED;
 }
@@ -69,8 +70,8 @@ static void drop_state(branch_table *table, branch *b)
     session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
-/* WAIT_LEAST_US is the shortest wait for the store: other programs may keep the disk busy for a moment, and prefilling
- * the tokens of a dropped state would delay everybody. */
+/* WAIT_LEAST_US: a wait for the store is not given up sooner. Other programs may keep the disk busy for a moment, and
+ * prefilling the tokens of a dropped state would delay all requests. */
 enum { SLOW_LOGGED_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
 /* Called when a request or state has waited for the store in vain. */
@@ -127,9 +128,10 @@ static size_t resting_bytes_max(const branch_table *table)
     return table->store != NULL ? n_max - n_max / TABLE_MOVING_SHARE : n_max;
 }
 
-/* Spills one state after the other. Nothing is spilled while a state is lent: that state must stay in memory until the
- * requests for it have begun, but its branch is idle and could be chosen. If the store is busy, one state waits over
- * the budget, and further states over the budget are dropped. */
+/* Spills one state after the other until the rest fit the budget. Nothing is spilled while a state is lent: the lent
+ * state must stay in memory until the requests that wait for it have begun, but it could be chosen, because its branch
+ * is idle. If the store is busy, one state waits in memory beyond the budget, and further states beyond the budget are
+ * dropped. */
 void table_spill(branch_table *table)
 {
     while (!table->shelf.is_lending && table->shared.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(table)) {
@@ -190,7 +192,8 @@ uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us)
     return first_us;
 }
 
-/* Returns lent states to the disk. The requests for which the states were read have begun. */
+/* Removes lent states from memory; they stay on disk. Called when the requests for which the states were read have
+ * begun. */
 static void end_lending(branch_table *table)
 {
     for (uint32_t i = 0; i < table->n_entries; i++) {
@@ -231,7 +234,7 @@ bool table_read_file(branch_table *table, branch *b)
     return true;
 }
 
-/* ---- and back ---- */
+/* ---- read states back ---- */
 
 static branch *branch_of(branch_table *table, const store_job *job)
 {
@@ -276,17 +279,20 @@ void table_written(branch_table *table, const store_job *job)
         return;
     }
     if (job->linked_id != 0 && !is_writing) {
-        /* the link failed: there is no state file, so the branch forgets its state */
+        /* the state file of another branch could not be linked: this branch has no state file, so its parked state is
+         * forgotten */
         (void)table_remove_state(table, b);
     }
     if (is_held) {
-        /* without a pause, a write that failed because of its branch file would be tried again at once */
+        /* also pauses if the state was not written because its branch file is missing; otherwise the write would be
+         * tried again at once */
         pause_writing(table);
         stay_in_memory(table, b);
     }
 }
 
-/* Takes the blob of a state or checkpoint out of the job that has read the file, and holds the blob. */
+/* Takes the blob of a state or checkpoint out of the job that has read the file, and holds the blob for `use`
+ * (ledger.h). */
 static blob *take_part(branch_table *table, state_part *part, ledger_use use)
 {
     blob *b = part->held;

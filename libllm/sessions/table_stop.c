@@ -42,7 +42,8 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
         } else if (b->is_open && branch_is_named(b)) {
             table_remove_file(table, b); /* the branch was reset, and the disk had failed to remove its file */
         }
-        /* branches are saved one at a time, because a copy of each state is in memory until its result is taken */
+        /* branches are saved one at a time, because a copy of the state stays in memory until the result of its write
+         * is taken */
         store_wait(table->store);
         take_stored(context);
     }
