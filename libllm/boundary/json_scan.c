@@ -1,7 +1,8 @@
-/* Each value is checked and copied in one step. Nesting is one bit for each open container and not a recursion, because
- * a document of a million '[' must not take a stack of a million frames. The copy has no blanks, and no \u escape if
- * the character itself is allowed. The copy is never longer than the original, because every byte written stands for at
- * least one byte read. So no write needs a check against the end of `out`. */
+/* json_scan.c: see json_scan.h. Each value is checked and copied in one step. There is no recursion: nesting is tracked
+ * with one bit for each open container (object or list), because a document of a million '[' must not need a million
+ * stack frames. The copy has no blanks between values. A \u escape becomes the character itself if JSON allows that
+ * character unescaped. Every byte written stands for at least one byte read, so the copy is never longer than the
+ * original. Therefore no write needs a check against the end of `out`. */
 #include "boundary/json_scan.h"
 
 #include <stdbool.h>
@@ -24,14 +25,14 @@ typedef struct scan {
     uint64_t is_object[LLM_JSON_DEPTH_MAX / 64]; /* one bit for each open container */
 } scan;
 
-/* Returns the next byte, or 0 at the end. JSON allows a byte of 0 nowhere, so callers need no other check for the
- * end. */
+/* Returns the next byte of the text, or 0 at its end. JSON allows a byte of 0 nowhere, so callers need no other check
+ * for the end. */
 static uint8_t peek(const scan *s)
 {
     return s->at < s->end ? *s->at : 0;
 }
 
-/* Returns the verdict for a byte that is not allowed: `otherwise`, or LLM_JSON_END at the end of the text. */
+/* Returns the verdict if the next byte is not allowed: LLM_JSON_END if the text has ended, else `otherwise`. */
 static int unexpected(const scan *s, int otherwise)
 {
     return s->at < s->end ? otherwise : LLM_JSON_END;
@@ -109,8 +110,9 @@ static void write_character(scan *s, uint32_t c)
 }
 
 /* Replaces \uXXXX by the character itself if JSON allows that character unescaped; 6 bytes become at most 3, and the 12
- * bytes of a pair of surrogates become 4. Half a pair, which JavaScript leaves if it cuts a string there, becomes
- * U+FFFD, because refusing the document would refuse a client's whole conversation for one broken emoji. */
+ * bytes of a pair of surrogates become 4. Half of a surrogate pair becomes U+FFFD. JavaScript leaves such a half if it
+ * cuts a string inside a pair, and refusing the document would refuse a client's whole conversation for one broken
+ * emoji. */
 static int copy_unicode_escape(scan *s)
 {
     const int32_t unit = escaped_unit(s->at, s->end);
@@ -151,7 +153,8 @@ static int copy_escape(scan *s)
     return LLM_JSON_OK;
 }
 
-/* Copies up to the closing quote. A run of plain characters, of which most texts consist, is copied at once. */
+/* Copies the characters of a string up to the closing quote. Most strings are long runs of plain characters, so a whole
+ * run is copied at once. */
 static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_max, int too_many)
 {
     for (;;) {
@@ -185,7 +188,8 @@ static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_m
     }
 }
 
-/* Copies a string, within the rest of the limit on all text. Each name has a limit of its own, too. */
+/* Copies a string, if the limit on all strings together (n_text_bytes) leaves room for it. The name of an object's
+ * member must also keep the limit n_key_bytes. */
 static int copy_string(scan *s, bool is_key)
 {
     const llm_json_limits *limits = s->limits;
@@ -309,7 +313,7 @@ static int open_container(scan *s, bool is_object)
     return LLM_JSON_OK;
 }
 
-/* Copies a member's name and its colon. */
+/* Copies the name of an object's member, and the colon after the name. */
 static int copy_key(scan *s)
 {
     skip_space(s);
@@ -332,8 +336,8 @@ static int copy_key(scan *s)
     return LLM_JSON_OK;
 }
 
-/* Called after a value: closes the containers that end here. Sets *more if another value follows, in the container that
- * is then innermost. */
+/* Called after a value: closes the containers that end directly after the value. Sets *more if another value follows in
+ * the innermost container that is still open. */
 static int close_containers(scan *s, bool *more)
 {
     while (s->document->depth > 0) {
@@ -354,8 +358,8 @@ static int close_containers(scan *s, bool *more)
     return LLM_JSON_OK;
 }
 
-/* Copies one value, or the beginning of a container that is not empty. In the second case, sets *opened, and the
- * container's first value comes next. */
+/* Copies one value. If the value is a container that is not empty, copies only its beginning and sets *opened; the
+ * caller then copies the first value in the container. */
 static int copy_value(scan *s, bool *opened)
 {
     *opened = false;
@@ -415,7 +419,8 @@ int json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, c
 
 int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out)
 {
-    char *copied = malloc(n_bytes > 0 ? n_bytes : 1); /* only the pages of a large block that are written take memory */
+    /* a large block takes memory only for the pages that are written */
+    char *copied = malloc(n_bytes > 0 ? n_bytes : 1);
     if (copied == NULL) {
         *out = (llm_json){0};
         return LLM_NO_MEMORY;

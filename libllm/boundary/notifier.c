@@ -7,9 +7,11 @@
  *   the wake comes first    the consumer's exchange reads the value of the producer's exchange, or of a later one, and
  *                           so synchronizes with the producer: the consumer's look sees the data.
  *   the arming comes first  the producer's exchange reads 1, and the producer writes the eventfd. If the exchange reads
- *                           0, another wake or a notifier_clear came between: the other producer writes the eventfd, or
- *                           the consumer is awake. The consumer then looks at the data after an exchange that comes
- *                           after the producer's and so synchronizes with it: its notifier_clear, or its next arming.
+ *                           0, another wake or a notifier_clear came between the arming and this exchange. After
+ *                           another wake, that producer writes the eventfd; after a notifier_clear, the consumer is
+ *                           awake. In both cases the consumer's next exchange (notifier_clear or notifier_arm) comes
+ *                           after this producer's exchange and synchronizes with it, and the consumer looks at the data
+ *                           after that.
  *
  * Plain stores and loads are not enough: on each side, the store may become visible only after a later load, and then
  * each side would miss the other's store.
@@ -89,7 +91,8 @@ void notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int
     notifier_arm(d);
     if (!ready(context)) {
         struct pollfd waited = {.fd = d->fd, .events = POLLIN};
-        poll(&waited, 1, timeout_ms); /* if the wait is interrupted, the consumer only looks at the data once more */
+        /* if a signal interrupts the wait, the consumer only looks at the data once more */
+        poll(&waited, 1, timeout_ms);
     }
     notifier_clear(d);
 }

@@ -1,6 +1,6 @@
 /* notifier.h: wakes one sleeping consumer through an eventfd. A wake carries no data, and several wakes may become one,
- * so the consumer drains until empty. Wake-ups cannot be lost if both sides follow the order below; notifier.c says
- * why.
+ * so the consumer takes data until none is left. The consumer is armed while it sleeps or is about to sleep. Wakes
+ * cannot be lost if both sides follow the order below; notifier.c says why.
  *
  *   producer   publish data; notifier_wake          (writes the eventfd only if the consumer is armed)
  *   consumer   drain; notifier_arm; check the data once more; if empty: wait for the descriptor
@@ -14,7 +14,7 @@
 
 typedef struct notifier notifier;
 
-int notifier_open(notifier **out); /* LLM_OK, LLM_IO, LLM_NO_MEMORY; opens armed */
+int notifier_open(notifier **out); /* LLM_OK, LLM_IO, LLM_NO_MEMORY; the consumer is armed at first */
 void notifier_close(notifier *d);  /* NULL is allowed */
 int notifier_fd(const notifier *d);
 

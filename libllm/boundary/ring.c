@@ -1,27 +1,28 @@
 /* ring.c: see ring.h.
  *
- * A record is an 8-byte header (its length, or SKIP) and the payload, rounded up to 8 bytes, so headers and payloads
- * are always aligned and a header always fits before the end of the buffer. A record that does not fit before the end
- * is stored at the beginning of the buffer, and a SKIP header before the end sends the consumer to the beginning.
- * Positions count bytes and never wrap, because 2^64 bytes are never written; `position & mask` is the offset in the
- * buffer. Example, a buffer of 128 bytes at position 104: a payload of 30 bytes takes 8 + 32, but only 24 are left
- * before the end. So SKIP is written at offset 104 and the record at offset 0; the next position is 168.
+ * A record is an 8-byte header, which holds the payload's length, and the payload, padded to a multiple of 8 bytes. So
+ * headers and payloads are always aligned, and a header always fits before the end of the buffer. A record that does
+ * not fit before the end is stored at the beginning of the buffer. Then a header with the value SKIP is written where
+ * the record would have begun, and sends the consumer to the beginning. Positions count bytes and never wrap, because
+ * 2^64 bytes are never written; `position & mask` is the offset in the buffer. Example, a buffer of 128 bytes at
+ * position 104: a payload of 30 bytes takes 8 + 32, but only 24 are left before the end. So SKIP is written at offset
+ * 104 and the record at offset 0; the next position is 168.
  *
- * Ordering: two indices, each with one writer.
+ * Memory ordering. There are two positions, each written by one thread only:
  *   published   stored with release by the producer in ring_commit, loaded with acquire by the consumer in ring_peek
- *               and ring_is_empty: a thread that sees the index sees the record.
+ *               and ring_is_empty: a thread that sees the new position also sees the record.
  *   released    stored with release by the consumer in ring_release, loaded with acquire by the producer in
- *               ring_reserve: a thread that sees the room sees that the consumer's reads of it are over.
- * With relaxed stores, a processor such as Arm could show the index before the bytes, and the consumer would read half
- * a record; or the producer would overwrite bytes that are still being read. x86 keeps these orders by itself, so that
- * on x86 only ThreadSanitizer would notice. Acquire and release do not order a store before a later load. The notifier
- * needs that order, so that no wake-up is lost, and ensures it by its own operations. A lock would be simpler, but the
- * decode thread must never wait for a reader.
+ *               ring_reserve: when the producer sees the free bytes, the consumer has finished reading them.
+ * With relaxed stores, a processor such as Arm could make the position visible before the bytes. Then the consumer
+ * would read half a record, or the producer would overwrite bytes that are still being read. x86 never reorders these
+ * accesses, so that on x86 only ThreadSanitizer would notice the error. Acquire and release do not order a store before
+ * a later load. The notifier needs such an order, so that no wake is lost, and ensures it by its own operations. A lock
+ * would be simpler, but the decode thread must never wait for a reader.
  *
- * Each thread keeps the last value that it loaded from the other thread's index, and loads the index again only if the
- * kept value is not enough. The index is in a cache line that the other thread keeps writing, and every load would take
- * the cache line away from the writing processor. An outdated value is safe because indices only grow: the value shows
- * less room, or fewer records, than there are.
+ * Each thread keeps the last value that it loaded from the other thread's position, and loads the position again only
+ * if the kept value shows too little room, or no record. Every load would take the cache line of the position away from
+ * the processor that keeps writing it. An outdated value is safe because positions only grow: the value shows less
+ * room, or fewer records, than there are.
  *  */
 #include "boundary/ring.h"
 
@@ -45,13 +46,13 @@ struct ring {
     uint64_t capacity;
     uint64_t mask;
 
-    /* Cache line of the producer, which writes all members; the consumer reads `published`. */
+    /* The producer's cache line. Only the producer writes its members; the consumer reads `published`. */
     alignas(CACHE_LINE_BYTES) _Atomic uint64_t published;
     uint64_t released_seen;  /* last value loaded from `released` */
-    uint64_t reserved_at;    /* where the reserved record starts, skipped bytes included */
+    uint64_t reserved_at;    /* position of the reservation, which includes skipped bytes */
     uint64_t reserved_bytes; /* 0 if nothing is reserved */
 
-    /* Cache line of the consumer, which writes all members; the producer reads `released`. */
+    /* The consumer's cache line. Only the consumer writes its members; the producer reads `released`. */
     alignas(CACHE_LINE_BYTES) _Atomic uint64_t released;
     uint64_t published_seen; /* last value loaded from `published` */
     uint64_t peeked_end;     /* where the peeked record ends; 0 if no record is peeked */
@@ -101,9 +102,9 @@ void ring_close(ring *r)
     }
 }
 
-/* Half the capacity, less a header. An empty ring then has room for the largest record at any position: if the record
- * does not fit before the end of the buffer, more than half of the buffer is before the position. An empty ring could
- * refuse a larger record for ever. */
+/* Returns half the capacity, less a header. An empty ring has room for such a record at any position: if the record
+ * does not fit before the end of the buffer, it fits at the beginning, because more than half of the buffer is before
+ * the position. A larger record could be refused for ever, even by an empty ring. */
 size_t ring_record_max(const ring *r)
 {
     return (size_t)(r->capacity / 2 - RECORD_HEADER_BYTES);

@@ -1,6 +1,6 @@
 /* ring.h: a byte ring for one producer thread and one consumer thread. Neither thread ever waits for the other: "full"
- * is a normal outcome that the producer must handle. Each record is contiguous, so that both threads use it in place.
- * All memory ordering of the two rings (commands and events) is in ring.c. */
+ * is a normal outcome that the producer must handle. Each record is contiguous, so that both threads can use the record
+ * in place. libllm has two rings, one for commands and one for events. All their memory ordering is in ring.c. */
 #ifndef LLM_RING_H
 #define LLM_RING_H
 
@@ -17,8 +17,8 @@ void ring_close(ring *r);                         /* NULL is allowed; both threa
 size_t ring_record_max(const ring *r);
 
 /* Called by the producer. ring_reserve returns space for a record of up to n_bytes, or NULL if such a record does not
- * fit. Another ring_reserve replaces the reservation. The consumer sees nothing before ring_commit, which may shrink
- * the record (0 < n_bytes <= reserved). */
+ * fit. A second ring_reserve before ring_commit replaces the first reservation. The consumer sees nothing before
+ * ring_commit, which may shrink the record (0 < n_bytes <= reserved). */
 void *ring_reserve(ring *r, size_t n_bytes);
 void ring_commit(ring *r, size_t n_bytes);
 

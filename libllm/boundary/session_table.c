@@ -1,4 +1,4 @@
-/* session_table.c: creates and removes the session table, and makes every store into it. */
+/* session_table.c: creates and removes the session table, and writes everything in it. */
 #include "boundary/session_table.h"
 
 #include <assert.h>
@@ -20,17 +20,17 @@
 #include "boundary/session_table_layout.h"
 
 struct session_table {
-    llm_session_table reader; /* the checked facts about this mapping */
-    uint8_t *base;            /* the same bytes, writable */
+    llm_session_table reader; /* sizes and offsets of the segment, checked */
+    uint8_t *base;            /* the mapped segment, writable */
     char *name;               /* the segment's name; NULL for private memory */
     int lock_fd;              /* locked descriptor of the segment; -1 for private memory */
 };
 
 /* ---- the owner of a segment ---- */
 
-/* The owner of a segment holds this lock until the owner dies, on its own open file. A process that gets the lock knows
- * that the owner is dead. A pid would not show that: a pid means nothing in another pid namespace, and a later process
- * may have the same pid. */
+/* The process that created a segment is its owner. It holds this lock, on its own open file, until it dies. A process
+ * that gets the lock knows that the owner is dead. A pid would not show that: a pid means nothing in another pid
+ * namespace, and a later process may have the same pid. */
 static bool lock(int fd)
 {
     return flock(fd, LOCK_EX | LOCK_NB) == 0;
@@ -43,7 +43,7 @@ bool session_table_is_abandoned(const llm_session_table *p)
 
 /* ---- segments of dead owners ---- */
 
-enum { ORPHAN_DAYS = 7 }; /* until then a daemon may start again and adopt its segment */
+enum { ORPHAN_DAYS = 7 }; /* until then the killed daemon may be started again, and adopt the segment */
 
 static const char ORPHAN_PREFIX[] = "llmd-";
 static const char SHARED_MEMORY[] = "/dev/shm"; /* the directory of shm_open's names */
@@ -85,9 +85,9 @@ static bool is_outdated(const char *name)
     return is_old;
 }
 
-/* Removes an outdated segment whose owner is dead. The lock is tried last, because a daemon that wants to adopt a
- * recent segment must not find that segment locked by a sweep (session_table_is_abandoned). The lock is held while the
- * segment is removed, so that an owner that has just created the segment notices (make_locked). */
+/* Removes an outdated segment whose owner is dead. The lock is tried last: a daemon that wants to adopt a recent
+ * segment must not find the segment locked by this function (session_table_is_abandoned). The lock is held while the
+ * segment is removed, so that a process that has just created the segment notices the removal (make_locked). */
 static void remove_orphan(const char *name)
 {
     const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);
@@ -101,8 +101,8 @@ static void remove_orphan(const char *name)
     close(fd);
 }
 
-/* Removes outdated segments of dead owners. Segments of daemons that were killed and never started again would take
- * memory until the machine restarts. */
+/* Removes outdated segments of dead owners. Otherwise the segments of daemons that were killed and never started again
+ * would take memory until the machine restarts. */
 static void sweep_orphans(const char *own_name)
 {
     DIR *directory = opendir(SHARED_MEMORY);
@@ -127,7 +127,7 @@ static uint64_t align_up(uint64_t at)
     return (at + 63) & ~(uint64_t)63;
 }
 
-/* Returns a header with everything except the texts and the magic. */
+/* Returns a header that is complete except for its strings and the magic. */
 static session_table_header header_plan(uint32_t n_entries, uint32_t n_ctx)
 {
     session_table_header h = {.version = LLM_SESSION_TABLE_VERSION,
@@ -145,10 +145,9 @@ static session_table_header header_plan(uint32_t n_entries, uint32_t n_ctx)
     return h;
 }
 
-/* Creates a new, locked segment of that name. Returns its descriptor, or -1 with errno. An existing segment of that
- * name belongs to another process, and is not read, removed or written to. Between creation and locking, a sweep of
- * another daemon may remove the new segment as abandoned. The removed segment has no links, so that another segment is
- * created. */
+/* Creates a segment of this name and locks it. Returns its descriptor, or -1 with errno. An existing segment of the
+ * name belongs to another process, and is not read, removed or written to. Before the new segment is locked, another
+ * daemon may remove it as abandoned (sweep_orphans). The segment then has no links, and is created again. */
 static int make_locked(const char *name)
 {
     for (;;) {
@@ -328,7 +327,7 @@ void session_table_leave(session_table *p)
     if (mmap(p->base, p->reader.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED) {
         free(p->name);
         p->name = NULL;
-        give_up_lock(p); /* this releases the lock, as the mapping of the locked file is gone */
+        give_up_lock(p); /* releases the lock, because no mapping of the locked file is left */
     }
     close(fd);
 }
@@ -340,7 +339,7 @@ const llm_session_table *session_table_reader(const session_table *p)
 
 /* ---- entries ---- */
 
-/* There is only one writer, which can load its own commit word without ordering. */
+/* Loads a commit word that only this thread writes, which needs no memory ordering. */
 static uint64_t commit_own(const session_table_entry *s)
 {
     return atomic_load_explicit(&s->commit, memory_order_relaxed);
@@ -352,7 +351,7 @@ static void commit_store(session_table_entry *s, uint64_t word)
     atomic_store_explicit(&s->commit, word, memory_order_release);
 }
 
-/* The store releases, so that no reader sees it before the commit word that announces the change
+/* Stores a member with release, so that no reader sees the new value before the commit word that announces the change
  * (session_table_layout.h). */
 #define STORE(member, value) atomic_store_explicit(&s->member, value, memory_order_release)
 
@@ -416,8 +415,8 @@ uint32_t session_table_n_tokens(const session_table *p, uint32_t entry)
     return commit_count(commit_own(entry_at(p, entry)));
 }
 
-/* Pairs with the acquire in tokens_load: a reader that loads one of these tokens also sees the generation in which the
- * token is written, which a truncation has stored before. */
+/* Stores tokens with release, which pairs with the acquire in tokens_load. If a truncation came before, a reader that
+ * loads one of these tokens therefore also sees the new generation that the truncation has stored. */
 static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

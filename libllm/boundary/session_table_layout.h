@@ -1,11 +1,12 @@
 /* session_table_layout.h: the layout of the session table, for the writer (session_table.c) and the reader
  * (session_table_read.c); llm_session_table.h documents the protocol.
  *
- * Memory ordering uses no fences, so that ThreadSanitizer understands it. A reader copies tokens or a record between
- * two loads of the commit word. The writer stores these tokens and members with release, after the commit word that
- * announces the change; the reader loads them with acquire, before its second load of the commit word. A reader that
- * copied any changed value therefore also sees the changed word, and discards the copy. Each token is a single int32
- * access: a plain move on x86-64, and never torn on any processor. */
+ * Memory ordering uses no fences, so that ThreadSanitizer understands it. A reader loads the entry's commit word,
+ * copies tokens or a record, and loads the commit word again. If the commit word shows a change, the reader discards
+ * the copy. The writer first stores the commit word that announces a change, and then stores the changed tokens and
+ * members with release. The reader loads tokens and members with acquire. A reader that copied any changed value
+ * therefore also sees the changed commit word. Each token is read and written with a single int32 access, which is a
+ * plain move on x86-64, and never torn on any processor. */
 #ifndef LLM_SESSION_TABLE_LAYOUT_H
 #define LLM_SESSION_TABLE_LAYOUT_H
 
@@ -25,13 +26,13 @@ enum {
     SESSION_TABLE_NAME_WORDS = (LLM_SESSION_NAME_BYTES_MAX + 8) / 8,
 };
 
-/* Written once. `magic` is written last, with release, and read with acquire: a segment without the magic is not
- * complete yet. */
+/* The header is written once. `magic` is written last, with release, and read with acquire: a segment without the magic
+ * is not complete yet. */
 typedef struct session_table_header {
     _Atomic uint64_t magic;
     uint32_t version;
     uint32_t header_bytes;
-    int64_t pid;    /* pid of the owner, for people; the lock on the segment shows whether the owner lives */
+    int64_t pid;    /* pid of the segment's daemon, for people; the lock on the segment shows whether it lives */
     uint64_t bytes; /* bytes of the whole segment */
     uint64_t started_ms;
     uint32_t n_entries;
@@ -82,8 +83,8 @@ static inline size_t commit_name(uint64_t word)
     return (word & COMMIT_NAME) != 0;
 }
 
-/* Returns the commit word of an open entry with n_tokens, and with the name of `word`. With `next`, the word has the
- * next generation, so that readers discard earlier copies. */
+/* Returns the commit word for an open entry that has n_tokens and keeps the name to which `word` points. With `next`,
+ * the new word has the next generation, so that readers discard copies that they have begun before. */
 static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 {
     const uint64_t generation = (uint64_t)(commit_generation(word) + (uint32_t)next) << 32;
@@ -91,9 +92,9 @@ static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 }
 
 /* A reader of a segment. The engine's own segment is mapped. The segment of another process is read piece by piece into
- * a buffer, because its owner could shorten a mapped segment under the reader. The sizes and offsets are copied from
- * the header when the header is checked, and never read again, so that a reader stays within bounds whatever the other
- * process writes later. */
+ * a buffer: if a mapped segment were shortened by its owner, the reader would die of SIGBUS. The sizes and offsets are
+ * copied from the header when the header is checked, and never read again, so that a reader stays within bounds
+ * whatever the other process writes later. */
 struct llm_session_table {
     const uint8_t *base; /* NULL if the segment is read through fd */
     int fd;              /* -1 if the segment is mapped */
@@ -104,9 +105,9 @@ struct llm_session_table {
     llm_session_table_view view;
 };
 
-/* Checks the header at `base`, of a segment of `bytes` bytes, and fills *out except base and fd. Returns LLM_OK;
- * LLM_NOT_FOUND if the magic is missing, because this is no segment, or an incomplete segment; or LLM_VERSION if the
- * layout is of another version or the sizes contradict each other. */
+/* Checks the header at `base` of a segment of `bytes` bytes, and fills *out except its members base and fd. Returns
+ * LLM_OK. Returns LLM_NOT_FOUND if the magic is missing: then this is no session table, or an incomplete one. Returns
+ * LLM_VERSION if the layout has another version or the sizes contradict each other. */
 int session_table_layout_read(const void *base, uint64_t bytes, llm_session_table *out);
 
 #endif

@@ -13,7 +13,7 @@
 
 /* ---- open ---- */
 
-/* Whether n items of `size` bytes at `at` are within `bytes`, and aligned. */
+/* Whether an array of n items of `size` bytes at offset `at` is within a segment of `bytes` bytes, and aligned. */
 static int range_is_inside(uint64_t at, uint64_t n, uint64_t size, uint64_t bytes, uint64_t alignment)
 {
     return at % alignment == 0 && at <= bytes && n <= (bytes - at) / size;
@@ -30,7 +30,7 @@ static int sizes_agree(const session_table_header *h, uint64_t bytes)
            range_is_inside(h->tokens_at, (uint64_t)h->n_entries * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
 }
 
-/* Copies as much of the text as fits. The rest of `out` stays unchanged, because callers pass zeroed structs. */
+/* Copies as much of the text as fits. Writes no NUL after the copy, because callers pass zeroed structs. */
 static void copy_text(char *out, size_t n_out, const char *text, size_t n_text)
 {
     size_t n = strnlen(text, n_text);
@@ -162,8 +162,8 @@ uint64_t llm_session_table_counter(const llm_session_table *table, int counter)
     return atomic_load_explicit(&counters[counter], memory_order_relaxed);
 }
 
-/* Every load acquires, so that the second load of the commit word cannot come before the loads of members
- * (session_table_layout.h). */
+/* Loads a member with acquire, so that the reader's second load of the commit word cannot come before the loads of
+ * members (session_table_layout.h). */
 #define LOAD(member) atomic_load_explicit(&s->member, memory_order_acquire)
 
 static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_view *out)
@@ -180,13 +180,13 @@ static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_
     out->name[sizeof out->name - 1] = '\0';
 }
 
-/* Limit on attempts to copy an entry. A writer that changes an entry faster than it can be copied, for ever, is not
- * libllm. */
+/* Limit on attempts to copy an entry. Against libllm as the writer, an attempt succeeds long before; only another
+ * program would change an entry so often. */
 enum { TRIES_MAX = 100000 };
 
 /* Returns the commit word of an entry whose segment is read through a descriptor. No system guarantees that pread
- * copies an aligned word at once. A mixture of two words could have the count of one word and the generation of the
- * other. So the word is read until two reads are equal. */
+ * copies an aligned word at once. The result could be a mixture of two commit words, with the count of one and the
+ * generation of the other. So the word is read until two reads are equal. */
 static uint64_t commit_read(const llm_session_table *table, uint32_t entry)
 {
     const uint64_t at = offset_of_entry(table, entry) + offsetof(session_table_entry, commit);
@@ -204,8 +204,8 @@ static uint64_t commit_read(const llm_session_table *table, uint32_t entry)
     return COMMIT_CLOSED;
 }
 
-/* Returns the current commit word. Pairs with the releases in session_table.c; fences order the reads through a
- * descriptor. */
+/* Returns the current commit word. If the segment is mapped, the load acquires, which pairs with the releases in
+ * session_table.c. If the segment is read through a descriptor, fences order the reads. */
 static uint64_t commit_now(const llm_session_table *table, uint32_t entry)
 {
     if (table->base != NULL) {
@@ -217,8 +217,8 @@ static uint64_t commit_now(const llm_session_table *table, uint32_t entry)
     return word;
 }
 
-/* Returns the commit word of an open entry, or COMMIT_CLOSED. A count beyond the array can only come from a damaged
- * segment: such an entry counts as closed. */
+/* Returns the commit word of an open entry, or COMMIT_CLOSED. A count of more tokens than the array can hold only comes
+ * from a damaged segment, and such an entry counts as closed. */
 static uint64_t commit_load(const llm_session_table *table, uint32_t entry)
 {
     const uint64_t word = commit_now(table, entry);

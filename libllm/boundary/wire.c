@@ -9,7 +9,7 @@
 
 #include "policy/utf8.h"
 
-/* First bytes of the encodings in use (MessagePack specification, "Formats"). */
+/* First bytes of the encodings that are used here (MessagePack specification, "Formats"). */
 enum {
     FIXMAP = 0x80,
     FIXARRAY = 0x90,
@@ -118,8 +118,8 @@ static integer integer_signed(int64_t value)
     return (integer){.bits = (uint64_t)value, .is_negative = value < 0};
 }
 
-/* Reads the rest of an integer that begins with `head`. Returns false if `head` begins no integer. The caller decides
- * whether that is a failure, because a float may be written as an integer. */
+/* Reads the rest of an integer whose first byte is `head`. Returns false if no integer begins with `head`. The caller
+ * decides whether that is a failure: wire_read_float accepts integers and floats. */
 static bool take_integer(wire_reader *r, uint8_t head, integer *out)
 {
     if (head < 0x80) {
@@ -196,9 +196,10 @@ double wire_read_float(wire_reader *r, double min, double max)
     return r->failed ? 0 : value;
 }
 
-/* Returns the number of elements that follow. The number is in the low bits of the first byte, whose high bits are then
- * `fixed`, or in the next 2 or 4 bytes. At least n_bytes_min bytes must be left for each element, so that a message of
- * 5 bytes cannot claim four billion elements. */
+/* Returns the number of elements of an array or entries of a map. If the high bits of the first byte are `fixed`, the
+ * number is in its low bits. If the first byte is head16 or head32, the number is in the next 2 or 4 bytes. At least
+ * n_bytes_min bytes must be left for each element, so that a message of 5 bytes cannot claim to have four billion
+ * elements. */
 static uint32_t take_count(wire_reader *r, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t max,
                            uint64_t n_bytes_min)
 {
@@ -253,8 +254,8 @@ static bool utf8_is_valid(const uint8_t *text, size_t n)
     return true;
 }
 
-/* Reads a length of 1, 2 or 4 bytes after the head; the heads for these three sizes are head8, head8 + 1 and head8 +
- * 2. */
+/* Reads a length of 1, 2 or 4 bytes. The size depends on the value's first byte `head`, which is head8, head8 + 1 or
+ * head8 + 2. */
 static uint64_t take_length(wire_reader *r, uint8_t head, uint8_t head8)
 {
     if (head < head8 || head > head8 + 2) {
@@ -374,7 +375,7 @@ void wire_write_array(wire_writer *w, uint32_t count)
     }
 }
 
-/* Writes head, length and bytes, or nothing if the whole value does not fit. */
+/* Writes the first byte `head`, the length and the bytes, or nothing if the whole value does not fit. */
 static void put_bytes(wire_writer *w, uint8_t head, size_t n_length, const void *bytes, size_t n_bytes)
 {
     if ((size_t)(w->end - w->at) < 1 + n_length + n_bytes) {
@@ -389,7 +390,8 @@ static void put_bytes(wire_writer *w, uint8_t head, size_t n_length, const void 
     }
 }
 
-/* The inverse of take_length: the heads for lengths of 1, 2 and 4 bytes are head8, head8 + 1 and head8 + 2. */
+/* Writes bytes with a length of 1, 2 or 4 bytes. The first byte is then head8, head8 + 1 or head8 + 2, as in
+ * take_length. */
 static void put_long_bytes(wire_writer *w, uint8_t head8, const void *bytes, size_t n_bytes)
 {
     const uint8_t larger = n_bytes <= UINT8_MAX ? 0 : n_bytes <= UINT16_MAX ? 1 : 2;

@@ -1,6 +1,6 @@
 /* wire.h: parses and writes MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), strictly and without
- * allocation, and the messages of llm_wire.h in that format. Ext types are refused. Any thread may use a reader or
- * writer, which then belongs to that thread. */
+ * allocation. Also parses and writes the commands and events of llm_wire.h in MessagePack. MessagePack's extension
+ * types are refused. Any thread may open a reader or writer, but no other thread may use the same one. */
 #ifndef LLM_WIRE_FORMAT_H
 #define LLM_WIRE_FORMAT_H
 
@@ -13,8 +13,8 @@
 #include "text/sampling/logprobs.h"
 #include "text/sampling/sampler.h"
 
-/* ---- reader: a cursor with a sticky error; every read is bounds-checked -------------------------------------
- * After an error every read returns 0, so that a caller may read a whole message and check once, at its end. */
+/* ---- reader: a cursor with a sticky error; every read is bounds-checked ------------------------------------- After
+ * an error every read returns 0, so that a caller may read a whole message and check for errors once, at its end. */
 
 typedef struct wire_reader {
     const uint8_t *at;
@@ -25,11 +25,13 @@ typedef struct wire_reader {
 wire_reader wire_reader_open(const void *bytes, size_t n_bytes);
 bool wire_is_done(const wire_reader *r); /* no error has occurred, and no bytes are left */
 bool wire_read_bool(wire_reader *r);
-uint64_t wire_read_uint(wire_reader *r, uint64_t max); /* any integer encoding of a value in 0..max */
+uint64_t wire_read_uint(wire_reader *r, uint64_t max); /* accepts every integer encoding of a value in 0..max */
 int64_t wire_read_int(wire_reader *r, int64_t min, int64_t max);
 double wire_read_float(wire_reader *r, double min, double max); /* integers are accepted; NaN and infinity are not */
-uint32_t wire_read_array(wire_reader *r, uint32_t max);         /* number of elements, checked against the bytes left */
-uint32_t wire_read_map(wire_reader *r, uint32_t max);           /* number of entries, checked against the bytes left */
+/* returns the number of elements; fails if fewer bytes are left */
+uint32_t wire_read_array(wire_reader *r, uint32_t max);
+/* returns the number of entries; fails if too few bytes are left */
+uint32_t wire_read_map(wire_reader *r, uint32_t max);
 const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes); /* valid UTF-8; points into the message */
 const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes); /* points into the message */
 
@@ -70,7 +72,7 @@ typedef struct wire_numbers {
 typedef struct wire_command {
     llm_command_op op;
     uint64_t request;
-    session_name session; /* name "" for scratch, or if the command names no session; owner of the command */
+    session_name session; /* owner and name of the session; "" for scratch, or if the command names no session */
     wire_numbers prompt;
     uint32_t max_tokens;
     llm_sampling sampling;
@@ -88,13 +90,13 @@ typedef struct wire_command {
     uint32_t n_answer_stops;
     const char *constraint;
     size_t n_constraint_bytes;
-    bool has_breakers; /* whether the command has sequence breakers for DRY; otherwise the default ones apply */
+    bool has_breakers; /* whether the command has sequence breakers for DRY; if not, the default ones apply */
     wire_texts breakers;
     uint32_t at;
     bool is_on; /* PAUSE: paused; PIN: pinned; FORK: replace */
 } wire_command;
 
-/* A number for each row of the tables in llm_wire.h, in the order of the rows. */
+/* A number for each row of LLM_FIELD_TABLE and of LLM_SAMPLING_TABLE, in the order of the rows. */
 #define WIRE_FIELD_ID(type, name, needed, allowed, least, most, otherwise) WIRE_FIELD_##name,
 #define WIRE_PARAMETER_ID(type, name, least, most, otherwise, text) WIRE_PARAMETER_##name,
 typedef enum wire_field_id { LLM_FIELD_TABLE(WIRE_FIELD_ID) WIRE_FIELDS } wire_field_id;
@@ -115,15 +117,15 @@ const wire_field *wire_field_of(wire_field_id id);
 int wire_field_find(const char *name, size_t n_bytes);     /* wire_field_id, or -1 */
 int wire_parameter_find(const char *name, size_t n_bytes); /* wire_parameter_id, or -1 */
 
-/* The name of the entry that was refused: see llm_command_refused. */
+/* The name of the entry because of which a command was refused (llm_command_refused). */
 typedef struct wire_refusal {
     char field[2 * WIRE_NAME_BYTES_MAX];
 } wire_refusal;
 
-/* Parses a command, and checks names, types, ranges, the alphabet of names, and that nothing follows. Returns LLM_OK,
- * and then `out` is valid, or LLM_INVALID, and then `refused` is valid. The engine, which knows the vocabulary, checks
- * token ids later. Called once for each command, before the command enters the ring, so that the decode thread cannot
- * find a malformed command. */
+/* Parses a command. Checks the names, types and ranges of its entries, the alphabet of session names, and that no bytes
+ * follow the command. Returns LLM_OK and fills `out`, or returns LLM_INVALID and fills `refused`. The engine, which
+ * knows the vocabulary, checks token ids later. This function is called once for each command, before the command
+ * enters the ring, so that the decode thread never sees a malformed command. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
 /* Return the i-th element of an unaligned little-endian array. */
@@ -141,14 +143,14 @@ typedef struct wire_finished {
     uint64_t queue_us, prefill_us, decode_us, seed;
 } wire_finished;
 
-/* The event writers write a whole event or, if the event does not fit, nothing, because a reader would take a part of
- * an event for another event. */
+/* Each of the following functions writes a whole event. If the event does not fit, the function writes nothing, because
+ * a reader would take a part of an event for another event. */
 
 /* The token details of a TEXT event. Each array has n members; logprobs and likeliest are used only if n_likeliest >=
  * 0. */
 typedef struct wire_tokens {
     uint32_t n;
-    int32_t n_likeliest; /* for each token */
+    int32_t n_likeliest; /* likeliest tokens for each token; -1: no log probabilities */
     const int32_t *tokens;
     const uint32_t *ends;
     const float *logprobs;

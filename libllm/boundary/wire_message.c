@@ -1,7 +1,8 @@
 /* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, which is parsed strictly:
  * if an entry is unknown, repeated, of the wrong type or out of range, the command is refused with the entry's name. If
- * such an entry were ignored, a request with a misspelled parameter would seem to be served. An event is an array whose
- * members are known by their position, because there are many events, and both sides are built from one table. */
+ * such an entry were ignored, a request with a misspelled parameter would seem to work. An event is an array without
+ * names: a member is identified by its position. That keeps the many events short, and is safe because both sides are
+ * built from the same table. */
 #include <math.h>
 #include <string.h>
 
@@ -36,8 +37,8 @@ static void refuse(wire_refusal *refused, const char *map, const char *name, siz
     refused->field[n_map + n_bytes] = '\0';
 }
 
-/* Returns the name of the next entry, or NULL if it is not a valid name. An invalid name is not shown in an error,
- * because it may contain anything. */
+/* Returns the name of the next entry, or NULL if it is not a valid name. An invalid name may contain anything, so no
+ * error shows it. */
 static const char *read_entry_name(wire_reader *r, size_t *n_bytes)
 {
     const char *name = wire_read_str(r, WIRE_NAME_BYTES_MAX, n_bytes);
@@ -59,8 +60,8 @@ static uint64_t read_uint(wire_reader *r, const wire_field *f)
     return value;
 }
 
-/* Reads the name of a session or label. An empty name means scratch, and is refused if the command needs the name, even
- * if the table's least length is 0. */
+/* Reads the name of a session or label. An empty name means scratch. It is refused if the command requires the name,
+ * even if LLM_FIELD_TABLE has 0 as the least length. */
 static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, session_name *out)
 {
     out->bytes = wire_read_str(r, (size_t)f->most, &out->n_bytes);
@@ -70,9 +71,9 @@ static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, se
     }
 }
 
-/* Returns tokens, which stay in the message, so that a prompt of a hundred thousand tokens is not copied. Each token
- * has four bytes, little-endian like the processor. Because the message is not aligned, tokens are read with
- * little_endian. */
+/* Returns an array of tokens. The tokens stay in the message, so that a prompt of a hundred thousand tokens is not
+ * copied. Each token has four bytes, little-endian like the processor. The message is not aligned, so single tokens are
+ * read with wire_number. */
 static wire_numbers read_tokens(wire_reader *r, const wire_field *f)
 {
     size_t n_bytes;
@@ -111,8 +112,8 @@ static void read_texts(wire_reader *r, const wire_field *f, wire_texts *out)
     }
 }
 
-/* One case for each row of the table of sampling parameters, by the row's type. A parameter that is added to the table
- * needs no further line here. */
+/* READ_PARAMETER makes a `case` of each row of LLM_SAMPLING_TABLE, and reads the parameter by the row's type. A
+ * parameter that is added to the table needs no further line here. */
 #define READ_float(least, most) (float)wire_read_float(r, least, most)
 #define READ_int32_t(least, most) (int32_t)wire_read_int(r, least, most)
 #define READ_uint64_t(least, most) wire_read_uint(r, most)
@@ -203,8 +204,9 @@ static bool are_counts_within(const wire_command *c)
     return true;
 }
 
-/* Returns an entry that is missing, or contradicts other entries; WIRE_FIELDS if there is none. `seen` is the set of
- * entries that the command has. A request that waits for itself (after == request) would wait for ever. */
+/* Returns an entry that is missing, or that contradicts other entries; WIRE_FIELDS if there is none. `seen` is the set
+ * of entries that the command has. `after` must not be the request's own id, because the request would wait for itself
+ * for ever. */
 static wire_field_id misfit(const wire_command *c, uint32_t seen)
 {
     for (int id = 0; id < WIRE_FIELDS; id++) {
@@ -239,7 +241,7 @@ static void read_op(wire_reader *r, wire_command *c, wire_refusal *refused)
     }
 }
 
-/* Reads one entry after the first. */
+/* Reads one entry of the command, other than the first (`op`). */
 static void read_entry(wire_reader *r, wire_command *c, uint32_t *seen, wire_refusal *refused)
 {
     size_t n_name;
@@ -312,7 +314,8 @@ logit_bias wire_logit_bias(const wire_command *c, size_t i)
 
 #define COUNT_MEMBER(event, member) +(op == LLM_EVENT_##event ? 1u : 0u)
 
-/* Writes the head of an event with all members of the table but the last n_omitted. Returns where the event begins. */
+/* Begins an event: writes the array's length and the event's number. The length counts all members in LLM_EVENT_TABLE
+ * except the last n_omitted. Returns where the event begins. */
 static uint8_t *begin_event(wire_writer *w, llm_event_op op, uint32_t n_omitted)
 {
     uint8_t *begin = w->at;
@@ -321,7 +324,7 @@ static uint8_t *begin_event(wire_writer *w, llm_event_op op, uint32_t n_omitted)
     return begin;
 }
 
-/* Removes an event that did not fit. */
+/* Ends an event. Removes the event if it did not fit. */
 static void end_event(wire_writer *w, uint8_t *begin)
 {
     if (w->failed) {
