@@ -51,8 +51,8 @@ static uint64_t latest_use(const branch_candidate *candidates, uint32_t n)
     return latest;
 }
 
-/* Returns the index of the least valuable candidate that can be replaced, of equals the least recently used; n if none
- * can. */
+/* Returns the index of the least valuable candidate that can be replaced, or n if none can. If several have the least
+ * value, returns the least recently used of them. */
 static uint32_t least_valuable(const branch_candidate *candidates, uint32_t n)
 {
     const uint64_t now = latest_use(candidates, n);
@@ -80,22 +80,23 @@ static uint32_t count_anchored(const branch_candidate *candidates, uint32_t n)
     return count;
 }
 
-/* One branch more than the anchored branches is always allowed, so that a pinned session can answer other prompts. */
+/* A session can always have one branch more than it has anchored branches, so that a pinned session can answer prompts
+ * that continue none of these. */
 static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_t n_max)
 {
     const uint32_t n_anchored = count_anchored(candidates, n);
     return n_max > n_anchored ? n_max : n_anchored + 1;
 }
 
-/* Returns how many tokens a new branch could reuse from the candidate. Tokens of the head do not count, because a
- * checkpoint that many conversations share provides the head. */
+/* Returns how many tokens a new branch could reuse from the candidate. Tokens of the head do not count, because a new
+ * branch gets the head from a checkpoint that many conversations share. */
 static uint32_t n_after_head(const branch_candidate *t)
 {
     return t->n_common > t->n_head ? t->n_common - t->n_head : 0;
 }
 
-/* Returns the index of the best candidate whose state is on disk, if that state saves COPY_COST_TOKENS_MIN tokens more
- * than any state in memory; otherwise n. */
+/* Returns the index of the best candidate whose state is on disk. Returns n if there is none, or if the candidate's
+ * state does not save at least COPY_COST_TOKENS_MIN tokens more than the best state in memory. */
 static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
 {
     uint32_t best = n;
@@ -125,8 +126,8 @@ static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, 
     if (may_replace && idle < n) {
         return (branch_choice){.verb = BRANCH_REPLACE, .index = idle};
     }
-    /* no entry is free, so the branch with the longest common prefix is overwritten, after its requests if it is
-     * busy */
+    /* no entry is free: the prompt overwrites the branch with the longest common prefix, after that branch's requests
+     * if it is busy */
     return (branch_choice){.verb = BRANCH_CONTINUE, .index = closest};
 }
 

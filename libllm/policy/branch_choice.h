@@ -10,21 +10,23 @@
 #include <stdint.h>
 
 typedef struct branch_candidate {
-    uint32_t n_history; /* tokens of the branch's last prompt; the answer after these may be requested again */
-    uint32_t n_common;  /* tokens of the common prefix of this branch and the request's prompt */
-    uint32_t n_head;    /* leading tokens of the prompt that many conversations share (llm_prompt) */
-    uint32_t n_lost;    /* tokens that are lost if the branch is replaced */
-    bool is_busy;       /* a generation uses the branch or waits for it */
-    bool is_on_disk;    /* its state is on disk, so that no other branch can copy that state */
-    /* existed when its session was pinned, so that a request can continue but not replace the branch */
+    /* tokens of the branch's last prompt; its answer is not counted, because it may be requested again */
+    uint32_t n_history;
+    uint32_t n_common; /* tokens of the common prefix of this branch and the request's prompt */
+    uint32_t n_head;   /* tokens of the prompt's head, which many conversations share (llm_prompt) */
+    uint32_t n_lost;   /* tokens that are lost if the branch is replaced */
+    bool is_busy;      /* a generation uses the branch or waits for it */
+    bool is_on_disk;   /* the branch's state is on disk, so no other branch can copy it */
+    /* the branch existed when its session was pinned: a prompt can continue the branch, but no new branch can replace
+     * it */
     bool is_anchored;
-    uint64_t used; /* larger is more recent */
+    uint64_t used; /* last use; a larger value is more recent */
 } branch_candidate;
 
 typedef enum branch_verb {
-    BRANCH_CONTINUE, /* branch `index`, at once or after the requests before */
-    BRANCH_OPEN,     /* a new branch, in an entry of its own */
-    BRANCH_REPLACE,  /* a new branch, in the entry of branch `index`, which is idle */
+    BRANCH_CONTINUE, /* continue branch `index`, at once or after the requests that wait for it */
+    BRANCH_OPEN,     /* open a new branch, in an entry of its own */
+    BRANCH_REPLACE,  /* open a new branch, in the entry of branch `index`, which is idle */
 } branch_verb;
 
 typedef struct branch_choice {
@@ -32,20 +34,21 @@ typedef struct branch_choice {
     uint32_t index;
 } branch_choice;
 
-/* Whether the prompt continues the branch: whether the prompt keeps more than half of the history's tokens after the
- * head, or more than half of all tokens if the history is not longer than the head. Every prompt continues an empty
- * history. */
+/* Whether the prompt continues branch `t`. The common prefix must include more than half of the tokens that the
+ * branch's history has after the head. If the history is not longer than the head, the common prefix must include more
+ * than half of the whole history. Every prompt continues an empty history. */
 bool branch_is_continued(const branch_candidate *t);
 
-/* Chooses the branch for a prompt. If the prompt continues several candidates, chooses the candidate with the longest
- * common prefix; of equals an idle one, and of idle ones the most recently used. If the prompt continues none, but the
- * longest common prefix is in a branch whose state is on disk, chooses that branch; a copy then keeps the tokens that
- * the truncation discards. Otherwise opens a new branch, or replaces the branch of the least value, which is tokens /
- * (1 + uses of other branches since the branch's last use).
+/* Chooses the branch for a prompt. If the prompt continues several candidates, chooses the one with the longest common
+ * prefix. If several have the longest, chooses an idle one, and of these the most recently used. If the prompt
+ * continues no candidate, but a branch whose state is on disk has the longest common prefix, chooses that branch. The
+ * branch is then truncated, and the discarded tokens may be kept in a copy. Otherwise opens a new branch, or replaces
+ * the least valuable branch. The value of a branch is tokens / (1 + uses of other branches since the branch's last
+ * use).
  *
- * n_max is the limit on the session's branches; if it is 1, every prompt continues the only branch. One branch more
- * than the anchored branches is always allowed. has_room says that a new branch needs no entry of another session; if
- * false, a new branch replaces a branch of this session. */
+ * n_max limits the branches of the session; if n_max is 1, every prompt continues the only branch. But a session can
+ * always have one branch more than it has anchored branches. has_room says whether the session can get another entry;
+ * if not, a new branch replaces a branch of this session. */
 branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room);
 
 /* Chooses where to keep n_lost tokens that a truncation of branch `index` would discard: in a new branch (BRANCH_OPEN),

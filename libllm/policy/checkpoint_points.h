@@ -3,11 +3,12 @@
  * contains.
  *
  * A checkpoint is most useful where later prompts are likely to diverge:
- *   - at the end of the head: many conversations begin with the head, and all can use this checkpoint
+ *   - at the end of the head (system prompt and tools): many conversations begin with the head, and all can use this
+ *     checkpoint
  *   - at boundaries between messages, and at marks that clients set, also within the head
  *   - where this prompt diverged from the resident tokens, because the next prompt may diverge there, too
- *   - at the prompt's end, where a call ends anyway; if the same prompt comes again, it needs no prefill
- * Memory that can be truncated to any prefix needs only the checkpoint at the end of the head. */
+ *   - at the prompt's end, where a model call ends anyway; if the same prompt comes again, it needs no prefill
+ * A model whose memory can be truncated to any prefix needs only the checkpoint at the end of the head. */
 #ifndef LLM_CHECKPOINT_POINTS_H
 #define LLM_CHECKPOINT_POINTS_H
 
@@ -19,8 +20,8 @@
 
 enum {
     CHECKPOINT_HEAD_TOKENS_MIN = 32, /* prefilling a shorter head is faster than restoring its state */
-    /* a checkpoint closer than this to another one saves too few tokens: the pause costs a call that reads all
-     * weights */
+    /* a checkpoint closer than this to another one saves too few tokens: stopping there costs one more model call,
+     * which reads all weights */
     CHECKPOINT_NEAR_TOKENS = 8,
     CHECKPOINT_POINTS_MAX = LLM_BOUNDARIES_MAX + 3, /* the head, the boundaries, a divergence, the end */
 };
@@ -30,7 +31,7 @@ typedef struct checkpoint_points {
     uint32_t n;
     uint32_t next;         /* index of the first point that is not yet reached */
     uint32_t head_at;      /* the point at the end of the head; 0 if there is none */
-    bool needs_boundaries; /* the memory cannot be truncated to every prefix */
+    bool needs_boundaries; /* the model's memory cannot be truncated to every prefix */
 } checkpoint_points;
 
 typedef struct checkpoint_points_input {
@@ -44,12 +45,13 @@ typedef struct checkpoint_points_input {
 typedef enum checkpoint_due {
     CHECKPOINT_NONE,
     CHECKPOINT_OWN,  /* for later prompts of this session */
-    CHECKPOINT_HEAD, /* for all prompts that begin with this head; saved whole, and pinned */
+    CHECKPOINT_HEAD, /* for all prompts that begin with this head; saved with the whole state, and pinned */
 } checkpoint_due;
 
 void checkpoint_points_open(checkpoint_points *c, const checkpoint_points_input *in);
 
-/* Begins the prompt after plan->n_keep tokens were reused. Points up to there are skipped. */
+/* Called when plan->n_keep tokens of the prompt were reused: skips the points up to there, and adds the point at which
+ * the prompt diverged from the resident tokens. */
 void checkpoint_points_begin(checkpoint_points *c, const resume_plan *plan);
 
 /* Returns the token count of the next point. The last point is the prompt's end. */
@@ -58,8 +60,8 @@ uint32_t checkpoint_points_next(const checkpoint_points *c);
 /* Returns which checkpoint is due after n_tokens of the prompt. n_tokens must not exceed checkpoint_points_next. */
 checkpoint_due checkpoint_points_reached(checkpoint_points *c, uint32_t n_tokens);
 
-/* Whether a checkpoint is due after n_tokens, which are more than the prompt's. The last checkpoint was saved at
- * `last_at`. */
+/* Whether a checkpoint is due while an answer is generated. The branch has n_tokens, its last checkpoint was saved at
+ * `last_at` tokens, and `every` is the distance between checkpoints. */
 bool checkpoint_points_is_due(uint32_t n_tokens, uint32_t last_at, uint32_t every);
 
 #endif

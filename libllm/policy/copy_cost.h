@@ -8,43 +8,44 @@
 #include <stdint.h>
 
 enum {
-    COPY_COST_TOKENS_MIN = 32,          /* fewer tokens are prefilled within one step */
+    COPY_COST_TOKENS_MIN = 32,          /* prefilling fewer tokens takes only one step */
     COPY_COST_FREE_BYTES = 1024 * 1024, /* fewer bytes are copied in less time than any step takes */
     /* microseconds to copy a MiB, assumed before the first measurement: slow memory */
     COPY_COST_MIB_US_FIRST = 1000,
     COPY_COST_DISK_MIB_US_FIRST = 1000, /* microseconds to read a MiB from disk, assumed before the first measurement */
-    /* a template may begin an answer with up to this many tokens that it later leaves out of the history */
+    /* a chat template may begin an answer with up to this many tokens that it omits in later prompts */
     COPY_COST_SUFFIX_TOKENS = 4,
 };
 
-/* Moving averages, kept by the decode thread; 0 if not known yet. */
+/* Moving averages in microseconds, kept by the decode thread; 0 before the first measurement. */
 typedef struct copy_cost_pace {
     double token_us;       /* to prefill one token */
-    double token_us_first; /* assumed before the first measurement: copy_cost_token_us_first */
+    double token_us_first; /* token_us assumed before the first measurement (copy_cost_token_us_first) */
     double mib_us;         /* to copy one MiB of a state once */
     double disk_us;        /* to read one MiB from disk */
 } copy_cost_pace;
 
-/* Guesses the time of a prompt token: two operations per parameter, on a fast processor or GPU, but at least 50 us (5
- * us on a GPU), because fixed costs take most of the time in a small model. */
+/* Guesses how many microseconds the prefill of a token takes, from two operations per parameter on a fast processor or
+ * GPU. The guess is at least 50 us (5 us on a GPU), because fixed costs take most of the time in a small model. */
 double copy_cost_token_us_first(uint64_t n_params, bool on_gpu);
 
-/* Returns how many tokens could be prefilled in the time that copying n_bytes takes; 0 if nothing was measured yet. */
+/* Returns how many tokens could be prefilled in the time that copying n_bytes takes; 0 if prefill was not measured yet,
+ * or n_bytes are at most COPY_COST_FREE_BYTES. */
 uint32_t copy_cost_tokens(const copy_cost_pace *pace, size_t n_bytes);
 
-/* Returns the expected time of a copy of n_bytes. */
+/* Returns the expected microseconds for a copy of n_bytes. */
 double copy_cost_us(const copy_cost_pace *pace, size_t n_bytes);
 
 /* Learn that copying n_bytes, or reading n_bytes from disk, took `us`. */
 void copy_cost_learn(copy_cost_pace *pace, size_t n_bytes, double us);
 void copy_cost_learn_disk(copy_cost_pace *pace, size_t n_bytes, double us);
 
-/* Returns the longest useful wait for a state of n_tokens: as long as prefilling the tokens takes, but at least a
- * second. */
+/* Returns the longest useful wait for a state of n_tokens on disk: as long as prefilling the tokens takes, but at least
+ * a second. */
 double copy_cost_wait_us_max(const copy_cost_pace *pace, uint32_t n_tokens);
 
-/* Returns the microseconds saved by loading n_bytes of state from disk instead of prefilling n_tokens, including the
- * disk queue (n_bytes_before) and the copy into the model. 0 if nothing is saved. */
+/* Returns the microseconds saved by loading n_bytes of state from disk instead of prefilling n_tokens; 0 if nothing is
+ * saved. Loading includes the wait for n_bytes_before, which are queued for the disk, and the copy into the model. */
 double copy_cost_fetch_saves_us(const copy_cost_pace *pace, size_t n_bytes, size_t n_bytes_before, uint32_t n_tokens);
 
 /* A branch, and a prompt that continues the branch but diverges from its tokens. */
@@ -53,15 +54,16 @@ typedef struct copy_cost_divergence {
     uint32_t n_history; /* tokens of the branch's last prompt; an answer follows */
     uint32_t n_common;  /* tokens of the common prefix with the prompt */
     uint32_t n_prompt;
-    uint32_t n_cost;        /* cost of keeping the branch: copy_cost_tokens */
-    double copy_us;         /* the same cost as time: copy_cost_us */
+    uint32_t n_cost;        /* cost of copying the branch, in tokens (copy_cost_tokens) */
+    double copy_us;         /* the same cost in microseconds (copy_cost_us) */
     double stall_budget_us; /* time that decoding requests can wait; HUGE_VAL if none decodes */
 } copy_cost_divergence;
 
-/* Whether to keep the tokens that the truncation discards: prefilling them again must take longer than the copy, and
- * the copy must fit the stall budget of decoding requests. (Prefilling the tokens later would delay nobody, because
- * prefill is divided into steps.) If the prompt only replaces the last answer, the old answer is not kept, because the
- * client will not send it again, for example if the template drops reasoning. */
+/* Whether to copy the branch before it is truncated to the common prefix, so that the copy keeps the tokens that the
+ * truncation discards. Prefilling these tokens again must take longer than the copy, and the copy must fit the stall
+ * budget of decoding requests. (Prefill needs no such limit: it is divided into steps, and delays no decoding request.)
+ * If the prompt only replaces the last answer, the old answer is not kept, because no client will send it again. For
+ * example, many templates drop the reasoning of past answers. */
 bool copy_cost_pays_off(const copy_cost_divergence *c);
 
 #endif

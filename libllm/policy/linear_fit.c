@@ -1,11 +1,11 @@
 #include "policy/linear_fit.h"
 
-/* each new measurement multiplies the weights of all earlier ones by this, so that about thirty count */
+/* each new measurement multiplies the weights of all earlier ones by KEPT, so that about thirty count */
 static const double KEPT = 0.97;
 static const double DRIFT_SHARE = 0.3, DRIFT_MIN = 0.25, DRIFT_MAX = 4;
-/* limits on measured / expected cost: a measurement beyond them is an outlier and counts as the limit */
+/* limits on the ratio of measured to expected cost: a ratio beyond a limit is an outlier and counts as the limit */
 static const double SURPRISE_MIN = 0.5, SURPRISE_MAX = 2;
-static const double VARIANCE_MIN = 64 * 64; /* if x varies less than this, the slope cannot be measured */
+static const double VARIANCE_MIN = 64 * 64; /* if the variance of x is less, the slope cannot be measured */
 
 static double within(double value, double least, double most)
 {

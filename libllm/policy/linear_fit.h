@@ -3,7 +3,8 @@
 #ifndef LLM_LINEAR_FIT_H
 #define LLM_LINEAR_FIT_H
 
-/* Sums in which older measurements weigh less. All are zero before the first measurement. */
+/* Sums over the measurements, each of a size x and a cost y. Older measurements weigh less. All sums are zero before
+ * the first measurement. */
 typedef struct linear_fit {
     double weight, x, y, xx, xy;
     double drift; /* ratio of the latest measurements to the fit */

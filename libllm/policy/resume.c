@@ -47,7 +47,8 @@ static int64_t gain_of(uint32_t n_keep, uint32_t n_cost)
     return (int64_t)n_keep - n_cost;
 }
 
-/* Only a larger gain replaces the best way, because of equal ways the one that was considered earlier copies less. */
+/* Whether the candidate replaces the best way so far. Only a larger gain does: if two ways gain the same, the one that
+ * is considered first copies less. */
 static bool is_better(const way *candidate, const way *best)
 {
     return gain_of(candidate->n_keep, candidate->n_cost) > gain_of(best->n_keep, best->n_cost);
@@ -80,8 +81,9 @@ static uint32_t truncation_of(const resume_source *source, uint32_t common, uint
     return k == source->n_tokens || k >= source->truncate_floor ? k : 0;
 }
 
-/* Returns the index of the checkpoint with the largest gain among those that need the attention of at most `attention`
- * tokens of a source (or, with whole_only, need no source); -1 if there is none. */
+/* Returns the index of the checkpoint with the largest gain, or -1 if there is none. The checkpoint must be restorable
+ * into a branch that has the prompt's first `attention` tokens. With whole_only, the checkpoint must hold the whole
+ * state. */
 static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool whole_only)
 {
     int32_t best = -1;
@@ -98,8 +100,9 @@ static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool 
     return best;
 }
 
-/* Returns the way that restores the best checkpoint, after a copy of the donor, whose first `attention` tokens are the
- * prompt's. If `donor` is -1, the checkpoint is restored into own, or needs no source. */
+/* Returns the way that copies the donor, and then restores the best checkpoint into the copy. The donor's first
+ * `attention` tokens are the prompt's. If `donor` is -1, nothing is copied: the checkpoint is restored into `own`, or
+ * needs no branch. */
 static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attention, bool whole_only)
 {
     const int32_t i = best_checkpoint(in, attention, whole_only);
@@ -124,9 +127,9 @@ static way truncation_way(const resume_input *in, int32_t donor, uint32_t common
                  .checkpoint = -1};
 }
 
-/* Considers all donors. No donor has more than `longest` tokens in common with the prompt. Hundreds of donors may share
- * a long beginning, so comparing all would take long. A donor is compared only if it would win with the largest
- * possible number of common tokens. */
+/* Considers all donors, that is other branches that can be copied. No donor has more than `longest` tokens in common
+ * with the prompt. Hundreds of donors may share a long beginning, so comparing all of them would take long. A donor is
+ * compared only if it would win with the largest number of common tokens that it can have. */
 static void consider_donors(const resume_input *in, way *best, uint32_t longest, bool with_checkpoints)
 {
     for (uint32_t i = 0; i < in->n_donors; i++) {

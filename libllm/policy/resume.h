@@ -1,5 +1,6 @@
-/* resume.h: plans the cheapest way to the state of a prompt, from states whose tokens are known. Pure functions: no
- * clock, no allocation, no model. The caller carries the plan out (branch.c).
+/* resume.h: plans how to get the state after a prompt with the least work. States whose tokens are known are reused,
+ * and the rest of the prompt is prefilled. Pure functions: no clock, no allocation, no model. The caller (resuming.c)
+ * carries the plan out.
  *
  * The state after tokens T[0..k) depends on these tokens alone. So any state after exactly the prompt's first k tokens
  * can be used, whichever branch it was saved from and whatever tokens followed there. */
@@ -11,31 +12,31 @@
 
 #include "llm.h"
 
-/* State of one branch. It can become the state after the branch's first k tokens iff k == n_tokens or k >=
- * truncate_floor (model.h). */
+/* State of one branch. It can be truncated to the state after the branch's first k tokens if and only if k == n_tokens
+ * or k >= truncate_floor (model.h). */
 typedef struct resume_source {
     const int32_t *tokens;
     uint32_t n_tokens;
     uint32_t truncate_floor;
-    uint32_t n_cost; /* cost of a copy, as the number of tokens prefilled in the same time; 0 for `own` */
+    uint32_t n_cost; /* cost of a copy: how many tokens could be prefilled in the same time; 0 for `own` */
 } resume_source;
 
 /* A checkpoint whose k tokens are the prompt's first k tokens. The caller has compared these tokens. */
 typedef struct resume_checkpoint {
     uint32_t k;
-    bool is_whole;   /* needs no source; otherwise a source must have the prompt's first k tokens */
-    bool has_logits; /* the logits after its last token are kept */
-    uint32_t n_cost; /* cost of restoring it, in tokens as above */
+    bool is_whole;   /* holds the whole state; else it is restored into a branch with these k tokens */
+    bool has_logits; /* the checkpoint includes the logits after its last token */
+    uint32_t n_cost; /* cost of restoring the checkpoint, in tokens as above */
 } resume_checkpoint;
 
 typedef struct resume_input {
     const int32_t *prompt;
     uint32_t n_prompt;           /* > 0 */
     resume_source own;           /* the branch that the request uses */
-    uint32_t own_logits_at;      /* logits are kept after that many of own's tokens; 0 if none are kept */
+    uint32_t own_logits_at;      /* `own` has kept the logits after this many of its tokens; 0 if it has none */
     bool torn;                   /* `own` is invalid */
     bool cold;                   /* nothing is reused */
-    bool may_keep_all;           /* a state of the whole prompt is enough, because a fork needs no logits */
+    bool may_keep_all;           /* true for a fork, which needs the state of the whole prompt but no logits */
     bool was_parked;             /* `own` was parked and loaded since its last use */
     const resume_source *donors; /* other branches that can be copied */
     uint32_t n_donors;
@@ -46,22 +47,22 @@ typedef struct resume_input {
 typedef struct resume_plan {
     llm_reason reason;
     uint32_t n_keep;     /* prompt tokens whose state is reused; < n_prompt unless has_logits or may_keep_all */
-    int32_t diverged_at; /* first index at which prompt and own tokens differ; -1 if one is a prefix of the other */
-    int32_t donor;       /* branch to copy first; -1 if `own` is used */
-    int32_t checkpoint;  /* checkpoint to restore afterwards; -1 if none */
-    bool has_logits;     /* the logits after the prompt are kept, so that no token is consumed */
+    int32_t diverged_at; /* first index at which prompt and `own` differ; -1 if one is a prefix of the other */
+    int32_t donor;       /* index of the donor to copy first; -1 if `own` is used */
+    int32_t checkpoint;  /* index of the checkpoint to restore afterwards; -1 if none */
+    bool has_logits;     /* the logits after the prompt were kept, so no token has to be consumed */
 } resume_plan;
 
-/* Chooses the plan with the largest n_keep minus cost. Of equals, chooses the first of: own, own with a checkpoint, a
- * donor, a donor with a checkpoint, a whole checkpoint alone. */
+/* Chooses the plan with the largest n_keep minus cost. If several plans are equal in that, chooses the first in this
+ * order: `own`, `own` with a checkpoint, a donor, a donor with a checkpoint, a whole checkpoint alone. */
 resume_plan resume_decide(const resume_input *in);
 
-/* Returns the length of the longest common prefix of the prompt and any source, or n_least if none is longer. Of many
- * sources that begin alike, compares only few in full. */
+/* Returns the length of the longest common prefix of the prompt and any source, or n_least if none is longer. If many
+ * sources begin with the same tokens, only a few of them are compared in full. */
 uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_source *sources, uint32_t n_sources,
                         uint32_t n_least);
 
-/* Returns the length of the common prefix. */
+/* Returns the length of the common prefix of the token arrays a and b. */
 uint32_t resume_common_prefix(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_t n_b);
 
 #endif

@@ -3,14 +3,15 @@
 #include <math.h>
 
 enum {
-    CHUNK_FIRST = 128, /* used before the first measurement */
-    CHUNK_MIN = 32,    /* in a call of its own, because fixed costs dominate a smaller call */
-    /* in a call with decoding runs: enough tokens to spread the cost of reading a long prompt's KV cache */
+    CHUNK_FIRST = 128, /* most prompt tokens before the first measurement */
+    CHUNK_MIN = 32,    /* least tokens of a call that only prefills, because fixed costs dominate a smaller call */
+    /* least prompt tokens in a call with decoding runs: enough to be worth reading a long prompt's KV cache */
     CHUNK_MIXED_MIN = 16,
     CHUNK_GRAIN = 64, /* kernels work on blocks of this size */
-    SHARE_MIN = 16,   /* tokens of each run, if several runs prefill in one call */
+    SHARE_MIN = 16,   /* least tokens of each run, if several runs prefill in one call */
     ALONE_MS = 250,   /* limit on a call that cannot be stopped, if no run decodes */
-    ALONE_STEPS = 4,  /* the same limit in steps without prefill: longer calls consume no more tokens per second */
+    /* the same limit, in durations of a step without prefill: longer calls consume no more tokens per second */
+    ALONE_STEPS = 4,
     FIT_TRIES = 4
 };
 
@@ -21,7 +22,8 @@ double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_targe
     return n_decoding == 0 ? HUGE_VAL : (target_us > 2 * step_us ? target_us - step_us : step_us);
 }
 
-/* Returns the time for prefill in a step with decoding runs, after the time for a checkpoint. */
+/* Returns the time limit on the prefill in a step with decoding runs, less the time of the checkpoint that the step
+ * takes, if any. */
 static double gap_left_us(const schedule_input *in)
 {
     return schedule_stall_budget_us(&in->pace, in->gap_ms_target, 1) -
@@ -47,8 +49,9 @@ static double allowed_us(const schedule_input *in, uint32_t n_decoding)
 
 static const double ROUNDED = 1e-6; /* a result this close below a whole number counts as that number */
 
-/* Returns how many tokens after `depth` take at most `us`, up to n_max. The cost of a token depends on its depth, and
- * the mean depth on the number of tokens, so the number is found by iteration. */
+/* Returns how many tokens of a prompt, of which `depth` tokens are consumed, can be prefilled in `us`, but at most
+ * n_max. The cost of a token depends on its depth, and the mean depth on the number of tokens, so the number is found
+ * by iteration. */
 static uint32_t n_fitting(const schedule_input *in, double depth, double us, uint32_t n_max)
 {
     double n = 0;
@@ -71,7 +74,7 @@ static uint32_t in_blocks(uint32_t n)
 
 /* ---- mixed calls: prefill in the same call as decoding runs ---- */
 
-/* The part of a step that is not yet assigned. */
+/* The part of a step's prefill that is not yet assigned to a run. */
 typedef struct budget {
     double us;
     uint32_t n;
@@ -87,15 +90,15 @@ static void spend(const schedule_input *in, uint32_t i, uint32_t n, budget *left
     left->spent_us += us;
 }
 
-/* Whether the rest of the prompt fits into an equal share. */
+/* Whether the remaining prompt tokens of run `i` fit into an equal share of the step. */
 static bool is_short(const schedule_input *in, uint32_t i, const budget *even)
 {
     const uint32_t left = in->prefill_left[i];
     return left > 0 && left <= even->n && n_fitting(in, in->depth[i], even->us, left) == left;
 }
 
-/* Returns the next run that gets tokens. Every other time that is the run with the fewest tokens left, so that some
- * prompts finish early; the other times it is the next run in rotation, so that no run waits for ever. */
+/* Returns the next run that gets tokens. In every other step that is the run with the fewest tokens left, so that some
+ * prompts finish early. In the steps between it is the next run in rotation, so that no run waits for ever. */
 static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint32_t n_waiting)
 {
     uint32_t next = in->n_runs, n_before = in->turn / 2 % n_waiting;
@@ -110,7 +113,8 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
     return next;
 }
 
-/* Gives short runs all their remaining tokens. n_waiting runs prefill. Returns how many of these runs got no tokens. */
+/* Gives each short run (is_short) all its remaining tokens. n_waiting is the number of runs that prefill. Returns how
+ * many of them got no tokens. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
     const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};
@@ -123,9 +127,9 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
     return n_waiting;
 }
 
-/* Gives short runs all their remaining tokens. Then the run whose turn it is gets the rest of the step. A further run
- * gets remaining tokens only if they are at least CHUNK_MIXED_MIN or finish that run's prompt, because for every run
- * that takes part the call reads a KV cache. */
+/* Divides a step's prefill. First, each short run (is_short) gets all its remaining tokens. Then the run whose turn it
+ * is gets what fits into the rest of the step. If there is still time, a further run gets at least CHUNK_MIXED_MIN
+ * tokens, or fewer if they finish its prompt, or nothing: for every run that takes part, the call reads a KV cache. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};
@@ -137,7 +141,7 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
     if (n_decoding == 0 && left.n == n_all && 0 < in->n_stoppable && in->n_stoppable < n_waiting) {
         n_most = 1; /* only a call of one run can be stopped */
         left.us = HUGE_VAL;
-    } else if (n_decoding == 0 && left.n < n_all) { /* finished prompts are answered next */
+    } else if (n_decoding == 0 && left.n < n_all) { /* the runs of finished prompts decode in the next step */
         left.us = fmin(left.us, fmax(0, gap_left_us(in) - left.spent_us));
     }
     for (uint32_t n_served = 0; n_waiting > 0 && n_served < n_most; n_served++, n_waiting--) {
@@ -180,8 +184,8 @@ static uint32_t chunk_of(const schedule_input *in, uint32_t n_decoding)
     return chunk < in->n_batch ? chunk : in->n_batch;
 }
 
-/* Returns the run whose turn it is. Only prefilling runs are counted, because the turn of a decoding run would always
- * go to the next run. */
+/* Returns the run whose turn it is. Only prefilling runs have turns. If decoding runs had turns, too, the prefilling
+ * run after a decoding run would get both turns. */
 static uint32_t first_in_turn(const schedule_input *in, uint32_t n_prefilling)
 {
     uint32_t before = in->turn % n_prefilling;
@@ -202,9 +206,9 @@ static uint32_t n_with(const schedule_input *in, uint32_t least)
     return n;
 }
 
-/* Gives all runs that take part the same number of tokens, because equal parts go through the weights together, while a
- * longer part would go through them alone. Chooses the number with the most tokens in total, and of equals the number
- * with the most runs. The run whose turn it is always takes part. */
+/* Gives all runs that take part the same number of tokens: equally long parts go through the weights together, and what
+ * is longer would go through them alone. Chooses the number with which most tokens are consumed in total. If several
+ * numbers are equal in that, chooses the one with the most runs. The run whose turn it is always takes part. */
 static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
     const uint32_t first = first_in_turn(in, n_prefilling);

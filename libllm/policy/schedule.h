@@ -1,5 +1,5 @@
-/* schedule.h: decides which tokens of which generations go into the next step, and whether the current call is stopped.
- * Pure functions: no clock, no allocation, no model. A run is a generation that takes part in a step. */
+/* schedule.h: decides how many tokens of which generations go into the next step, and whether the current model call is
+ * stopped. Pure functions: no clock, no allocation, no model. A run is a generation that takes part in a step. */
 #ifndef LLM_SCHEDULE_H
 #define LLM_SCHEDULE_H
 
@@ -13,7 +13,7 @@ typedef struct schedule_pace {
     double decode_us;        /* a step that only decodes */
     double prefill_token_us; /* one more prompt token in a step, at any depth */
     double checkpoint_us;    /* a checkpoint of a decoding session */
-    linear_fit prefill_at;   /* a prompt token as a function of its depth, the number of tokens before it */
+    linear_fit prefill_at;   /* a prompt token, by its depth: the number of tokens that precede it */
 } schedule_pace;
 
 typedef struct schedule_input {
@@ -21,32 +21,34 @@ typedef struct schedule_input {
     const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0 if the run decodes */
     const uint32_t *depth;        /* per run: tokens already consumed */
     uint32_t n_batch;             /* limit on the tokens of one model call; >= n_runs */
-    bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
-    /* a call that only prefills can be stopped if it has at most this many runs, so that a long call delays nobody */
+    bool mixed_calls;             /* decode and prefill share one model call; otherwise each has a call of its own */
+    /* the model can stop a call that only prefills if the call has at most this many runs; a call that can be stopped
+     * may be long, because it delays nobody */
     uint32_t n_stoppable;
     bool takes_checkpoint; /* the step ends with a checkpoint of a decoding session */
-    uint32_t turn;         /* counts steps, so that prefilling runs take turns */
+    uint32_t turn;         /* number of the step, from which follows whose turn it is */
     uint32_t gap_ms_target;
     schedule_pace pace;
 } schedule_input;
 
 /* Sets take[i], the tokens that run i consumes in this step, and returns their sum.
  *   - every decoding run takes one token
- *   - the size of prefill is a time, computed from the depth of each prompt token, so that the gap between tokens of
- *     decoding runs stays within the larger of gap_ms_target and twice a step without prefill. But at least 16 tokens
- *     are prefilled (32 in a call of their own)
- *   - with mixed calls, prompts whose rest fits into an equal share are finished, and one run gets the rest of the
- *     step: every other time the run with the fewest tokens left, else the next run in rotation. With separate calls,
- *     each run that takes part gets the same number of tokens, and the next run in rotation always takes part
+ *   - the prefill in a step has a time limit, so that the gap between two tokens of a decoding run is at most
+ *     gap_ms_target, or twice the duration of a step without prefill if that is longer. The expected time of a prompt
+ *     token depends on its depth. At least 16 tokens are prefilled (32 in a call of their own)
+ *   - with mixed calls, a prompt is finished if its remaining tokens fit into an equal share of the step. What is left
+ *     of the step goes to one run: every other time to the run with the fewest tokens left, else to the next run in
+ *     rotation. With separate calls, each run that takes part gets the same number of tokens, and the next run in
+ *     rotation always takes part
  *   - if no run decodes, a call is as large as possible, because every call reads all weights. A call that cannot be
  *     stopped is limited to a quarter of a second, gap_ms_target, or four steps without prefill, whichever is longest.
  *     If the model can stop only calls that have one run, the call has one run
- *   - a step that finishes some of the prompts is as small as a step with decoding runs, because the finished prompts
- *     decode in the next step */
+ *   - a step that finishes some of the prompts is as short as a step with decoding runs, because the runs with these
+ *     prompts decode in the next step */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
-/* Returns the stall budget: the time that decoding runs can wait for work outside the model's steps, which equals the
- * time for prefill in a step. HUGE_VAL if no run decodes. */
+/* Returns the stall budget: the time that decoding runs can wait for work outside the model's steps. It equals the time
+ * limit on the prefill in a step. HUGE_VAL if no run decodes. */
 double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
 
 /* The current call, which only prefills. */
@@ -54,14 +56,14 @@ typedef struct schedule_call {
     double elapsed_us;
     double expected_us;  /* expected duration of the whole call; 0 if not known */
     double lost_us;      /* time of earlier calls that were stopped, since the last completed call */
-    double share_needed; /* fraction of the call's tokens whose requests are not cancelled */
+    double share_needed; /* share of the call's tokens that belong to requests that are not cancelled */
     bool has_newcomer;   /* a request has arrived that is not part of the call */
 } schedule_call;
 
-/* Whether to stop the call: if all its requests are cancelled, or so many that a new call for the others is faster; or
- * if a new request would wait for the rest of the call longer than the time already spent, so that requests which
- * arrive together are served together. Time lost in earlier stopped calls counts as spent, so that prefill takes at
- * most twice as long, however many requests come and go. */
+/* Whether to stop the call. A call is stopped if all its requests are cancelled, or so many of them that a new call for
+ * the others is faster. A call is also stopped if a new request would wait for its end longer than the call has taken
+ * so far; then requests that arrive together are prefilled together. The time of earlier calls that were stopped counts
+ * as time that the call has taken. So prefill takes at most twice as long, however many requests come and go. */
 bool schedule_stops(const schedule_call *c);
 
 /* Learns from a step that took `us`, with n_decode decoded tokens and n_prefill prompt tokens, whose mean depth is

@@ -27,7 +27,8 @@ static uint64_t equal_part(const share_claim *claim)
     return part > 0 ? part : 1;
 }
 
-/* Returns the index of the account of the owner of holding `i`, which becomes the account if the owner has none yet. */
+/* Returns the index of the account that belongs to the owner of holding `i`. If this owner has no account yet, holding
+ * `i` becomes the account. */
 static uint32_t account_of(share_holding *holdings, uint32_t n, uint32_t i)
 {
     const uint32_t owner = holdings[i].owner;
@@ -77,7 +78,7 @@ uint32_t share_next_victim(share_holding *holdings, uint32_t n, const share_clai
         if (!h->may_go || h->is_going || (spares_last && h->owner != claim->asker && account->n_going == 1)) {
             continue;
         }
-        /* how much the holding's owner holds beyond an equal part */
+        /* by how much the holding's owner exceeds an equal part */
         const uint64_t excess = shared && account->held > equal_part(claim) ? account->held - equal_part(claim) : 0;
         if (victim == n || excess > most || (excess == most && h->order < holdings[victim].order)) {
             victim = i;

@@ -1,5 +1,6 @@
-/* share.h: how much of a shared limit one owner can hold, and which holding is given up when the limit is reached. Pure
- * functions. The daemon's own queues use the same rule (shares.py). */
+/* share.h: how much of a shared limit one owner can hold, and which holding is given up when the limit is reached. A
+ * holding is a thing of one owner that counts against the limit, for example a slot or a checkpoint. Pure functions.
+ * The daemon's own queues use the same rule (shares.py). */
 #ifndef LLM_SHARE_H
 #define LLM_SHARE_H
 
@@ -18,10 +19,10 @@ typedef struct share_holding {
     uint32_t owner;
     uint32_t amount;
     bool may_go;
-    uint64_t order; /* of the holdings that may go, that with the smallest order goes first */
-    bool is_going;  /* chosen as a victim */
-    /* Used by share_victim only. The account of an owner adds up the owner's holdings. The account is kept in the
-     * owner's first holding, and a hash table finds the account. */
+    uint64_t order; /* holdings with a smaller order go first */
+    bool is_going;  /* already chosen to go */
+    /* The other members are set by share_add_up. An owner's account adds up all holdings of the owner. It is kept in
+     * the owner's first holding, and found with a hash table. */
     uint32_t account; /* index of that first holding */
     uint32_t bucket;  /* 1 + the first account of the hash bucket with this index; 0 if none */
     uint32_t next;    /* 1 + the next account of the same bucket; 0 if none */
@@ -32,17 +33,18 @@ typedef struct share_holding {
 typedef struct share_claim {
     uint32_t asker;    /* the owner who needs a holding to go */
     uint32_t limit;    /* total that all owners can hold */
-    uint32_t n_owners; /* owners that share it */
+    uint32_t n_owners; /* owners that share the limit */
     bool is_lost;      /* a holding that goes is lost, not just moved elsewhere */
 } share_claim;
 
-/* Returns the index of the holding that goes, or n if none may go. That is the first holding (by order) of the owner
- * who holds most beyond an equal part, or the first of all holdings if no owner holds more than an equal part. If
- * is_lost, an asker that already has an equal part never takes the last holding that another owner could lose. Takes
- * time in proportion to n. */
+/* Chooses the holding that goes, and returns its index, or n if none may go. Chooses the owner who exceeds an equal
+ * part of the limit most, and of that owner's holdings the one with the smallest order. If no owner exceeds an equal
+ * part, chooses the holding with the smallest order of all. If claim->is_lost, an asker that already has an equal part
+ * never takes the last holding that another owner could lose. Takes time in proportion to n. */
 uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 
-/* Choose several victims before any of them goes: call share_add_up once, then share_next_victim for each victim. */
+/* To choose several holdings before any of them goes, call share_add_up once, and then share_next_victim for each of
+ * them. */
 void share_add_up(share_holding *holdings, uint32_t n);
 uint32_t share_next_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 

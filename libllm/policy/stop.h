@@ -1,9 +1,9 @@
 /* stop.h: decides which bytes of a generation can be released to the client. Each generation has one filter. Pure
  * functions: they change only the filter and the result.
  *
- * Released text consists of complete UTF-8 characters. Each maximal invalid part is replaced by one U+FFFD (Unicode 15,
- * section 3.9). The text never contains a stop string, or a beginning that may still become a stop string. Offsets
- * count raw bytes fed since stop_open. */
+ * Released text consists of complete UTF-8 characters. Each maximal invalid sequence of bytes is replaced by one U+FFFD
+ * (Unicode 15, section 3.9). The text never contains a stop string, or a beginning that may still become a stop string.
+ * Offsets count the raw bytes fed since stop_open, before any replacement. */
 #ifndef LLM_STOP_H
 #define LLM_STOP_H
 
@@ -23,7 +23,7 @@ typedef struct stop {
     uint32_t n_stops;
     uint32_t stop_bytes[LLM_STOPS_MAX];
     char *stops[LLM_STOPS_MAX]; /* point into one allocation, stops[0] */
-    uint32_t n_ignored;         /* so many stop strings, from the first on, are ignored */
+    uint32_t n_ignored;         /* the first n_ignored stop strings are ignored */
     uint64_t n_fed;
     uint32_t n_held;
     char held[STOP_HELD_BYTES_MAX + STOP_FEED_BYTES_MAX]; /* fed but not released */
@@ -33,7 +33,8 @@ typedef struct stop_result {
     char text[STOP_TEXT_BYTES_MAX]; /* released */
     uint32_t n_text;
     int32_t stop_index; /* index of the stop string that was found, or -1 */
-    /* raw bytes released by all feeds together; if a stop string was found, the offset at which it begins */
+    /* raw bytes released by all feeds together; if a stop string was found, the offset at which the stop string
+     * begins */
     uint64_t n_released;
 } stop_result;
 
@@ -41,7 +42,8 @@ typedef struct stop_result {
 int stop_open(stop *s, uint32_t n_stops, const char *const *stops, const size_t *stop_bytes);
 void stop_close(stop *s);
 
-/* Feeds up to STOP_FEED_BYTES_MAX bytes. After a stop string, no more bytes may be fed. */
+/* Takes the next bytes of the generation, at most STOP_FEED_BYTES_MAX. When a stop string was found, no more bytes may
+ * be fed. */
 void stop_feed(stop *s, const char *bytes, uint32_t n_bytes, stop_result *out);
 
 /* Called when the generation has ended without a stop string: releases the bytes that were held back. */
