@@ -6,7 +6,7 @@
 
 enum {
     ANCHOR = 256,
-    ENTRIES_MAX = 4096, /* one pass over all entries takes less than a millisecond */
+    ENTRIES_MAX = 4096, /* limit on entries, with which one pass over all entries takes less than a millisecond */
 };
 
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max)
@@ -78,15 +78,16 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 
 /* ---- eviction ---- */
 
-/* Each entry points to its parent, the longest entry of the same owner whose tokens are a shorter prefix of the entry's
- * tokens. The chain of parents then contains all prefixes of an entry, and no operation compares a history with all
- * others. Such a comparison would take time for all tokens that the histories share (a common system prompt of 20,000
- * tokens, for each of thousands of entries). Parents are used for eviction only, so equal hashes are enough here.
- * Before a checkpoint is restored, its tokens are compared (checkpoint_find, checkpoint_match). */
+/* Each entry points to its parent: the longest shorter entry of the same owner whose tokens are a prefix of the entry's
+ * tokens. The chain of parents of an entry contains all entries that are prefixes of it, so that no operation has to
+ * compare a history with all others. Such comparisons would take long if the histories have many tokens in common, for
+ * example a system prompt of 20,000 tokens in thousands of entries. Parents are used for eviction only, so entries with
+ * equal hashes count as equal here. But before a checkpoint is restored, its tokens are compared (checkpoint_find,
+ * checkpoint_match). */
 
-enum { TAIL = 64 }; /* tokens at the end that are compared before the whole prefix */
+enum { TAIL = 64 }; /* number of tokens at the end of c that `continues` compares first */
 
-/* Returns the parent of c. One pass over the tokens of c finds all its prefixes. */
+/* Returns the parent of c. One pass over the tokens of c finds all entries that are prefixes of c. */
 static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *c)
 {
     token_hash h = token_hash_begin(c->owner);
@@ -124,7 +125,8 @@ static double value_of(const checkpoint_store *store, const checkpoint *c)
     return saved / ((double)c->n_bytes * (double)(c->longest - c->k + ANCHOR) * (1.0 + age));
 }
 
-/* Links c, after it was added, between its parent and the entries that continue it, and updates all its prefixes. */
+/* Links c, which was just added, between its parent and the entries that continue c, and updates all entries that are
+ * prefixes of c. */
 static void relate(const checkpoint_store *store, checkpoint *c)
 {
     c->parent = find_parent(store, c);
@@ -150,7 +152,7 @@ static void unrelate(const checkpoint_store *store, const checkpoint *c)
         other->parent = other->parent == c ? c->parent : other->parent;
         other->longest = other->k;
     }
-    /* parents are shorter than their children, so they come later in this loop */
+    /* this loop goes from the longest entry to the shortest, so each entry is updated before its parent */
     for (uint32_t i = store->n_entries; i > 0; i--) {
         const checkpoint *other = store->entries[i - 1];
         if (other->parent != NULL && other->parent->longest < other->longest) {
@@ -253,7 +255,7 @@ checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, ch
     return by;
 }
 
-/* The logits follow the state, aligned for floats. */
+/* Returns the offset of the logits in a blob: they follow the state, aligned for floats. */
 static size_t logits_at(size_t n_state_bytes)
 {
     return (n_state_bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);

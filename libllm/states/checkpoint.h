@@ -2,19 +2,19 @@
  *
  * A checkpoint is the state after exactly k tokens. A checkpoint is valid for a prompt iff the prompt's first k tokens
  * are the checkpoint's tokens. Nothing invalidates a checkpoint; it is only evicted if the budget is exceeded. No
- * session owns a checkpoint: two sessions of one owner with the same prefix share it. (The checkpoint store serves one
- * model and one context configuration, so the fingerprint of these is the same for all checkpoints. Files contain the
- * fingerprint, snapshot.h.)
+ * session owns a checkpoint: two sessions of one owner with the same prefix share it. (All checkpoints in a checkpoint
+ * store are of the same model and context configuration, so they need no fingerprint of these. Files contain such a
+ * fingerprint; see snapshot.h.)
  *
- * Eviction removes the entry of the least value:
+ * Eviction removes the entry (that is, checkpoint) of the least value. The value is:
  *
  *      tokens saved beyond the next shorter entry of the same history
  *      ---------------------------------------------------------------  x  1 / (1 + uses of others since its last use)
  *      bytes  x  (distance to the end of that history + ANCHOR)
  *
- * so that the checkpoints of a long history are spaced logarithmically from its end, and the least recently used
- * history is evicted first. A use of an entry counts as a use of all shorter entries of the same history. Pinned
- * entries are never evicted. */
+ * This value spaces the checkpoints of a long history logarithmically from its end, and evicts the least recently used
+ * history first. A use of an entry counts as a use of all shorter entries of the same history. Pinned entries are never
+ * evicted. */
 #ifndef LLM_CHECKPOINT_H
 #define LLM_CHECKPOINT_H
 
@@ -29,13 +29,15 @@ typedef struct checkpoint {
     uint32_t k;
     /* owners share no checkpoint: a cache hit can be measured and would reveal another owner's prompt */
     uint32_t owner;
-    token_hash hash; /* of the k tokens: finds candidates, whose tokens are then compared */
+    token_hash hash; /* hash of the k tokens; finds candidates, whose tokens are then compared */
     int32_t *tokens;
-    blob *held;           /* of the ledger: the state, followed by the logits. Saving the blob to disk needs no copy */
+    blob *held;           /* blob with the state, followed by the logits; can be written to disk without a copy */
     void *state;          /* in `held` */
     size_t n_state_bytes; /* 0 if there are only logits */
-    bool is_whole;        /* restoring needs no source (model.h: FULL, or a WHOLE checkpoint) */
-    float *logits;        /* in `held`, after token k; or NULL */
+    /* contains the whole state (model.h: FULL, or a WHOLE checkpoint); otherwise the KV cache of the attention layers
+     * is missing, and a branch must hold it when the checkpoint is restored */
+    bool is_whole;
+    float *logits; /* the logits after token k, in `held`; or NULL */
     uint32_t n_logits;
     uint32_t n_pins;           /* number of branches that pin this entry as their shared prefix */
     uint64_t used;             /* clock of the last use of this entry, or of a longer entry that continues it */
@@ -65,9 +67,9 @@ void checkpoint_store_close(checkpoint_store *store);
 /* Returns the entry for exactly these tokens, or NULL. */
 checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
 
-/* Finds entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. Entries that
- * are not whole are found only if k <= attention, because such an entry needs a branch that holds the attention of its
- * tokens. */
+/* Finds entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. `attention` is
+ * the number of leading prompt tokens for which some branch holds the KV cache of the attention layers. An entry that
+ * is not whole needs that KV cache, so it is found only if k <= attention. */
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t attention, checkpoint **out, uint32_t n_out);
 
@@ -84,20 +86,19 @@ typedef struct checkpoint_parts {
     bool is_whole;
 } checkpoint_parts;
 
-/* Adds an entry for a blob that is already filled. The entry holds the blob, too. */
+/* Adds an entry for a blob that is already filled. The entry becomes one more holder of the blob. */
 checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                              const checkpoint_parts *parts, blob *held);
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
 /* checkpoint_detach takes an unpinned entry out of the store while a more complete entry for the same tokens is saved.
- * The caller must then call checkpoint_replace, which frees the detached entry or, if saving failed (`by` is NULL),
- * puts the detached entry back, as it still fits the budget. checkpoint_replace returns the entry that is in the store
- * afterwards. */
+ * The caller must then call checkpoint_replace. It frees the detached entry. But if saving failed (`by` is NULL), it
+ * puts the detached entry back, which still fits the budget. It returns the entry that is in the store afterwards. */
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 
-/* Pins are counted. checkpoint_pin returns false and leaves c unchanged if the pinned entries would leave too little of
- * the budget. */
+/* An entry can be pinned several times. checkpoint_pin returns false and leaves c unchanged if the pinned entries would
+ * take more than half of the budget. */
 bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
 void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
 

@@ -9,10 +9,10 @@ enum {
      * otherwise states and logits of closed sessions, interleaved with small blocks, would never return to the
      * system. */
     MAPPED_BYTES_MIN = 64 << 10,
-    /* A smaller block is allocated anew cheaply, so it is not kept as the spare. */
+    /* A smaller block can be allocated again at little cost, so it is not kept as the spare. */
     SPARE_BYTES_MIN = 1 << 20,
-    /* The spare counts for no use, so it is limited. A recurrent state is smaller than this, and states of long
-     * contexts rarely have the same size twice. */
+    /* The spare block counts for no use, so its size is limited. A recurrent state is smaller than this limit. Larger
+     * states, of long contexts, rarely have the same size twice. */
     SPARE_BYTES_MAX = 160 << 20,
 };
 
@@ -37,7 +37,8 @@ void ledger_bytes_free(void *bytes, size_t n_bytes)
     }
     if (n_bytes < MAPPED_BYTES_MIN) {
         free(bytes);
-        /* munmap failed because it would split a mapping, and the process has reached its limit on mappings */
+        /* munmap fails if it would split a mapping and the process has reached its limit on mappings; the pages are
+         * then given back, but not the addresses */
     } else if (munmap(bytes, n_bytes) != 0) {
         madvise(bytes, n_bytes, MADV_DONTNEED);
     }
@@ -75,8 +76,8 @@ void blob_free(blob *b)
     }
 }
 
-/* Returns the spare blob if it has the requested size, else NULL. States of one model mostly have the same size, and a
- * new state is often made after an old one was dropped. */
+/* Returns the spare blob if it has the requested size, else NULL. The states of a recurrent model mostly have the same
+ * size, and a new state is often made after an old one was dropped. */
 static blob *take_spare(ledger *l, size_t n_bytes)
 {
     blob *b = l->spare;

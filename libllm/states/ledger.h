@@ -1,15 +1,16 @@
 /* ledger.h: keeps states in host memory, and counts their bytes.
  *
- * A blob is a state that never changes once it is filled. So several holders can share a blob without a copy, and the
- * last holder to drop the blob frees it. Every state in host memory is a blob. The uses of blobs:
+ * Every state in host memory is a blob: a block of bytes that never changes once it is filled. So several holders can
+ * share a blob without a copy, and the last holder to drop the blob frees it. The uses for which a blob can be held:
  *   LEDGER_PARKED       sessions without a slot (branch.h), and the logits that they keep
  *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
  *   LEDGER_IN_FLIGHT    jobs of the store (store.h): states on their way to or from a file (snapshot.h)
- * A blob counts in each use for which it is held, so that no budget depends on when another use drops the blob.
+ * The bytes of a blob count in each use for which it is held, so that no budget depends on when another use drops the
+ * blob.
  *
  * Only the decode thread holds and drops blobs. The store thread reads the bytes of blobs that its jobs hold, and makes
- * blobs for the files that it reads. The bytes of those blobs count as reserved until the decode thread holds the
- * blobs. */
+ * blobs for the files that it reads. For the blobs that the store thread makes, the decode thread has reserved bytes
+ * (ledger_reserve), and releases these when it holds the blobs. */
 #ifndef LLM_LEDGER_H
 #define LLM_LEDGER_H
 
@@ -35,8 +36,8 @@ typedef struct ledger {
 
 void ledger_open(ledger *l, size_t n_in_flight_max);
 
-/* Allocates memory that counts for no use. A large block returns to the system when it is freed. Returns NULL if memory
- * is short. Called by any thread. */
+/* Allocates memory that counts for no use. A large block returns to the operating system as soon as it is freed.
+ * Returns NULL if memory is short. Called by any thread. */
 void *ledger_bytes_new(size_t n_bytes);
 void ledger_bytes_free(void *bytes, size_t n_bytes); /* NULL is allowed */
 
@@ -52,14 +53,14 @@ blob *ledger_new(ledger *l, ledger_use use, size_t n_bytes);
 void ledger_hold(ledger *l, ledger_use use, blob *b);
 void ledger_drop(ledger *l, ledger_use use, blob *b); /* the last holder's drop frees the blob; NULL is allowed */
 
-/* Whether n_bytes may be added to the bytes in flight: if the sum is within the limit, or nothing is in flight, so that
- * a state larger than the limit can be moved, too. */
+/* Whether n_bytes may be added to the bytes in flight: they may if the sum is within the limit, or if nothing is in
+ * flight. So a single state larger than the limit can be moved, too. */
 bool ledger_admits(const ledger *l, size_t n_bytes);
 /* Returns the unused part of n_in_flight_max. */
 size_t ledger_room(const ledger *l);
 
-/* Count bytes that are in no blob, or in no blob yet: before the store reads a file, the bytes of its future blobs are
- * reserved as in flight, until the blobs are held or freed. */
+/* Count bytes for a use without a blob. For example, before the store reads a file, the bytes of the blobs that it will
+ * make are reserved as in flight, until these blobs are held or freed. */
 void ledger_reserve(ledger *l, ledger_use use, size_t n_bytes);
 void ledger_release(ledger *l, ledger_use use, size_t n_bytes);
 

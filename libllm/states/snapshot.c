@@ -18,7 +18,7 @@ enum {
     ORDER_MARK = 0x01020304,
 };
 
-/* The first bytes of both kinds of heads. */
+/* The first bytes of the headers of both kinds of files. */
 typedef struct file_mark {
     char magic[8];
     uint32_t version;
@@ -39,7 +39,7 @@ typedef struct branch_head {
     uint32_t reserved;
     uint8_t identity[16];
     char name[LLM_SESSION_NAME_BYTES_MAX + 8];
-    uint64_t checksum; /* of the bytes before it */
+    uint64_t checksum; /* of the bytes before this member */
 } branch_head;
 
 typedef struct state_head {
@@ -49,7 +49,7 @@ typedef struct state_head {
     uint32_t n_parts;
     uint64_t part_bytes;
     uint8_t geometry[16];
-    uint64_t checksum; /* of the bytes before it */
+    uint64_t checksum; /* of the bytes before this member */
 } state_head;
 
 typedef struct part_head {
@@ -237,7 +237,7 @@ int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[
 typedef struct reading {
     int fd;
     uint64_t left;         /* bytes of the file not yet read */
-    uint64_t n_bytes_left; /* bytes of the parts not yet read, according to the head */
+    uint64_t n_bytes_left; /* bytes of the parts not yet read, according to the file's header */
     durable_sum sum;
     const char *why;
 } reading;

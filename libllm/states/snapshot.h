@@ -1,23 +1,23 @@
 /* snapshot.h: writes and reads a branch as two files. Has no thread of its own: the store thread writes and reads the
- * files, and the opener scans the directory.
+ * files, and the thread that opens the engine scans the directory.
  *
  *   ID.llmd-session   small, rewritten whenever a change must last: identity of the branch, and all its tokens
- *       head          magic, version, sizes, id, name, pin, stamps, model identity, checksum of the head
+ *       header        magic, version, sizes, id, name, pin, stamps, model identity, checksum of the header
  *       tokens        int32[n_tokens]
  *       checksum      of the tokens
  *
  *   ID.llmd-state     large, never changed: the model's state after the first k of these tokens
- *       head          magic, version, sizes, k, hash of the k tokens, geometry, checksum of the head
- *       parts         part head + state + logits, each: first the whole state, then checkpoints of shorter prefixes
- *       checksum      of everything after the head
+ *       header        magic, version, sizes, k, hash of the k tokens, geometry, checksum of the header
+ *       parts         part header + state + logits, each: first the whole state, then checkpoints of shorter prefixes
+ *       checksum      of everything after the header
  *
  * The branch file does not mention the state file: a state belongs to the branch iff the state's hash is that of the
  * branch's first k tokens. So any combination of files that a crash leaves is safe, and if the state is gone, the
  * branch's tokens are prefilled again.
  *
- * Files have the byte order and struct layout of the machine that wrote them. Reading refuses a file whose head has
- * another byte order or size. Nothing in a file is trusted before its checksum was checked. A branch file of another
- * model (identity) and a state of another memory layout (geometry) are not reported as damaged. */
+ * Files have the byte order and struct layout of the machine that wrote them. Reading refuses a file whose header has
+ * another byte order or size. Nothing in a file is trusted before the file's checksum was checked. A branch file of
+ * another model (identity) and a state of another memory layout (geometry) are not reported as damaged. */
 #ifndef LLM_SNAPSHOT_H
 #define LLM_SNAPSHOT_H
 
@@ -48,17 +48,19 @@ typedef struct branch_file {
     uint32_t n_tokens;
 } branch_file;
 
-/* A state after k tokens, optionally with the logits after the k-th token; laid out like a checkpoint's blob. */
+/* A part of a state file: the state after k tokens, optionally with the logits after the k-th token. Its bytes are laid
+ * out like a checkpoint's blob. */
 typedef struct state_part {
     uint32_t k;
     bool is_whole;
     size_t n_state_bytes;
     uint32_t n_logits;
-    blob *held; /* while being written, held by the job as in flight; after a read, without a holder */
+    /* during a write, the job holds the blob as in flight (ledger.h); after a read, the blob has no holder */
+    blob *held;
 } state_part;
 
-/* The token counts of the parts of a state file. A branch that shares the first k tokens can continue from a part of k
- * tokens. */
+/* How many tokens each part of a state file covers. A branch with the same first k tokens can continue from a part that
+ * covers k tokens. */
 typedef struct state_ends {
     uint32_t n; /* 0 if unknown */
     uint32_t k[SNAPSHOT_PARTS_MAX];
@@ -71,13 +73,13 @@ typedef struct state_file {
     state_part parts[SNAPSHOT_PARTS_MAX];
 } state_file;
 
-/* The contents of the head of a state file. */
+/* The contents of the header of a state file. */
 typedef struct state_facts {
     bool is_there;
     bool is_of_other_geometry;
     uint32_t k;
     token_hash hash;
-    uint64_t n_bytes; /* bytes of all parts, which a read reads */
+    uint64_t n_bytes; /* bytes of all parts: the bytes that state_file_read reads */
     state_ends ends;  /* token counts of the parts, if requested; else unknown */
 } state_facts;
 
@@ -106,7 +108,7 @@ void branch_file_abandon(const char *directory, uint64_t id);
 int branch_file_write(const char *directory, const uint8_t identity[16], const branch_file *f);
 
 /* Reads a branch file. Returns LLM_OK, LLM_NOT_FOUND, LLM_IO, LLM_NO_MEMORY, or LLM_VERSION if the file is no branch
- * file, is damaged, or is of another model. `why` then says which. */
+ * file, is damaged, or is of another model. On failure, *why says what is wrong. */
 int branch_file_read(const char *directory, uint64_t id, const uint8_t identity[16], branch_file *out,
                      const char **why);
 
@@ -114,9 +116,9 @@ int branch_file_read(const char *directory, uint64_t id, const uint8_t identity[
 
 int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f);
 
-/* Reads the head of a state file. With looks_at_parts, also reads the heads of the parts, with one seek per part on a
- * slow disk. The token counts of the parts stay unknown if a part's head is invalid; a later read of the file will
- * report that. If there is no file, returns LLM_OK and sets is_there to false. */
+/* Reads the header of a state file. With looks_at_parts, also reads the headers of the parts, which costs one seek per
+ * part on a slow disk. If the header of a part is invalid, the token counts of the parts stay unknown; a later read of
+ * the file will report the error. If there is no file, returns LLM_OK and sets is_there to false. */
 int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], bool looks_at_parts,
                     state_facts *out, const char **why);
 
@@ -127,8 +129,8 @@ int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[1
 
 /* ---- both: snapshot_directory.c ---- */
 
-/* Remove one of the two files. The branch file should be removed first, because a state file alone is useless, and the
- * next start removes it. Return LLM_OK or LLM_IO. */
+/* Remove one of the two files. The branch file should be removed first: the state file that is left is then useless,
+ * and the next start removes it. Return LLM_OK or LLM_IO. */
 int snapshot_remove_branch(const char *directory, uint64_t id);
 int snapshot_remove_state(const char *directory, uint64_t id);
 

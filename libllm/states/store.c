@@ -28,13 +28,14 @@ struct store {
     pthread_t thread;
     pthread_mutex_t mutex; /* guards the members below */
     pthread_cond_t changed;
-    /* changes of branch files, which go before states that were pushed earlier, but alternate with states */
+    /* Changes of branch files can overtake states that were pushed earlier. If both queues have such jobs, changes and
+     * states alternate (next_job). */
     job_queue changes;
     job_queue states;
     uint64_t n_pushed;
     bool was_change; /* whether the last job taken was a change */
     job_queue done;
-    uint32_t n_jobs; /* jobs in `changes`, in `states`, or in work */
+    uint32_t n_jobs; /* jobs in `changes` or `states`, and the job that the thread is doing */
     bool is_closing;
 };
 
@@ -103,9 +104,10 @@ void store_job_free(store_job *job)
     free(job);
 }
 
-/* Creates the job that removes the states of branches whose branch files are removed or reset. The job comes after
- * queued jobs that may still write these states, and before any state that is pushed later. Returns NULL if there are
- * no such branches, or if memory is short; then the next start removes the states. */
+/* Creates the SWEEP that removes the state files of the branches whose branch files `job` removes or resets. The SWEEP
+ * is done after queued jobs that may still write these state files, and before any job that is pushed later writes
+ * states. Returns NULL if `job` removes and resets no branch file. Also returns NULL if memory is short; then the next
+ * start removes the state files. */
 static store_job *sweep_after(const store_job *job)
 {
     bool any = false;
@@ -166,7 +168,7 @@ static void *run(void *context)
     }
 }
 
-/* ---- called by the decode thread ---- */
+/* ---- pushing jobs and taking results ---- */
 
 void store_push(store *s, store_job *job)
 {

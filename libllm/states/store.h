@@ -1,13 +1,13 @@
 /* store.h: the store thread does all disk I/O, so that the decode thread never waits for a disk. The decode thread
- * pushes jobs and takes results; before it starts and after it ends, the engine's owner does so. A job and the memory
- * it points to belong to the store from the push until the result is taken. Blobs are the exception: they belong to the
- * ledger, and the store only reads their bytes.
+ * pushes jobs and takes results. Before the decode thread starts and after it has ended, the thread that opens and
+ * closes the engine does so. A job and the memory it points to belong to the store from the push until the result is
+ * taken. Blobs (ledger.h) are the exception: they belong to the ledger, and the store only reads their bytes.
  *
- * There are two queues, and the jobs of each queue are done in order. Changes of branch files go first, because these
- * jobs are small and commands wait for them. States, which may take seconds, follow. Any order of the two is safe,
- * because the two files of a branch do not depend on each other (snapshot.h). The callers limit the length of the
- * queues: a command waits for each job, or the job is the only one of its kind for its branch, and no state is written
- * while STORE_JOBS_MAX jobs wait. */
+ * There are two queues, and the jobs of each queue are done in order. Changes of branch files have a queue of their own
+ * and can overtake states, because they are small and commands wait for them. Reading and writing states may take
+ * seconds. Any order of changes and states is safe, because the two files of a branch do not depend on each other
+ * (snapshot.h). The callers keep the queues short: each job has a command that waits for it, or is the only job of its
+ * kind for its branch. No state is written while STORE_JOBS_MAX jobs wait. */
 #ifndef LLM_STORE_H
 #define LLM_STORE_H
 
@@ -21,19 +21,21 @@
 
 enum {
     STORE_JOBS_MAX = 2048,
-    STORE_PAUSE_S = 10, /* pause after a state could not be written */
+    STORE_PAUSE_S = 10, /* seconds without writes of states, after a write failed */
 };
 
 typedef struct store store;
 
 typedef enum store_verb {
     STORE_CHANGE, /* writes branch files, all or none, then removes branch files */
-    STORE_WRITE,  /* writes a branch's state, or links the state of `linked_id`; does nothing without a branch file */
+    /* writes a branch's state, or links the state of `linked_id`; does nothing if the branch has no branch file */
+    STORE_WRITE,
     STORE_READ,   /* reads a branch's state */
     STORE_SAVE,   /* saves a branch file and a state (or the state of `linked_id`) under a label */
-    STORE_LOAD,   /* reads the branch file saved under a label and, if it fits this model's memory, the state */
+    STORE_LOAD,   /* reads the branch file saved under a label, and the state if it has this engine's memory layout */
     STORE_UNSAVE, /* removes the files of a label */
-    /* removes states, after a CHANGE (then pushed by the store itself) or to free disk space; has no result */
+    /* removes state files; the store itself pushes this job after a CHANGE that removes or resets branches, and the
+     * decode thread pushes it to free disk space; has no result */
     STORE_SWEEP,
 } store_verb;
 
@@ -41,7 +43,7 @@ typedef enum change_verb {
     CHANGE_WRITE,  /* the branch file is written */
     CHANGE_REMOVE, /* both files are removed */
     CHANGE_RESET,  /* the branch file is written, and the state is removed */
-    CHANGE_NONE,   /* no file changes; `was` is needed for an undo */
+    CHANGE_NONE,   /* no file changes, but the undo needs the former values in `was` */
 } change_verb;
 
 /* A change of one branch's files, with the former values, which are restored if the change fails. */
@@ -64,10 +66,11 @@ typedef struct store_job {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* name of the session */
     char label[LLM_SESSION_NAME_BYTES_MAX + 1];
     llm_status status;
-    int os_error;       /* for LLM_IO: errno of the operation that failed; 0 if none did */
+    int os_error;       /* for LLM_IO: errno of the operation that failed; else 0 */
     uint32_t n_changes; /* CHANGE */
     store_change *changes;
-    uint32_t entry; /* for WRITE, READ: entry of the branch, which is still open if the id there is the same */
+    /* for WRITE, READ: entry of the branch; the branch is still open if the branch in that entry has the same `id` */
+    uint32_t entry;
     uint64_t id;
     uint64_t linked_id;   /* for WRITE, SAVE without parts: id of the branch whose state file is linked; 0 if none */
     uint64_t n_bytes_max; /* for READ, LOAD: limit on the bytes of the state */
@@ -75,7 +78,7 @@ typedef struct store_job {
     double took_us;       /* output: duration of the job */
     branch_file file;     /* input of SAVE, output of LOAD */
     state_file state;     /* input of WRITE, SAVE; output of READ, LOAD; has no parts if there is no state */
-    uint64_t number;      /* counts pushes; a sweep after a change has the number of the change */
+    uint64_t number;      /* number of the push; a SWEEP that follows a CHANGE has the number of the CHANGE */
     struct store_job *next;
 } store_job;
 
@@ -84,7 +87,8 @@ typedef struct store_options {
     const char *model;     /* name of the model, for people */
     const uint8_t *identity;
     const uint8_t *geometry;
-    /* every state can be truncated, so that a scan need not look for the checkpoints in state files (state_ends) */
+    /* the model can truncate every state, so that a scan need not read which checkpoints state files contain
+     * (state_ends) */
     bool can_truncate_states;
 } store_options;
 
@@ -100,31 +104,31 @@ void store_push(store *s, store_job *job);
  * stays in the store until there is room for the command's reply. The caller frees the result with store_job_free. */
 store_job *store_take(store *s, bool takes_waited_for);
 bool store_has_result(store *s, bool takes_waited_for); /* whether store_take would return a result */
-uint32_t store_n_jobs(store *s);                        /* jobs not yet finished */
+uint32_t store_n_jobs(store *s);                        /* number of unfinished jobs */
 /* Creates a job with n_changes changes, all CHANGE_NONE. Returns NULL if memory is short. */
 store_job *store_job_new(store_verb verb, uint32_t n_changes);
 void store_job_free(store_job *job); /* blobs that the job holds must be dropped before */
 void store_wait(store *s);           /* waits until all jobs are finished */
 
-/* Messages for the log, about failed writes and refused files. store_complaint copies the oldest message that was not
- * yet read, and returns false if there is none. Called by any thread. */
+/* store_complain adds a message for the log, for example about a failed write or a refused file. store_complaint
+ * removes the oldest message and copies it to `out`, or returns false if there is none. Called by any thread. */
 void store_complain(store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool store_complaint(store *s, char *out, size_t n_bytes);
 
 /* Returns the free bytes on the disk of the state directory, or UINT64_MAX / 2 if the file system does not report them.
- * Called by the opener. */
+ * Called by the thread that opens the engine. */
 uint64_t store_free_bytes(const store *s);
 
-/* Reads all branch files in the directory and the heads of their state files, and calls `found` for each branch.
- * `found` may take ownership of the tokens, by setting file->tokens to NULL. Files that are refused are renamed and
- * reported. Called by the opener, before the first job. */
+/* Reads all branch files in the directory and the headers of their state files, and calls `found` for each branch.
+ * `found` may take ownership of the tokens, by setting file->tokens to NULL. Refused files are renamed and reported.
+ * Called by the thread that opens the engine, before the first job. */
 void store_scan(store *s, void (*found)(void *context, branch_file *file, const state_facts *state), void *context);
 
 /* ---- sessions saved under labels: any thread ---- */
 
 /* Sets *n_bytes to the bytes of the state saved under a label. Returns false if there is no such label. */
 bool store_find_saved(store *s, uint32_t owner, const char *label, uint64_t *n_bytes);
-/* Copies at most n_out entries, and returns how many entries there are. */
+/* Copies the list of saved sessions, but at most n_out of them, and returns how many there are. */
 uint32_t store_list_saved(store *s, llm_saved *out, uint32_t n_out);
 
 #endif

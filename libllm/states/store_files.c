@@ -91,8 +91,8 @@ static bool is_written(const store_change *c)
     return c->verb == CHANGE_WRITE || c->verb == CHANGE_RESET;
 }
 
-/* Prepares all writes before any change is committed, because writing needs disk space and can fail, and a removal
- * cannot be undone. */
+/* Prepares all writes before any change is committed. Writing needs disk space and can fail, and removals that were
+ * done before the failure could not be undone. */
 static int prepare_all(store_files *f, store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -124,7 +124,7 @@ static int commit(store_files *f, store_job *job, const store_change *c)
     return LLM_OK;
 }
 
-/* Commits and syncs the writes of the job, or its removals. */
+/* Commits and syncs the changes of the job: with `writes` those that write files, else the removals. */
 static void commit_all(store_files *f, store_job *job, bool writes)
 {
     bool any = false;
@@ -143,9 +143,10 @@ static void commit_all(store_files *f, store_job *job, bool writes)
     }
 }
 
-/* The writes are durable before anything is removed: a reset of a pinned session removes the branches that had the pin,
- * and after a crash in between, the pin must be in the empty branch that stays. If preparing fails, only the removals
- * are done, because removals need no disk space. */
+/* Makes the writes durable before any file is removed. For example, a reset of a pinned session writes one empty branch
+ * file with the pin, and removes the session's other branch files, which also contain the pin. A crash between the two
+ * must not lose the pin. If preparing the writes fails, the removals are done all the same, because they need no disk
+ * space. */
 static void change(store_files *f, store_job *job)
 {
     job->status = (llm_status)prepare_all(f, job);
@@ -232,7 +233,7 @@ void store_files_work(store_files *f, store_job *job)
     }
 }
 
-/* ---- the start ---- */
+/* ---- the scan when the store is opened ---- */
 
 typedef struct scan {
     store_files *files;

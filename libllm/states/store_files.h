@@ -1,7 +1,7 @@
-/* store_files.h: the store's work on the disk: files of the sessions of one model, files of sessions saved under
- * labels, and complaints about failures for the log. The store thread does the work, except for the scans, which the
- * opener does before that thread begins. Any thread may read the index of labels and the complaints. Private to
- * store*.c. */
+/* store_files.h: does the jobs of the store on the disk. Reads and writes the files of the sessions of one model and
+ * the files of sessions saved under labels, and collects complaints, which are messages for the log about failures. The
+ * store thread calls these functions. Only the scans are done by the thread that opens the engine, before the store
+ * thread begins. Any thread may read the index of labels and the complaints. Private to store*.c. */
 #ifndef LLM_STORE_FILES_H
 #define LLM_STORE_FILES_H
 
@@ -23,12 +23,12 @@ typedef struct store_files {
     uint8_t identity[16];
     uint8_t geometry[16];
     bool can_truncate_states;
-    bool is_refusing;      /* the last write of a state failed, which is reported once */
+    bool is_refusing;      /* the last write of a state failed; only the first such failure is reported */
     pthread_mutex_t mutex; /* guards the members below */
     uint32_t n_saved;
     saved_entry saved[LLM_SAVED_MAX];
     uint32_t n_complaints;
-    uint32_t n_suppressed; /* complaints beyond COMPLAINTS_MAX */
+    uint32_t n_suppressed; /* number of complaints that were dropped, beyond COMPLAINTS_MAX */
     char complaints[COMPLAINTS_MAX][COMPLAINT_BYTES];
 } store_files;
 

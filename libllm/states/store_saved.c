@@ -63,10 +63,10 @@ static void remove_files(store_files *f, uint64_t id)
     (void)durable_sync(f->saved_directory);
 }
 
-/* ---- a start ---- */
+/* ---- the scan when the store is opened ---- */
 
-/* Adds a file to the index. Of two files of one label, keeps the newer: a crash between a save and the removal of the
- * replaced file leaves two files. */
+/* Adds a file to the index. If two files have the same label, keeps the newer one. A crash can leave two such files:
+ * after a new file was saved, and before the file that it replaces was removed. */
 static void scan_one(void *context, uint64_t id)
 {
     store_files *f = context;
@@ -137,8 +137,8 @@ static uint64_t index_saved(store_files *f, const saved_entry *entry)
     return old_id;
 }
 
-/* Returns a time stamp for a new file that is later than the stamp of the replaced file, whatever the clock says,
- * because of two files of one label a start keeps the newer. */
+/* Returns the time stamp of a new file. It is later than the stamp of the replaced file even if the clock was set back,
+ * because a scan that finds two files of one label keeps the newer. */
 static uint64_t stamp_after(const saved_entry *old)
 {
     const uint64_t now = clock_ms();
