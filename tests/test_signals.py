@@ -45,12 +45,12 @@ def test_sighup_reads_the_keys_again(start: Start, tmp_path: Path) -> None:
     assert (status_with(process, ANN), status_with(process, BOB)) == (200, 401)
     keys.write_text(f"{BOB} bob\n{ROOT} bob\n")
     process.popen.send_signal(signal.SIGHUP)
-    line = process.wait_for("keys reloaded")
+    line = process.wait_for("API keys reloaded")
     assert (line["keys"], line["owners"]) == (2, 1)
     assert (status_with(process, ANN), status_with(process, BOB)) == (401, 200)
     keys.write_text("a b c\n")
     process.popen.send_signal(signal.SIGHUP)
-    complaint = process.wait_for("the keys were not reloaded")
+    complaint = process.wait_for("the API keys were not reloaded")
     assert complaint["level"] == "error" and "line 1: expected KEY" in complaint["message"]
     assert (status_with(process, ANN), status_with(process, BOB)) == (401, 200)
 
@@ -63,7 +63,7 @@ def test_systemd_hears_of_a_reload(start: Start, tmp_path: Path) -> None:
         while not manager.recv(4096).startswith(b"READY=1"):
             pass
         process.popen.send_signal(signal.SIGHUP)
-        process.wait_for("SIGHUP: --api-key-file is not set, so llmd has no keys to reload")
+        process.wait_for("SIGHUP has no effect: --api-key-file is not set, so llmd has no API keys to reload")
         reloading, stamp = manager.recv(4096).decode().splitlines()
         assert reloading == "RELOADING=1" and int(stamp.removeprefix("MONOTONIC_USEC=")) > 0
         assert manager.recv(4096) == b"READY=1"

@@ -533,7 +533,7 @@ def test_a_state_directory_that_cannot_be_written_ends_the_start_before_the_mode
     assert not (tmp_path / "run").exists(), "nothing else was begun"
 
 
-OTHER = "choose another directory, or none to keep sessions in memory only\n"
+OTHER = "choose another directory, or --state-dir none to keep sessions in memory only\n"
 
 
 def test_a_state_directory_that_is_a_file_is_said_to_be_one(start: Start, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ EXIT_USAGE = 2
 
 
 class StartError(Exception):
-    """The daemon cannot start. The message is printed for the user."""
+    """Raised if the daemon cannot start. The message is printed for the user."""
 
     def __init__(self, message: str, status: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -63,14 +63,15 @@ def _report_failure(error: BaseException) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Opens /dev/null as each standard stream that the caller has closed. Otherwise the model's file or a socket would
-    get the descriptor of standard error, and log lines would be written to it.
+    """Opens /dev/null in place of each standard stream that the caller has closed. Otherwise the next file that llmd
+    opens, for example the model's file or a socket, could get the descriptor of standard error, and log lines would be
+    written into that file.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is `descriptor`
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or open(logs.STDERR, "w", encoding="utf-8", closefd=False)
 
@@ -82,7 +83,7 @@ def _run(config: Config) -> None:
         _check_exposure(config, listeners)
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
         loader, keys = _prepared(config)
-        faulthandler.enable(file=logs.STDERR)  # before libllm sets its own crash handler
+        faulthandler.enable(file=logs.STDERR)  # before libllm installs its own crash handler
         _load_and_serve(config, listeners, loader, keys)
     finally:
         listeners.close()
@@ -92,21 +93,22 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
     public = listeners.public_addresses()
     if public and config.api_key_file is None and not config.open:
         raise StartError(
-            f"other machines can reach {' '.join(public)}, and no API keys are set: set --api-key-file, or --open on "
-            "to let all of them use the model, or listen on 127.0.0.1",
+            f"other machines can reach {' '.join(public)}, and llmd has no API keys: set --api-key-file, or --open on "
+            "to let every machine use the model without a key, or --host 127.0.0.1 to serve only this machine",
             EXIT_USAGE,
         )
 
 
 def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> None:
-    """Loads the model and serves requests until the engine is closed. If the engine was never open, this function ends
-    the process, because the interpreter's normal exit would wait for the thread that loads the model.
+    """Loads the model and serves requests until the engine is closed. If the engine was never open (the model could not
+    be loaded, or a signal arrived while it was loading), this function ends the process with os._exit, because the
+    interpreter's normal exit would wait for the thread that loads the model.
     """
     from .engine.opening import EngineError
 
     try:
         loader.begin()
-        import uvloop  # uvloop and the imports of `_serve` load while the model is being read
+        import uvloop  # imported here, as are the imports of `_serve`, to use the time while the model loads
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if runner.run(_serve(config, listeners, loader, keys)):
@@ -136,12 +138,13 @@ def _make_state_dir(config: Config) -> None:
         raise StartError(f"--state-dir: this user cannot write to {directory}; {_OTHER_DIRECTORY}")
 
 
-_OTHER_DIRECTORY = "choose another directory, or none to keep sessions in memory only"
+_OTHER_DIRECTORY = "choose another directory, or --state-dir none to keep sessions in memory only"
 
 
 async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> bool:
-    """Listens, loads the model, serves requests until a signal arrives, and stops in order. Returns False if the signal
-    arrived while the model was loading.
+    """Listens, loads the model, and serves requests until SIGTERM, SIGINT or the end of the terminal. Then lets running
+    requests finish, saves the sessions and closes everything. Returns False if the signal arrived while the model was
+    loading.
     """
     from aiohttp import web
 
@@ -156,7 +159,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
         for listener in listeners.sockets:
             await web.SockSite(runner, listener, backlog=limits.BACKLOG).start()
         if not _can_open(config.model):
-            await app[OPENING]  # if the file cannot be opened, raises EngineError before addresses are logged
+            await app[OPENING]  # raises EngineError, before the addresses are logged
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
         await _first_of(app[OPENING], signals.stop)
         if state.loaded_model is not None:
@@ -170,8 +173,8 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Returns whether the model's file can be opened. Whether the file is a valid model is known only after reading
-    it.
+    """Returns whether the model's file can be opened, or the model is a simulated one, which has no file. Does not
+    check whether the file is a valid model.
     """
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -181,7 +184,9 @@ def _can_open(model: str) -> bool:
 
 
 async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Waits until the model is loaded, or until a signal has arrived. Raises EngineError."""
+    """Waits until the model is loaded, or until a signal asks the daemon to stop. Raises EngineError if the model
+    cannot be loaded.
+    """
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -190,8 +195,9 @@ async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
 
 
 def _prepared(config: Config) -> tuple[EngineLoader, KeyRing]:
-    """Returns the loader of the model, and the keys. Raises StartError if a file of the configuration cannot be read.
-    The native library is imported only here, so that --help works without the library.
+    """Returns the loader of the model, and the API keys. Raises StartError if the native library, the key file or the
+    chat template file cannot be read. The native library is imported only here, so that --help works without the
+    library.
     """
     try:
         from .engine.loader import DaemonEngineLoader
@@ -214,13 +220,14 @@ def _unreadable_template(config: Config, why: str) -> StartError:
     return StartError(f"--chat-template-file: cannot read {config.chat_template_file}: {why}", EXIT_USAGE)
 
 
-# Fields of EngineOptions whose values only the engine can check, with the options of llmd that set these fields.
+# For each field of EngineOptions whose value only the engine can check: the option of llmd that sets the field.
 _OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "chat_template": "chat_template_file"}
 
 
 def _blamed(config: Config, field: str, message: str) -> StartError:
-    """Returns an error whose message names the option that is wrong. The option's value is added unless the message
-    already contains it.
+    """Returns an error for an option whose value the engine refused. `field` is the field of EngineOptions that the
+    engine named, and `message` is the engine's message. The error's message names the option instead of the field, and
+    adds the option's value unless `message` already contains the value.
     """
     if field not in _OPTIONS:
         return StartError(message)
@@ -234,10 +241,11 @@ def _blamed(config: Config, field: str, message: str) -> StartError:
 
 
 class _Signals:
-    """Handles signals. The first SIGTERM or SIGINT stops the daemon in order, and the second ends the process at once.
-    If llmd was started from a terminal, SIGHUP means that the terminal was closed, so llmd stops in order. Otherwise
-    SIGHUP reads the key file again. If the caller ignores SIGHUP (nohup), llmd ignores it, too. SIGQUIT prints the
-    stack of every thread and then kills the process as usual, even if the event loop is stuck.
+    """Handles signals. The first SIGTERM or SIGINT sets `stop`: running requests finish, and sessions are saved. The
+    second one ends the process at once. If llmd was started from a terminal, SIGHUP means that the terminal was closed,
+    and sets `stop`, too. Otherwise llmd reads the key file again after SIGHUP. If SIGHUP was already ignored when llmd
+    started (nohup), llmd ignores SIGHUP. After SIGQUIT, the stack of every thread is printed and the process ends, even
+    if the event loop is stuck.
     """
 
     def __init__(self, state: State, listeners: Listeners) -> None:
@@ -271,8 +279,8 @@ class _Signals:
 
 
 def _has_terminal() -> bool:
-    """Returns whether llmd has a controlling terminal. Called at the start, because a closed terminal no longer exists
-    when its SIGHUP arrives.
+    """Returns whether llmd has a controlling terminal. Called at the start, because the terminal can no longer be
+    opened when SIGHUP reports that it was closed.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
@@ -307,7 +315,7 @@ def _announce(state: State, listeners: Listeners) -> None:
     public = listeners.public_addresses()
     if public and state.keys.is_open:
         log.warning(
-            "other machines can use this server without a key, as --api-key-file is not set: %s", " ".join(public)
+            "other machines can use this server without a key, because --api-key-file is not set: %s", " ".join(public)
         )
     url = next((address for address in listeners.addresses() if address.startswith("http")), None)
     if url is not None and sys.stderr.isatty():
@@ -317,26 +325,32 @@ def _announce(state: State, listeners: Listeners) -> None:
 
 
 def _warn_of_short_context(state: State) -> None:
-    """Warns if the context is shorter than the model's training context although --ctx-size is not set, because agents
-    need a long context. On a GPU a shorter context is the documented default, so there is no warning unless the KV
-    memory is the cause.
+    """Warns if the context is shorter than the context that the model was trained for, although --ctx-size is not set.
+    Agents need a long context. On a GPU a shorter context is the documented default, so llmd warns only if too little
+    memory for the KV cache is the cause.
     """
     info = state.engine.info
     needs_warning = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
     if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and needs_warning:
-        cause = "a larger --kv-memory allows more" if info.kv_bytes_short else "--ctx-size can be larger"
+        cause = "a larger --kv-memory allows more tokens" if info.kv_bytes_short else "set --ctx-size to allow more"
         holder = "a text to embed" if info.only_embeds else "a session"
         log.warning(
-            "%s can have %d tokens, but the model was trained for %d: %s", holder, info.n_ctx, info.n_ctx_train, cause
+            "%s can have at most %d tokens, but the model was trained for %d: %s",
+            holder,
+            info.n_ctx,
+            info.n_ctx_train,
+            cause,
         )
 
 
 def _warn_of_host_weights(state: State) -> None:
-    """Warns if weights are in host memory although --gpu-layers is not set."""
+    """Warns if the GPU's memory is too small for all weights, so that some are in host memory. No warning if the user
+    has set --gpu-layers.
+    """
     info = state.engine.info
     if info.host_bytes and state.config.gpu_layers < 0:
         log.warning(
-            "%.1f of %.1f GiB of weights do not fit into the GPU's memory: the CPU computes with them, which is slow",
+            "%.1f of %.1f GiB of weights do not fit into the GPU's memory: the CPU computes with those, which is slow",
             info.host_bytes / 2**30,
             info.model_bytes / 2**30,
         )

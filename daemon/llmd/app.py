@@ -1,4 +1,6 @@
-"""Builds the application from the engine, the state and the routes. What this module opens, it also closes."""
+"""Builds the HTTP application of the daemon: loads the model, adds the routes, and at the end saves the sessions and
+closes the engine and the database.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,13 @@ from .turns.log import TurnLog
 log = logging.getLogger("llmd")
 
 OPENING = web.AppKey("opening", asyncio.Task[None])
-"""Task that loads the model. It fails with an EngineError if the model cannot be loaded."""
+"""The task that loads the model. The task fails with an EngineError if the model cannot be loaded."""
 
 
 def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
-    """Returns the application. When the application starts, the model begins to load, unless loading has begun before.
-    Until the model is loaded, only public endpoints are answered.
+    """Returns the application. When the application starts, the loader begins to load the model, unless the caller has
+    called its `begin` before. Until the model is loaded, only public endpoints such as /health answer; the others
+    return 503.
     """
     app = web.Application(middlewares=[boundary])
     loader = loader or DaemonEngineLoader(config)
@@ -81,9 +84,10 @@ def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None
 
 
 async def open_model(state: State, loader: EngineLoader, responses: ResponseStore) -> None:
-    """Loads the model. If this task is cancelled, the loading thread continues, because only the end of the process can
-    stop that thread. While the state directory is being read, a cancellation waits until it was read, because the stop
-    must write back what was read.
+    """Loads the model, and then restores the answers and responses in the state directory. If this task is cancelled
+    while the model loads, the loading thread continues, because only the end of the process can stop that thread. If
+    this task is cancelled while it restores, it finishes restoring first, because the daemon saves sessions and closes
+    the engine only if `state` is complete.
     """
     engine = await Engine.open(loader)
     taking = asyncio.create_task(take_kept(state, engine, responses))
@@ -94,8 +98,8 @@ async def open_model(state: State, loader: EngineLoader, responses: ResponseStor
 
 
 async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> None:
-    """Restores the answers and responses that the previous daemon left in the state directory, and completes the
-    state.
+    """Restores the answers and responses that the previous daemon left in the state directory, and sets
+    `state.loaded_model`.
     """
     answers, directory, fingerprint = AnswerMemory(), state.config.state_dir, engine.info.fingerprint
     database: Database | None = None
@@ -128,7 +132,9 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
-    """Returns the server of the application. The server cancels the handler of a client that has left."""
+    """Returns the HTTP server of the application. If a client disconnects, the server cancels the handler of its
+    request.
+    """
     return Runner(
         app,
         shutdown_timeout=limits.STOP_GRACE_S,
@@ -144,50 +150,54 @@ def runner_of(app: web.Application) -> web.AppRunner:
 
 
 def restore(database: Database, engine: Engine, answers: AnswerMemory, responses: ResponseStore, n_owners: int) -> None:
-    """Adds the rows that the previous daemon wrote to the memory of answers and to the store of responses. Blocks."""
+    """Reads the database of the previous daemon: adds its rows of answers to `answers` and its rows of responses to
+    `responses`, and deletes rows of saved sessions that no longer exist. Blocks.
+    """
     saved = [(one.owner, one.label) for one in engine.saved()]
     try:
         stored.restore(answers, database, engine.info.n_vocab)
         response_store.restore(responses, database, n_owners)
         SavedAnswers(database, engine.info.n_vocab).sweep(saved)
     except sqlite3.Error as error:
-        log.warning("cannot read the answers of the previous daemon", extra=fields(reason=str(error)))
+        log.warning("cannot read the answers that the previous daemon stored", extra=fields(reason=str(error)))
 
 
-# --- keys ------------------------------------------------------------------------------------------------------------
+# --- API keys --------------------------------------------------------------------------------------------------------
 
 
 def warn_of_guessable(keys: KeyRing) -> None:
     if short := keys.guessable():
         log.warning(
-            "keys of fewer than %d characters can be guessed: %s", limits.KEY_CHARS_MIN_ADVISED, ", ".join(short)
+            "API keys of fewer than %d characters can be guessed; replace the keys of: %s",
+            limits.KEY_CHARS_MIN_ADVISED,
+            ", ".join(short),
         )
 
 
 def reload_keys(state: State) -> None:
     """Reads the key file again. A key that was removed from the file is refused from the next request on. If the file
-    cannot be used, the old keys stay valid.
+    cannot be read or has an error, the old keys stay valid.
     """
     path = state.config.api_key_file
     if path is None:
-        log.info("SIGHUP: --api-key-file is not set, so llmd has no keys to reload")
+        log.info("SIGHUP has no effect: --api-key-file is not set, so llmd has no API keys to reload")
         return
     try:
         keys = keys_of(path, state.config.state_dir)
     except KeyFileError as error:
-        log.error("the keys were not reloaded: %s", error)
+        log.error("the API keys were not reloaded, and the old ones stay valid: %s", error)
         return
     warn_of_guessable(keys)
     state.use_keys(keys)
-    log.info("keys reloaded", extra=fields(keys=len(state.keys), owners=state.keys.n_owners))
+    log.info("API keys reloaded", extra=fields(keys=len(state.keys), owners=state.keys.n_owners))
 
 
-# --- life ------------------------------------------------------------------------------------------------------------
+# --- start and stop --------------------------------------------------------------------------------------------------
 
 
 async def save(state: State) -> None:
-    """Stops the engine, which writes sessions to the state directory, and closes the database. Most answers and
-    responses are already in the database.
+    """Stops the engine, which writes the sessions to the state directory, and closes the database after its last
+    writes. Most answers and responses are in the database already, because they are written when they are complete.
     """
     telling = asyncio.create_task(tell_saving(state))
     try:
@@ -199,8 +209,8 @@ async def save(state: State) -> None:
 
 
 async def tell_saving(state: State) -> None:
-    """Extends systemd's timeout while counters of the engine change, because the engine counts every kind of its
-    work.
+    """Reports to systemd how many sessions are saved. Extends systemd's timeout for the stop whenever a counter of the
+    engine has changed, because a changed counter shows that the engine still makes progress.
     """
     before: dict[str, int] = {}
     while True:
@@ -212,8 +222,8 @@ async def tell_saving(state: State) -> None:
 
 
 async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
-    """Reports to systemd how much of the model is loaded. Afterwards notifies the watchdog as long as the decode thread
-    makes progress.
+    """Reports to systemd how much of the model is loaded. When the model is loaded, notifies systemd's watchdog as long
+    as the decode thread makes progress.
     """
     loaded = -1
     while not opening.done():
@@ -232,8 +242,8 @@ async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
 
 
 async def stop_serving(state: State) -> None:
-    """Refuses new requests, and requests that have not reached the engine. Running requests continue until
-    --shutdown-timeout has passed, and are then cancelled.
+    """Refuses new requests, and requests that have not reached the engine. Requests that the engine already processes
+    continue. Those that still run after --shutdown-timeout are cancelled.
     """
     state.stop()
     if state.loaded_model is None:

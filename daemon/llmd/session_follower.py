@@ -1,7 +1,8 @@
-"""Keeps the answers and turns that the daemon has for a session consistent with the engine's session.
+"""Updates the answers and turns that the daemon remembers for a session when the engine changes the session.
 
-The engine reports changes of sessions in order, so that answers and turns never belong to a session that has been
-replaced. The engine also reports a change whose client no longer waits. Owned by the event loop.
+The engine reports the changes of sessions in the order in which they happen. So the remembered answers and turns of a
+session name never belong to an earlier session of the same name. The engine also reports a change whose client has
+disconnected. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from .turns.log import TurnLog
 
 @dataclass(frozen=True, slots=True)
 class SessionFollower:
-    """Receives the changes of all sessions (engine.Watcher)."""
+    """Receives the changes of all sessions from the engine (implements engine.Watcher)."""
 
     answers: AnswerMemory
     turns: TurnLog
     is_in_use: Callable[[int, str], bool]
-    """Returns whether the session of this owner has a live generation."""
+    """Returns whether a generation of this owner's session of that name is waiting or running."""
 
     def on_done(self, command: Question) -> None:
         owner = command.owner
@@ -36,7 +37,9 @@ class SessionFollower:
                 self.answers.rename(owner, command.session, command.new_session)
 
     def on_forgotten(self, owner: int, session: str) -> None:
-        """Forgets the session's answers and turns, unless the session is in use again."""
+        """Forgets the answers and turns of a session that the engine has forgotten, unless a request already uses a new
+        session of this name.
+        """
         if not self.is_in_use(owner, session):
             self._forget(owner, session)
 
