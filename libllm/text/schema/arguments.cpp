@@ -7,13 +7,15 @@
 
 namespace {
 
-/* levels of the schema to compile; each retry uses fewer levels, until the grammar is small enough */
+/* How many levels of the schema are enforced. If the grammar is too large, the next attempt enforces fewer. */
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1};
-/* most names of one tool; the grammar of calls uses a level of the stack for each required name */
+/* Most parameters of one tool. The grammar of tool calls is built with one level of recursion per required
+ * parameter. */
 constexpr size_t NAMES_MAX = 256;
 
-/* Most names in all tools of one request. A grammar of calls takes about 0.7 ms and 40 KB for each name, and with more
- * names would not fit a constraint document. Agents have up to 150 tools of 20 names. */
+/* Most parameters in all tools of one request. The grammar of tool calls takes about 0.7 ms and 40 KB for each
+ * parameter. With more parameters it would not fit into the constraint document that the sampler gets. Agents have up
+ * to 150 tools of 20 parameters. */
 constexpr size_t NAMES_IN_ALL_MAX = 4096;
 
 const schema_json &any_object()
@@ -22,8 +24,9 @@ const schema_json &any_object()
     return schema;
 }
 
-/* Returns the types that values of the node can have. For a list of values (enum) the result only distinguishes text
- * from other types, since the callers ask only for texts. */
+/* Returns the JSON types that a value can have under all conditions of the node. If the values are listed (enum,
+ * const), the result only distinguishes strings from all other types, since callers ask only whether the value can be a
+ * string. */
 uint8_t types_of(expansion &meaning, const node &n)
 {
     uint8_t all = n.empty() ? json_type::ANY : json_type::NOTHING;
@@ -41,8 +44,9 @@ uint8_t types_of(expansion &meaning, const node &n)
     return all;
 }
 
-/* Returns the member names of the shapes in their order. An empty name is left out, because no template can write it,
- * and because an empty schema_argument::name stands for the undeclared names. */
+/* Returns the parameter names that any alternative of the schema (any shape) declares or requires, in the order of the
+ * schema. An empty name is left out: no template can write it, and an empty schema_argument::name means a group of
+ * undeclared parameters. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
@@ -81,17 +85,18 @@ const schema_json &no_text()
     return schema;
 }
 
-/* Compiles the arguments of one schema. */
+/* Compiles the parameters of one tool. */
 class argument_compiler {
   public:
     argument_compiler(expansion &of_schema, writer &to, rules &all_rules, work_budget &spent)
         : meaning(of_schema), values(to), out(all_rules), budget(spent)
     {}
 
-    /* Returns the argument of this name. The argument's value meets the member's conditions in one of the shapes, and
-     * the argument is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}}, {"properties": {"b":
-     * B}}]} the second alternative allows any value of `a`, since objects are open. A model that writes `a` means A. So
-     * if some shapes declare the name, shapes that do not declare it are left out. */
+    /* Compiles the parameter with this name. Its value must satisfy what one of the shapes (the alternatives of the
+     * schema) demands, and it is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}},
+     * {"properties": {"b": B}}]} the second alternative allows any value of `a`, since it does not forbid undeclared
+     * members. But a model that writes `a` means A. So if some shapes declare the name, the shapes that do not declare
+     * it are left out. */
     schema_argument declared(const std::vector<shape> &shapes, const std::string &name)
     {
         schema_argument one;
@@ -101,7 +106,7 @@ class argument_compiler {
             std::any_of(shapes.begin(), shapes.end(), [&](const shape &s) { return declares(s, name); });
         std::vector<node> ways;
         for (const shape &s : shapes) {
-            /* this shape allows any value for the name, which the schema's author did not intend */
+            /* a shape that does not declare the name allows any value, which the schema's author did not intend */
             if (is_declared && !declares(s, name)) {
                 one.is_required = false;
                 continue;
@@ -129,7 +134,7 @@ class argument_compiler {
     rules &out;
     work_budget &budget;
 
-    /* Returns a rule of the values that meet one of the nodes, or "". */
+    /* Returns a rule of the values that satisfy at least one of the nodes, or "" if there is no such value. */
     std::string either(const std::vector<node> &ways)
     {
         std::string all;
@@ -155,8 +160,8 @@ class argument_compiler {
         }
     }
 
-    /* Finds the possible texts of the argument, and the rule of its other values, for templates that write texts
-     * without quotes. If the texts take too much work, the argument can be any text. */
+    /* For templates that write strings without quotes: finds the strings that the parameter allows, and the rule of its
+     * other values. If finding the strings takes too much work, any string is allowed. */
     void find_texts(const std::vector<node> &ways, schema_argument *one)
     {
         automaton all;
@@ -168,7 +173,7 @@ class argument_compiler {
                 }
                 all = automaton_of(automaton_operation::EITHER, all, *some, budget);
             }
-        } catch (const grammar_beyond &) { /* too much work: any text is allowed */
+        } catch (const grammar_beyond &) { /* too much work: any string is allowed */
             return;
         }
         one->texts = all;
@@ -183,10 +188,10 @@ class argument_compiler {
 
 } // namespace
 
-/* Calls `compile` with fewer and fewer levels until the grammar is small enough. Each attempt can use half of the
- * remaining budget, so that the next attempt and the next tool can also be compiled. Otherwise one tool with a hard
- * schema would leave all later tools unconstrained. The rules of a failed attempt are removed, since they refer to
- * undefined rules. */
+/* Calls `compile` with fewer and fewer levels of the schema until the grammar is small enough. Each attempt can use
+ * half of the remaining work budget. The rest is left for further attempts and other tools; otherwise one tool with a
+ * hard schema would leave all later tools unconstrained. The rules of a failed attempt are removed, since they can
+ * refer to rules that were never defined. Returns `nothing` if all attempts fail. */
 template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
 {
     for (const size_t n_levels : LEVELS) {
@@ -239,7 +244,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
         argument_compiler compiler(meaning, values, out, part);
         const std::vector<std::string> names = names_of(shapes);
         if (names.size() > std::min(NAMES_MAX, NAMES_IN_ALL_MAX - n_names)) {
-            /* 20,000 names in one tool overflowed the stack, which ended the process */
+            /* 20,000 parameters in one tool overflowed the stack, which ended the process */
             throw grammar_beyond("too many names");
         }
         for (const std::string &name : names) {
@@ -263,7 +268,7 @@ std::vector<schema_argument> schema_arguments::members(const schema_json &docume
 
 std::optional<std::string> schema_arguments::bare_names(const automaton &names)
 {
-    automaton possible; /* excludes control characters and the characters of delimiters, above all `</` */
+    automaton possible; /* names without control characters and without characters of delimiters such as `</` */
     possible.states.resize(2);
     possible.states[0].ways = {{' ', '!', 1}, {'#', '.', 1}, {'0', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
     possible.states[1].ways = {{' ', '!', 1}, {'#', ';', 1}, {'=', '=', 1}, {'?', CHARACTER_LAST, 1}};
@@ -280,7 +285,7 @@ std::optional<std::string> schema_arguments::bare_names(const automaton &names)
 
 std::optional<std::string> schema_arguments::quoted_texts(const automaton &texts)
 {
-    automaton plain; /* texts that need no escapes */
+    automaton plain; /* strings that need no escapes */
     plain.states.push_back({{{' ', '&', 0}, {'(', '[', 0}, {']', CHARACTER_LAST, 0}}, true});
     const rules::mark before = out.now();
     try {

@@ -12,7 +12,7 @@
 namespace {
 
 constexpr uint32_t NOWHERE = UINT32_MAX;
-constexpr size_t WAYS_MAX = 1 << 16; /* most ways of a product; a state can have a way for each range of both */
+constexpr size_t WAYS_MAX = 1 << 16; /* most transitions of a product of two automata */
 
 std::vector<uint32_t> characters_of(const std::string &text)
 {
@@ -45,8 +45,8 @@ void add_way(std::vector<automaton::way> &ways, automaton::way next)
     }
 }
 
-/* The states that lead to each state, one entry per way, all in one array, because a list per state takes longer to
- * build. */
+/* For each state, the states with a transition to it, one entry per transition. All entries are in one array, because a
+ * list per state takes longer to build. */
 class predecessors {
   public:
     explicit predecessors(const automaton &a) : begins(a.states.size() + 2, 0)
@@ -60,7 +60,7 @@ class predecessors {
         states.resize(begins.back());
         for (uint32_t i = 0; i < a.states.size(); i++) {
             for (const automaton::way &w : a.states[i].ways) {
-                states[begins[w.to + 1]++] = i; /* the loop turns each end into the beginning of the next range */
+                states[begins[w.to + 1]++] = i; /* afterwards begins[s + 1] is the end of the range of s */
             }
         }
     }
@@ -79,7 +79,7 @@ class predecessors {
     std::vector<uint32_t> begins, states;
 };
 
-/* Returns the states from which an end can be reached. */
+/* Returns for each state whether an accepting state can be reached from it. */
 std::vector<bool> living(const automaton &a)
 {
     const predecessors from(a);
@@ -104,12 +104,12 @@ std::vector<bool> living(const automaton &a)
     return lives;
 }
 
-/* Classes of equivalent states (Hopcroft's algorithm). Two states are equivalent if both or neither are ends, and if
- * they lead to equivalent states. The algorithm starts with two classes, the ends and all other states. A class is
- * split by where its states lead until all its states lead to the same classes. After a split, only states that lead to
- * the smaller parts are examined again, because the largest part keeps the number of the class. So each state is
- * examined log n times per way. The simpler algorithm, which examines all states after every split, takes n * n steps
- * for a chain of n states, and every length and every repetition is such a chain. */
+/* Classes of equivalent states (Hopcroft's algorithm). Two states are equivalent if both or neither accept, and if each
+ * character leads from them to equivalent states. The algorithm starts with two classes, the accepting states and all
+ * others. It splits classes until all states of a class lead to the same classes. After a split, only states that lead
+ * to the smaller parts are examined again, because the largest part keeps the number of the class. So each state is
+ * examined log n times per transition. The simpler algorithm, which examines all states after every split, takes n * n
+ * steps for a chain of n states, and every length and every repetition in a pattern is such a chain. */
 class partition {
   public:
     partition(const automaton &of_states, work_budget &spent)
@@ -148,12 +148,12 @@ class partition {
     const predecessors from;
     std::vector<bool> is_changed;
 
-    /* States of one class whose characters lead to the same classes. */
+    /* States of one class that lead to the same classes by the same characters. */
     struct part {
-        size_t signature, n; /* position in `signatures` and length */
+        size_t signature, n; /* position in `signatures`, and length */
         std::vector<uint32_t> states;
     };
-    std::vector<uint32_t> signatures;                  /* target classes of each part of the split class */
+    std::vector<uint32_t> signatures;                  /* of each part: character ranges and target classes */
     std::unordered_multimap<uint64_t, size_t> part_of; /* parts by the hash of their signature */
 
     void add_class(std::vector<uint32_t> states)
@@ -164,7 +164,7 @@ class partition {
         members.push_back(std::move(states));
     }
 
-    /* Appends the state's signature. Returns its hash. */
+    /* Appends the state's signature (character ranges and their target classes). Returns its hash. */
     uint64_t sign(uint32_t state)
     {
         const size_t begin = signatures.size();
@@ -206,8 +206,8 @@ class partition {
         parts.push_back({begin, signatures.size() - begin, {state}});
     }
 
-    /* Returns the parts of a class after the targets of some of its states changed, grouped by signature. States
-     * whose targets did not change form one part. */
+    /* Splits class `number` after the target classes of its states `changed` have changed: these states are grouped by
+     * signature, and all other states form one part. */
     std::vector<part> parts_of(uint32_t number, const uint32_t *changed, const uint32_t *end)
     {
         std::vector<part> parts;
@@ -235,8 +235,8 @@ class partition {
         return parts;
     }
 
-    /* `changed` has the states that lead to a new class. Splits their classes, and leaves in `changed` the states
-     * that lead to one of the classes made here. */
+    /* Splits the classes of the states in `changed`, which can lead to a new class. Afterwards `changed` has the states
+     * that lead to a class made by this call. */
     void split(std::vector<uint32_t> &changed)
     {
         for (const uint32_t state : changed) {
@@ -250,7 +250,7 @@ class partition {
             while (next < changed.size() && of[changed[next]] == number) {
                 next++;
             }
-            if (members[number].size() == 1) { /* a single state cannot be split */
+            if (members[number].size() == 1) { /* a class of one state cannot be split */
                 budget.spend(work_budget::TRANSITION * (1 + a.states[changed[i]].ways.size()));
                 continue;
             }
@@ -279,9 +279,9 @@ class partition {
     }
 };
 
-/* Steps through both automata at once. A state of the product is a pair of states, and only reachable pairs are made.
- * If one automaton has no way for a character, its half of the pair becomes NOWHERE, because FIRST_ONLY and EITHER
- * accept texts that one automaton rejects. */
+/* Makes the product of two automata. A state of the product is a pair of their states; only reachable pairs are made.
+ * If one automaton has no transition for a character, its half of the pair becomes NOWHERE, because FIRST_ONLY and
+ * EITHER accept strings that one automaton rejects. */
 class product {
   public:
     product(automaton_operation what, const automaton &first, const automaton &second, work_budget &spent)
@@ -304,13 +304,13 @@ class product {
     const automaton &a, &b;
     work_budget &budget;
     automaton out;
-    std::unordered_map<uint64_t, uint32_t> numbers; /* number of a pair, by both states */
+    std::unordered_map<uint64_t, uint32_t> numbers; /* number of each pair of states */
     std::vector<std::pair<uint32_t, uint32_t>> pairs;
-    std::vector<uint32_t> lows;       /* used by find_ways: where ranges begin */
-    std::vector<automaton::way> ways; /* ways of the state being made */
+    std::vector<uint32_t> lows;       /* used by find_ways: starts of ranges */
+    std::vector<automaton::way> ways; /* transitions of the state being made */
     size_t n_ways = 0;
 
-    /* Returns where ascending characters lead from one state, or NOWHERE for all characters if `from` is NULL. */
+    /* Looks up the transitions of one state for ascending characters. If `from` is NULL, all lead to NOWHERE. */
     class follower {
       public:
         explicit follower(const automaton::state *from)
@@ -421,9 +421,9 @@ automaton automaton_of_any()
 
 namespace {
 
-/* Returns the texts as a tree. Equal states are not merged here, since `rules` merges equal states when it writes them.
- * The work is linear in the document, so it is counted but never refused. Open objects exclude declared names even if
- * the budget is spent. */
+/* Returns a prefix tree of the strings. Equal states are not merged here, since `rules` merges them when it writes
+ * them. The work is linear in the document; it is counted, but never refused: declared names must be excluded from an
+ * object's undeclared names even if the budget is spent. */
 automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;
@@ -484,13 +484,13 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
     return out;
 }
 
-/* In state q, the longest beginning of `close` with which the text so far ends has q characters (Knuth, Morris and
- * Pratt). */
+/* In state q, the string so far ends with the first q characters of `close`, and with no longer prefix of `close`
+ * (Knuth, Morris and Pratt). */
 automaton automaton_of_text_before(const std::string &close)
 {
     const std::vector<uint32_t> mark = characters_of(close);
     const size_t n = mark.size();
-    std::vector<size_t> shorter(n, 0); /* length of the longest such beginning shorter than q */
+    std::vector<size_t> shorter(n, 0); /* [q]: longest proper prefix of the first q characters that is also a suffix */
     const auto next = [&](size_t q, uint32_t c) {
         while (q > 0 && mark[q] != c) {
             q = shorter[q];
@@ -574,7 +574,7 @@ automaton automaton_reduced(const automaton &a, work_budget &budget)
     if (equal.n_classes() == trimmed.states.size()) {
         return trimmed;
     }
-    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* new number of each class; the start keeps 0 */
+    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* new number of each class; the start gets 0 */
     uint32_t n_named = 0;
     for (const uint32_t number_of_class : equal.classes()) {
         if (name[number_of_class] == NOWHERE) {

@@ -5,7 +5,8 @@
 namespace {
 
 constexpr size_t LEVELS_MAX = 200;
-/* levels of a loose schema to compile; each retry uses fewer levels, until the grammar is small enough */
+/* Under LOOSE: how many levels of the schema are enforced. If the grammar is too large, the next attempt enforces
+ * fewer. */
 const size_t FEWER_LEVELS[] = {LEVELS_MAX, 8, 5, 3, 2, 1};
 
 std::string compiled(const schema_json &document, schema_policy policy, size_t most_bytes, size_t n_levels,
@@ -16,7 +17,7 @@ std::string compiled(const schema_json &document, schema_policy policy, size_t m
     expansion meaning(refs, policy, patterns, budget);
     rules out(most_bytes, budget);
     const std::string root = writer(meaning, patterns, out, n_levels, budget).value(meaning.node_of({{&document}}));
-    if (budget.is_spent()) { /* the last values were kept without being tested */
+    if (budget.is_spent()) { /* then values of enum or const were kept without a test */
         meaning.give_up(document, work_budget::beyond());
     }
     if (root.empty() && policy == schema_policy::STRICT) {
@@ -33,7 +34,7 @@ std::string schema_grammar(const schema_json &document, schema_policy policy, si
         return compiled(document, policy, most_bytes, LEVELS_MAX, budget);
     }
     for (const size_t n_levels : FEWER_LEVELS) {
-        work_budget part(budget.left() / 4 * 3); /* leaves a quarter for the next attempt, with fewer levels */
+        work_budget part(budget.left() / 4 * 3); /* a quarter is left for the next attempts */
         try {
             std::string grammar = compiled(document, policy, most_bytes, n_levels, part);
             (void)budget.take(part.steps());

@@ -1,21 +1,22 @@
-/* compile.h: compiles a JSON schema to a grammar. Other folders call schema_grammar, which calls everything else here.
+/* compile.h: compiles a JSON schema to a grammar. The schema of structured output is compiled by schema_grammar, the
+ * schemas of tools by arguments.h. Both use the other files of this folder:
  *
- *   references   what each $ref refers to
- *   shape        the values that all of several conditions allow (expand, negate, nothing, valid)
- *   automaton    sets of texts, from expressions and formats
- *   writer       shapes as rules of GBNF (scalars, number, rules)
+ *   references   finds the schema to which a $ref refers
+ *   shape        describes the values that several schemas allow together (expand, negate, nothing, valid)
+ *   automaton    sets of strings, from regular expressions and formats
+ *   writer       writes these descriptions as GBNF rules (objects, scalars, number, rules)
  *
- * llama.cpp's converter, used before, accepted 79.7 % of 5,038 real schemas strictly, and 92.3 % of the resulting
- * grammars were right: the converter silently forbade undeclared members and, of several keywords, enforced only one.
- * schema_grammar first merges the conditions that hold at once (allOf, $ref, siblings, not, if, dependencies) and
- * writes GBNF from the result. It accepts 95.8 % of 400 schemas of MaskBench strictly, and 99.7 % of the resulting
- * grammars are right (tests/schemas/corpus_driver). As in JSON schema, an object can have undeclared members unless its
- * schema forbids them ("open" and "closed" objects).
+ * llmd used llama.cpp's converter before. Strictly, it accepted 79.7 % of 5,038 real schemas, and 92.3 % of the
+ * resulting grammars were right: the converter silently forbade undeclared members, and where several keywords hold at
+ * once it enforced only one. schema_grammar first merges all keywords that hold at once (allOf, $ref and its siblings,
+ * not, if, dependencies), then writes GBNF from the result. Under STRICT it accepts 95.8 % of 400 schemas of MaskBench,
+ * and 99.7 % of the resulting grammars are right (tests/schemas/corpus_driver). As JSON Schema demands, an object can
+ * have members that its schema does not declare (an "open" object), unless the schema forbids them (a "closed" object).
  *
- * Every quantity has a limit: the levels of the document, the conditions of a value, its shapes, the states of
- * automata, the bytes of the grammar, and the total work (work_budget). Beyond a limit the schema is refused
- * (STRICT) or the value is left unconstrained (LOOSE). The functions are pure. Any thread can call them, but on a
- * separate large stack (chat_call_with_stack). */
+ * Everything that a schema can make large has a limit: the nesting of the document, the conditions on a value and their
+ * alternatives (shapes), the states of automata, the bytes of the grammar, and the total work (work_budget). Beyond a
+ * limit, the schema is refused (STRICT) or the value is left unconstrained (LOOSE). The functions are pure, so any
+ * thread can call them. They recurse deeply, so call them on a separate large stack (chat_call_with_stack). */
 #ifndef LLM_SCHEMA_COMPILE_H
 #define LLM_SCHEMA_COMPILE_H
 
@@ -23,9 +24,9 @@
 
 #include "text/schema/shape.h"
 
-/* Returns GBNF that grammar::read accepts, of at most `most_bytes` bytes as written in JSON. Throws grammar_fault,
- * which names the keyword that cannot be enforced and where the schema has it, or std::bad_alloc. The document must
- * nest at most 128 levels; the caller checks the depth before parsing (json_size.h). */
+/* Returns GBNF that grammar::read accepts. Encoded as a JSON string, it has at most `most_bytes` bytes. Throws
+ * std::bad_alloc, or grammar_fault, whose message names the keyword that cannot be enforced and its path in the schema.
+ * The document can nest at most 128 levels; the caller must check that before parsing it (json_size.h). */
 std::string schema_grammar(const schema_json &document, schema_policy policy, size_t most_bytes, work_budget &budget);
 
 #endif

@@ -1,11 +1,12 @@
-/* expand.cpp: turns conditions into shapes. Conditions that hold at once are merged into one state. If a schema has a
- * choice, the state is copied for each alternative.
+/* expand.cpp: turns the conditions on a value into shapes (shape.h), that is into descriptions of the allowed values,
+ * one for each combination of alternatives. Conditions that hold at once are merged into one `state`. If a schema has a
+ * choice (anyOf, oneOf, if, ...), the state is copied for each alternative.
  *
  * The danger is a product of choices: ten anyOf of four alternatives each have a million combinations. Choices are
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
- * once and leave no shape: in {"properties": {"kind": ...}, "oneOf": [...]}, an alternative of another type than object
- * is dropped before it is merged. If there are still too many shapes (SHAPES_MAX) or the budget is spent, the schema is
- * refused, or all choices of the node are ignored and only the unconditional conditions are enforced. */
+ * once and leave no shape: in {"type": "object", "oneOf": [...]}, an alternative of another type is dropped before its
+ * own choices are tried. If there are still too many shapes (SHAPES_MAX), or if the budget is spent, STRICT refuses the
+ * schema. LOOSE ignores all choices of the value and enforces only the unconditional conditions. */
 #include <algorithm>
 #include <cmath>
 
@@ -15,8 +16,8 @@
 
 namespace {
 
-constexpr size_t SHAPES_MAX = 256;      /* most shapes of one node */
-constexpr size_t CONDITIONS_MAX = 4096; /* most conditions of one state */
+constexpr size_t SHAPES_MAX = 256;      /* most shapes (combinations of alternatives) of one node */
+constexpr size_t CONDITIONS_MAX = 4096; /* most conditions that are merged into one shape */
 /* most levels that are searched for a contradiction between two alternatives of oneOf */
 constexpr size_t NOTHING_DEPTH = 4;
 
@@ -157,13 +158,13 @@ size_t expansion::state::n_items() const
     return n;
 }
 
-/* Merges all pending conditions, then tries each alternative of the first remaining choice. Appends one shape for each
- * consistent combination of alternatives; a combination that contradicts itself has no shape. If `has_choices` is
- * false, all choices are ignored.
+/* Merges all pending conditions of the state `s`. If choices remain, takes one of them and calls itself with a copy of
+ * the state for each alternative. Appends to `out` one shape for each combination of alternatives that does not
+ * contradict itself. If `has_choices` is false, all choices are ignored.
  *
- * A condition that was merged before (`met`) is skipped, because a schema can refer to itself and {"allOf": [{"$ref":
- * "#"}]} would never end. An alternative is dropped before its keywords are compared if a condition and its negation
- * hold. */
+ * A condition that is already merged (in `met`) is skipped. Otherwise a schema that refers to itself, such as {"allOf":
+ * [{"$ref": "#"}]}, would never end. If the state has both a condition and its negation, it is dropped at once, without
+ * comparing keywords. */
 void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
 {
     if (has_choices && !budget.take(work_budget::MERGED_STATE)) {
@@ -197,7 +198,7 @@ void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
     const std::vector<node> alternatives = std::move(s.choices.back());
     s.choices.pop_back();
     for (const node &one : alternatives) {
-        /* when copies were not counted, 3,000 choices were copied 3,000 times, which took 1.5 GB */
+        /* before copies were charged to the budget, 3,000 choices were copied 3,000 times, which took 1.5 GB */
         if (!budget.take(s.n_items() * work_budget::COPIED_ITEM)) {
             throw too_many_ways(work_budget::beyond());
         }
@@ -215,7 +216,7 @@ bool expansion::apply(state &s, const condition &c)
     if (c.schema->is_boolean()) {
         return *c.schema != c.is_negated;
     }
-    (void)budget.take(c.schema->size() * work_budget::KEYWORD); /* each keyword is looked up in the schema */
+    (void)budget.take(c.schema->size() * work_budget::KEYWORD); /* the cost of looking up every keyword in the schema */
     if (!c.schema->is_object()) {
         give_up(*c.schema, "a schema is expected");
         return true;
@@ -225,8 +226,9 @@ bool expansion::apply(state &s, const condition &c)
 
 namespace {
 
-/* Narrows the types to the types that the keyword names. An unknown name changes nothing and clears *is_known.
- * "integer" is NUMBER with is_integer set; in ["integer", "number"] is_integer stays clear. */
+/* Applies the keyword `type`: keeps only the types that it names. If one of the names is unknown, changes nothing and
+ * sets *is_known to false. "integer" becomes NUMBER with is_integer set; ["integer", "number"] does not set
+ * is_integer. */
 void apply_types(shape &s, const schema_json &type, bool *is_known)
 {
     uint8_t allowed = json_type::NOTHING;
@@ -279,13 +281,14 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
         apply_types(s.s, *type, &is_known);
         if (!is_known) {
             give_up(schema, "the keyword type has an unknown name");
-        } else if (schema.contains("nullable") && schema["nullable"] == true) { /* OpenAPI's keyword */
+        } else if (schema.contains("nullable") && schema["nullable"] == true) { /* a keyword of OpenAPI */
             s.s.types = static_cast<uint8_t>(s.s.types | (before & json_type::NUL));
         }
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* keeps the shorter list, whose values is_kept tests later */
+            s.s.values = std::move(values); /* only the shorter list is stored; is_kept later tests its values against
+                                             * the other conditions */
         }
     };
     if (schema.contains("const")) {
@@ -314,7 +317,7 @@ void expansion::apply_numbers(state &s, const schema_json &schema)
             to.push_back({&schema[name], is_exclusive});
         }
     };
-    add(s.s.least, "minimum", is_true("exclusiveMinimum")); /* until draft 4 exclusiveMinimum is a boolean */
+    add(s.s.least, "minimum", is_true("exclusiveMinimum")); /* up to draft 4, exclusiveMinimum is a boolean */
     add(s.s.most, "maximum", is_true("exclusiveMaximum"));
     add(s.s.least, "exclusiveMinimum", true);
     add(s.s.most, "exclusiveMaximum", true);
@@ -391,10 +394,11 @@ void expansion::apply_objects(state &s, const schema_json &schema)
     apply_dependencies(s, schema);
 }
 
-/* A dependency: if a member is present, other members are required, or the object has to meet a schema. This is a
- * choice between an object without the member and an object that meets the dependency. No schema of the document says
- * "without this member", so the condition is the keyword itself with the index of the member. If this condition is
- * negated, the member is absent, otherwise the dependent members are required (negate.cpp). */
+/* Applies dependencies: if a member is present, other members are required, or the object must satisfy a schema. Each
+ * dependency becomes a choice between an object without the member and an object that satisfies the dependency. The
+ * document has no schema that says "without this member". So the condition for it is the dependency's keyword with the
+ * index of the member, negated. The same condition without negation says that the dependent members are required
+ * (negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -417,8 +421,8 @@ void expansion::apply_dependencies(state &s, const schema_json &schema)
 void expansion::apply_choices(state &s, const schema_json &schema)
 {
     if (schema.contains("allOf") && schema["allOf"].is_array()) {
-        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* from the last, so that the first schema is merged
-                                                             * first */
+        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* `pending` is a stack: the last schema is pushed first, so
+                                                             * that the first is merged first */
             s.pending.push_back({&schema["allOf"][i]});
         }
     }
@@ -447,11 +451,12 @@ void expansion::apply_choices(state &s, const schema_json &schema)
     }
 }
 
-/* oneOf becomes a choice: one alternative holds, and every alternative that can overlap with it is negated. If oneOf
- * were treated as anyOf, values that meet two alternatives would be accepted, although they are invalid. Negating all
- * other alternatives would be right, but is seldom possible (keywords::NOT_NEGATED) and multiplies the shapes. Most
- * alternatives exclude each other by a type or a constant, which is_nothing detects. The number of pairs is the square
- * of the alternatives: comparing 1,500 constants took 19 s and 950 MB, so oneOf is ignored once the budget is spent. */
+/* Applies oneOf as a choice: one alternative holds, and each other alternative that could hold for the same value is
+ * negated. Treating oneOf like anyOf would accept values that satisfy two alternatives and are therefore invalid.
+ * Negating all other alternatives would be right, but is seldom possible (keywords::NOT_NEGATED) and multiplies the
+ * shapes. Most alternatives exclude each other by a type or a constant, which is_nothing detects. The number of pairs
+ * to compare is the square of the number of alternatives: for 1,500 constants this took 19 s and 950 MB. So oneOf is
+ * not enforced once the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

@@ -8,8 +8,8 @@
 
 namespace {
 
-/* The fractions of seconds and durations have at most nine digits, since a confused model can write digits forever. The
- * pattern of dates knows the days of each month, also in leap years. */
+/* Fractions of seconds, and the numbers in durations, have at most nine digits, since a confused model can write digits
+ * forever. The pattern of dates knows how many days each month has, also in leap years. */
 const std::string YEAR_MONTH_DAY =
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";
@@ -24,7 +24,7 @@ const std::string HOST = LABEL + "(?:[.]" + LABEL + ")*";
 const std::string ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
 const std::string DAYS = "(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?|[0-9]{1,9}M(?:[0-9]{1,9}D)?|[0-9]{1,9}D)";
 const std::string HOURS = "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)";
-/* characters of an address after its scheme */
+/* characters of a URI after its scheme */
 const std::string SAFE = "[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}";
 const std::string SAFE_BEYOND = "|[\\u00a0-\\ud7ff\\uf900-\\uffef]";
 const std::string LETTER = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})";
@@ -35,7 +35,7 @@ std::string ipv6()
 {
     std::string all =
         "(?:" + GROUP + ":){7}" + GROUP + "|(?:" + GROUP + ":){6}" + IPV4 + "|::(?:" + GROUP + ":){0,5}" + IPV4;
-    /* number of groups before "::", which stands for at least one group */
+    /* `before` is the number of groups before "::", which stands for at least one group */
     for (int before = 0; before <= 7; before++) {
         const std::string first = before == 0 ? "" : GROUP + "(?::" + GROUP + "){" + std::to_string(before - 1) + "}";
         const int behind = 7 - before;
@@ -48,7 +48,8 @@ std::string ipv6()
     return all;
 }
 
-/* Returns a pattern of a scheme and the rest of an address. The content of brackets (IPv6) is not checked. */
+/* Returns the pattern of an absolute URI: a scheme and the rest, whose characters match `safe`. The content of brackets
+ * (an IPv6 address) is not checked. */
 std::string address(const std::string &safe)
 {
     return "[A-Za-z][A-Za-z0-9+.-]*:(?://(?:(?:" + safe + ")|\\[[0-9A-Fa-f:.]+\\])*|(?:" + safe + ")*)(?:#(?:" + safe +
@@ -111,7 +112,7 @@ std::shared_ptr<const automaton> format_automaton(const std::string &name)
     const std::lock_guard<std::mutex> hold(lock);
     std::shared_ptr<const automaton> &found = known[name];
     if (found == nullptr) {
-        /* a separate budget, because the automaton is kept for all schemas, and no single schema pays for it */
+        /* a budget of its own: the automaton is kept for all schemas, so its work is not charged to this one */
         work_budget own;
         found = std::make_shared<const automaton>(regex_automaton(expression->second, own));
     }

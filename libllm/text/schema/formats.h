@@ -1,5 +1,5 @@
-/* formats.h: the values of `format` that are enforced. Any thread can call these functions; a lock guards the automata
- * that the process keeps. */
+/* formats.h: the formats (values of the JSON Schema keyword `format`) that are enforced. Any thread can call these
+ * functions; a lock guards the automata that are kept. */
 #ifndef LLM_SCHEMA_FORMATS_H
 #define LLM_SCHEMA_FORMATS_H
 
@@ -8,11 +8,13 @@
 
 #include "text/schema/automaton.h"
 
-/* Returns NULL for a format that is not enforced, because JSON schema does not require enforcing formats. Building an
- * automaton takes milliseconds, so the process keeps each automaton. */
+/* Returns the automaton of the strings that have this format. Returns NULL for a format that is not enforced, which
+ * JSON Schema permits. Building an automaton takes milliseconds, so each is built once and kept as long as the process
+ * runs. */
 std::shared_ptr<const automaton> format_automaton(const std::string &name);
 
-/* Returns whether JSON schema defines the format. Other formats are the author's own and are ignored. */
+/* Returns whether JSON Schema defines the format. Any other format was invented by the schema's author and is
+ * ignored. */
 bool format_is_standard(const std::string &name);
 
 #endif

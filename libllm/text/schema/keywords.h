@@ -1,6 +1,6 @@
-/* keywords.h: the names of a JSON schema's keywords. A condition (shape.h) refers to a keyword by the address of its
- * name, so that conditions are compared and sorted without comparing texts. One keyword must therefore have one
- * address, which is why the names are inline variables. */
+/* keywords.h: the names of a JSON schema's keywords. A condition (a schema or one of its keywords, see shape.h)
+ * identifies the keyword by the address of the name, so that comparing conditions needs no string comparison. Each name
+ * must therefore have one address in the whole program, which is why the names are inline variables. */
 #ifndef LLM_SCHEMA_KEYWORDS_H
 #define LLM_SCHEMA_KEYWORDS_H
 
@@ -10,13 +10,13 @@ inline constexpr const char *DEPENDENT_REQUIRED = "dependentRequired", *DEPENDEN
                             *DEPENDENCIES = "dependencies", *PROPERTIES = "properties", *REQUIRED = "required",
                             *ALL_OF = "allOf";
 
-/* Keywords that are negated one by one, since one violated keyword violates the schema. */
+/* Keywords that `not` negates one by one, since a value that violates one keyword violates the schema. */
 inline constexpr const char *SINGLE[] = {
     "type",      "enum",      "const",    "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum",
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",
     "anyOf",     "not",       "contains", "items",    "$ref"};
 
-/* Keywords that are ignored, also in a negation, if their value is not a number. */
+/* Keywords that are ignored if their value in the schema is not a number, also where the schema is negated. */
 inline constexpr const char *WITH_NUMBER[] = {"minimum",       "maximum",      "exclusiveMinimum", "exclusiveMaximum",
                                               "minLength",     "maxLength",    "minItems",         "maxItems",
                                               "minProperties", "maxProperties"};
@@ -24,11 +24,11 @@ inline constexpr const char *WITH_LIST[] = {"enum", "anyOf", ALL_OF, REQUIRED};
 inline constexpr const char *WITH_OBJECT[] = {PROPERTIES};
 inline constexpr const char *WITH_TEXT[] = {"pattern"};
 
-/* Keywords that no grammar enforces, and that STRICT refuses. */
+/* Keywords that cannot be enforced with a grammar. STRICT refuses a schema that has one of them. */
 inline constexpr const char *NOT_ENFORCED[] = {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
                                                "$recursiveRef"};
 
-/* Keywords whose negation shapes cannot express. */
+/* Keywords whose negation cannot be enforced, because no field of `shape` (shape.h) can express it. */
 inline constexpr const char *NOT_NEGATED[] = {"oneOf",
                                               "if",
                                               "additionalProperties",

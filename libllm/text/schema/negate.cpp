@@ -1,7 +1,7 @@
-/* negate.cpp: negated conditions, which `not`, `oneOf` and `if` need. A schema is violated if one of its keywords is
- * violated, so the negation of n keywords is a choice of n alternatives. A keyword constrains only values of certain
- * types, so its negation also states the type: the negation of {"minimum": 3} allows numbers below 3, but no texts. A
- * schema that cannot be negated is refused (STRICT) or ignored (LOOSE). */
+/* negate.cpp: negates schemas and keywords, which `not`, `oneOf` and `if` need. A value violates a schema if it
+ * violates one of the keywords, so the negation of a schema with n keywords is a choice of n alternatives. A keyword
+ * constrains only values of certain types, so its negation also demands the type: the negation of {"minimum": 3} allows
+ * numbers below 3, but no strings. If a schema cannot be negated, STRICT refuses it, and LOOSE ignores the negation. */
 #include <algorithm>
 #include <cstring>
 
@@ -17,9 +17,10 @@ bool is_named(const char *keyword, const char *name)
     return strcmp(keyword, name) == 0;
 }
 
-/* Returns whether the schema has the keyword with a value of a type that the keyword accepts. With a value of another
- * type the keyword is ignored, so every value meets the keyword, and no value meets its negation. Without this check,
- * the negation of {"minimum": {...}} wrote the object's text as the digits of a number. */
+/* Returns whether the schema has the keyword, and with a value of the type that JSON Schema demands there (a number for
+ * `minimum`). With a value of another type the keyword is ignored: every value satisfies it, and no value satisfies its
+ * negation. Before this check existed, the negation of {"minimum": {...}} wrote the text of the object where the digits
+ * of a number belong. */
 bool says_something(const schema_json &schema, const char *keyword)
 {
     const auto found = schema.find(keyword);
@@ -37,7 +38,8 @@ bool says_something(const schema_json &schema, const char *keyword)
                                               : true;
 }
 
-/* Returns the schema as a list of conditions, each negated by itself. */
+/* Returns the negations of the schema's keywords, one condition each. A value violates the schema if it satisfies at
+ * least one of them. */
 std::vector<condition> negated_parts(const schema_json &schema)
 {
     std::vector<condition> out;
@@ -67,9 +69,9 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 
 } // namespace
 
-/* Returns whether shapes can express the negation of the schema. The function is called before any alternative is made,
- * because half a negation would forbid valid values. At most `depth` references and nested schemas are followed, since
- * a schema can refer to itself. */
+/* Returns whether the negation of the schema can be expressed in the fields of a shape (shape.h). Callers ask this
+ * before they negate anything, because a negation with some of its alternatives left out would forbid valid values. At
+ * most `depth` references and nested schemas are followed, since a schema can refer to itself. */
 bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {
@@ -88,7 +90,7 @@ bool expansion::can_negate(const schema_json &schema, size_t depth)
         return types == name || (types.is_array() && std::find(types.begin(), types.end(), name) != types.end());
     };
     if (has("integer") && !has("number")) {
-        return false; /* the negation has numbers that are not integers, which no shape expresses */
+        return false; /* the negation also allows numbers that are not integers, which no shape can express */
     }
     if (schema.contains("$ref")) {
         const schema_json *target = refs.target(schema);
@@ -124,7 +126,7 @@ bool expansion::apply_negated(state &s, const schema_json &schema)
     }
     const std::vector<condition> parts = negated_parts(schema);
     if (parts.empty()) {
-        return false; /* the keyword accepts every value, so its negation accepts none */
+        return false; /* the schema accepts every value, so its negation accepts none */
     }
     if (parts.size() == 1) {
         s.pending.push_back(parts[0]);
@@ -140,9 +142,10 @@ bool expansion::apply_negated(state &s, const schema_json &schema)
 
 namespace {
 
-/* Negates bounds and counts. Returns false if the keyword is neither. A lower bound becomes an upper bound and vice
- * versa, and an inclusive bound becomes exclusive. Every value meets a lower bound of 0 on a count, or an upper bound
- * that no value exceeds, so no value meets the negation. */
+/* Applies the negation of a keyword that limits a number or a count (minimum, maxLength, ...). Returns false for any
+ * other keyword. The negation turns a lower limit into an upper limit and vice versa, and an inclusive limit into an
+ * exclusive limit and vice versa. Every value satisfies a minimum count of 0 and a maximum count of SIZE_MAX, so no
+ * value satisfies the negation. */
 bool negate_bound(shape &s, const char *keyword, const schema_json &schema)
 {
     const schema_json &value = schema[keyword];
@@ -186,7 +189,7 @@ void negate_types(shape &s, const schema_json &type)
 {
     const auto remove = [&](const schema_json &one) {
         const uint8_t bit = one.is_string() ? schema_type(one.get<std::string>()) : json_type::NOTHING;
-        const bool is_part = one == "integer" && !s.is_integer; /* numbers that are not integers are still allowed */
+        const bool is_part = one == "integer" && !s.is_integer; /* not "integer" still allows other numbers */
         if (!is_part) {
             s.types = static_cast<uint8_t>(s.types & ~bit);
         }
@@ -202,8 +205,8 @@ void negate_types(shape &s, const schema_json &type)
 
 } // namespace
 
-/* Applies a dependency (apply_dependencies). If the condition is negated, the member is absent, otherwise the dependent
- * members are required. */
+/* Applies one side of a dependency such as {"dependentRequired": {"a": ["b"]}} (see apply_dependencies): if the
+ * condition is negated, the member `a` is absent, otherwise the dependent member `b` is required. */
 static void apply_dependency(shape &s, const condition &c)
 {
     std::string name;

@@ -1,17 +1,17 @@
-/* nothing.cpp: detects nodes that no value meets, if a few levels of the schema prove it, and collects the conditions
- * of a shape on one member.
+/* nothing.cpp: detects nodes (conditions on one value, shape.h) that no value can satisfy, if a few levels of the
+ * schema prove that. Also collects the conditions of a shape on one object member.
  *
- * The answer "nothing" is proved. The answer "not nothing" can be wrong, because patterns, items and multiples are not
- * examined. The answers only serve to show that alternatives of oneOf exclude each other. A wrong "not nothing" only
- * adds a needless negation to oneOf, while a wrong "nothing" would allow invalid values. */
+ * If is_nothing returns true, this is proved. If it returns false, there may still be no value, because patterns, array
+ * items and multipleOf are not examined. The result only serves to find alternatives of oneOf that exclude each other.
+ * There, a wrong "false" only adds a needless negation, while a wrong "true" would allow invalid values. */
 #include <algorithm>
 
 #include "text/schema/shape.h"
 
 namespace {
 
-/* Returns whether two of the bounds exclude every number. Integers are not treated specially: bounds of 1.2 and 1.8 do
- * not exclude every number. */
+/* Returns whether a lower and an upper bound together exclude every number. Integers are not treated specially: the
+ * bounds 1.2 and 1.8 do not count as excluding every number. */
 bool are_apart(const std::vector<shape::bound> &least, const std::vector<shape::bound> &most)
 {
     for (const shape::bound &low : least) {
@@ -45,7 +45,7 @@ node expansion::member_node(const shape &s, const std::string &name)
                 const automaton *pattern = patterns.find(it.key(), nullptr);
                 if (pattern == nullptr || pattern->accepts(name)) {
                     is_declared = true;
-                    /* without an automaton it is unknown whether the pattern matches the name */
+                    /* without an automaton it is unknown whether the pattern matches, so its schema is left out */
                     if (pattern != nullptr) {
                         out.push_back({&*it});
                     }
@@ -73,9 +73,9 @@ bool expansion::is_nothing(const node &n, size_t depth)
     if (found != nothing.end()) {
         return found->second;
     }
-    nothing[n] = false; /* provisional: a node that refers to itself can have values */
+    nothing[n] = false; /* provisional, for a node that contains itself: assumes that some value is possible */
     bool is_all = true;
-    const std::vector<shape> shapes = shapes_of(n); /* copied, because more nodes are added meanwhile */
+    const std::vector<shape> shapes = shapes_of(n); /* a copy, because the loop adds nodes */
     for (const shape &s : shapes) {
         is_all = is_all && is_nothing_shape(s, n, depth);
     }

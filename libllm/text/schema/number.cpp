@@ -9,13 +9,13 @@
 namespace {
 
 constexpr size_t WHOLE_MAX = 40, FRACTION_MAX = 40;
-/* names of rules to which the result refers */
+/* names of the rules to which the result refers; rules.cpp has the rules */
 const char *const FRACTION = "fraction", *const MORE = "more";
 
-/* A bound without its sign. The rule of a negative range is a minus and the rule of its magnitudes, so the code
- * below handles only numbers from zero on. */
+/* A bound without its sign. Negative numbers are written as a minus sign and the GBNF of the numbers without the sign,
+ * so the code below handles only numbers from zero on. */
 struct magnitude {
-    std::string whole;    /* digits without leading zeros; zero has none */
+    std::string whole;    /* digits before the point, without leading zeros; "" for zero */
     std::string fraction; /* digits after the point, without trailing zeros */
     bool is_beyond = false;
 
@@ -40,8 +40,8 @@ magnitude power_of_ten(size_t n)
     return {"1" + std::string(n, '0'), "", false};
 }
 
-/* Returns the magnitude of a bound. The exponent moves the point: 1.5e3 has the digits 15, with the point after 4
- * digits. */
+/* Returns the bound without its sign and exponent. The exponent moves the decimal point: 1.5e3 has the digits 15 and
+ * its point after 4 digits, so it becomes 1500. */
 magnitude magnitude_of(const number_bound &bound)
 {
     const std::string &text = bound.text;
@@ -57,7 +57,7 @@ magnitude magnitude_of(const number_bound &bound)
         point += strtol(text.c_str() + exponent_at + 1, nullptr, 10);
     }
     const size_t first = std::min(digits.find_first_not_of('0'), digits.size());
-    /* number of digits before the point; if negative, minus the number of zeros after the point */
+    /* number of digits before the point; a negative number means that this many zeros follow the point */
     const long n_before = point - static_cast<long>(first);
     digits.erase(0, first);
     digits.erase(digits.find_last_not_of('0') + 1);
@@ -92,17 +92,19 @@ std::string either(const std::vector<std::string> &alternatives)
     return alternatives.size() > 1 ? "(" + out + ")" : out;
 }
 
-/* The numbers of one length (digits before the point), written from the first digit on. Numbers of one length are
- * ordered like texts, so a bound can be applied digit by digit. Of numbers of different lengths, the longer is larger,
- * whatever its digits are.
+/* Writes GBNF for the numbers between two bounds that have a given length, that is `n_digits` digits before the point.
+ * Numbers of equal length are ordered like strings, so a bound can be applied digit by digit, beginning with the first.
+ * Each length is written separately, since of two numbers of different lengths the longer is larger, whatever its
+ * digits are.
  *
- * `low` (`high`) is true while the digits so far equal the digits of the lower (upper) bound, so that this bound limits
- * the next digit. After a digit above the lower bound's digit, or below the upper bound's digit, any digits can follow.
- * For example, the numbers from 137 to 254 are: 1, then 3, then 7 to 9; 1, then 4 to 9, then any digit; 2, then 0 to 4,
- * then any digit; and after 25 only 0 to 4. So a rule has a few alternatives per digit, instead of one per number. */
+ * The parameter `low` of the functions below is true if the digits so far equal those of the lower bound, so that this
+ * bound limits the next digit. `high` is the same for the upper bound. After a digit that differs from the bound's
+ * digit, the bound no longer matters. For example, the numbers from 137 to 254 are: 1, then 3, then 7 to 9; 1, then 4
+ * to 9, then any digit; 2, then 0 to 4, then any digit; and after 25 only 0 to 4. So the GBNF has a few alternatives
+ * per digit, instead of one per number. */
 class of_length {
   public:
-    /* `most` is NULL if the length alone limits the numbers. */
+    /* `most` is NULL if all numbers of this length are below the upper bound. */
     of_length(size_t n_digits, const magnitude &least, const magnitude *most, bool only_integers)
         : is_integer(only_integers), n_whole(n_digits), is_beyond_least(least.is_beyond),
           is_beyond_most(most != nullptr && most->is_beyond), has_high(most != nullptr)
@@ -120,7 +122,7 @@ class of_length {
   private:
     bool is_integer;
     size_t n_whole;
-    std::string least_digits, most_digits; /* padded to equal lengths */
+    std::string least_digits, most_digits; /* of both bounds, padded with zeros to equal lengths */
     bool is_beyond_least, is_beyond_most, has_high;
 
     std::string padded(const magnitude &m, size_t n) const
@@ -135,14 +137,15 @@ class of_length {
         return at >= digits.size() || digits.find_first_not_of('0', at) == std::string::npos;
     }
 
-    /* Returns whether the lower bound limits the digits from `at` on. An inclusive bound with only zeros from `at` on
-     * does not limit them, because every continuation is then large enough. */
+    /* Returns whether the lower bound limits the digits from position `at` on, if all digits before equal those of the
+     * bound. An inclusive bound that has only zeros from there on does not limit them, because every continuation is
+     * large enough. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);
     }
 
-    /* Returns the rule of any digits from `at` to the end of the length, and any fraction. */
+    /* Returns GBNF for arbitrary digits from position `at` up to the point, and an arbitrary fraction. */
     std::string anything(size_t at) const
     {
         if (at > n_whole) {
@@ -152,15 +155,14 @@ class of_length {
         return (n > 0 ? "[0-9]{" + std::to_string(n) + "} " : "") + (is_integer ? "" : FRACTION);
     }
 
-    /* Returns the rule of the text that can follow the first `at` digits, or nullopt if nothing can follow and the
-     * number cannot end here. */
+    /* Returns GBNF for everything that can follow the first `at` digits, or nullopt if no number within the bounds
+     * begins with these digits. */
     std::optional<std::string> rest(size_t at, bool low, bool high) const
     {
         if (!low && !high) {
             return anything(at);
         }
-        if (is_integer && at == n_whole) { /* bounds of integers were already moved to the nearest integers within the
-                                            * bounds */
+        if (is_integer && at == n_whole) { /* for integers, both bounds are inclusive integers (whole_within) */
             return low ? std::nullopt : std::optional<std::string>("");
         }
         std::optional<std::string> digits =
@@ -205,9 +207,9 @@ class of_length {
         return found.empty() ? std::nullopt : std::optional(either(found));
     }
 
-    /* Returns the rule of the digits that follow all digits of the bounds. A number that must be larger than the lower
-     * bound needs another digit that is not zero; a number that may not exceed the upper bound has only zeros. At most
-     * 16 zeros are allowed. */
+    /* Returns GBNF for the digits after the last digit of the bounds, if all digits so far equal those of a bound. If
+     * they equal the lower bound, which is exclusive here, the number needs another digit that is not zero. If they
+     * equal the upper bound, only zeros can follow. At most 16 zeros are allowed. */
     std::optional<std::string> digits_after(bool low, bool high) const
     {
         if (low) {
@@ -217,15 +219,16 @@ class of_length {
     }
 };
 
-/* Returns the rule of all numbers with n_least to n_most digits (both included). */
+/* Returns GBNF for all numbers with n_least to n_most digits (both included) before the point. */
 std::string of_any(size_t n_least, size_t n_most, bool is_integer)
 {
     return "[1-9] [0-9]{" + std::to_string(n_least - 1) + "," + std::to_string(n_most - 1) + "} " +
            (is_integer ? "" : FRACTION);
 }
 
-/* Returns one alternative for each length that contains a bound, and one alternative for all lengths between. The list
- * is empty if no number is between the bounds. */
+/* Returns GBNF alternatives for the numbers between the bounds: one for each length (digits before the point) in which
+ * a bound excludes some numbers, and one for all lengths between. The list is empty if no number is between the
+ * bounds. */
 std::vector<std::string> between(const magnitude &least, const magnitude &said_most, bool is_integer)
 {
     const magnitude limit = {power_of_ten(WHOLE_MAX).whole, "", true};
@@ -239,7 +242,7 @@ std::vector<std::string> between(const magnitude &least, const magnitude &said_m
     if (order > 0 || (order == 0 && (least.is_beyond || most.is_beyond))) {
         return found;
     }
-    size_t n_any_from = 0, n_any_to = 0; /* lengths without a bound */
+    size_t n_any_from = 0, n_any_to = 0; /* the lengths in which no bound excludes a number */
     for (size_t n = 1; n <= WHOLE_MAX; n++) {
         const magnitude shortest = n > 1 ? power_of_ten(n - 1) : magnitude();
         const magnitude beyond = power_of_ten(n);
@@ -274,8 +277,8 @@ bool is_negative(const std::optional<number_bound> &bound)
     return bound.has_value() && bound->text[0] == '-' && !magnitude_of(*bound).is_zero();
 }
 
-/* Returns the digits of the whole number plus one. Digits are a text and not an integer of C, because a bound has up to
- * 40 of them. */
+/* Returns the whole number plus one. Numbers are strings of digits and not C integers, because a bound has up to 40
+ * digits. */
 std::string next_whole(std::string digits)
 {
     size_t i = digits.size();
@@ -300,8 +303,8 @@ std::string previous_whole(std::string digits)
     return digits;
 }
 
-/* Returns the nearest integer within a bound, as an inclusive bound: a lower bound of 2.5 becomes 3, an exclusive upper
- * bound of 3 becomes 2. Returns nullopt if there is no such integer. */
+/* Replaces a bound by the nearest integer that satisfies it, as an inclusive bound: a lower bound of 2.5 becomes 3, an
+ * exclusive upper bound of 3 becomes 2. Returns nullopt if no integer from zero on satisfies it. */
 std::optional<magnitude> whole_within(const magnitude &m, bool is_least)
 {
     magnitude out = {m.whole, "", false};

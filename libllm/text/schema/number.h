@@ -1,5 +1,5 @@
-/* number.h: writes the GBNF of the numbers between two bounds, as JSON writes them without an exponent. The bounds
- * are texts and are compared digit by digit, because a double's 53 bits are too few for integers of 19 digits. The
+/* number.h: writes GBNF that matches the JSON numbers between two bounds, without exponents. The bounds are decimal
+ * strings and are compared digit by digit, because a double's 53 bits are too few for integers of 19 digits. The
  * function is pure. */
 #ifndef LLM_SCHEMA_NUMBER_H
 #define LLM_SCHEMA_NUMBER_H
@@ -12,9 +12,10 @@ struct number_bound {
     bool is_beyond;   /* the bound is exclusive */
 };
 
-/* Returns one element of GBNF that refers to the rules `fraction` (which can match nothing) and `more` (any number of
- * digits), or nullopt if no number is between the bounds. The numbers have at most 40 digits before the point. Throws
- * grammar_fault if a bound has more than 40 digits before or after the point. */
+/* Returns one element of GBNF for the numbers between the bounds, or nullopt if there is no such number. The element
+ * can refer to the rules `fraction` (a point and digits, or nothing) and `more` (any digits, or nothing), which the
+ * grammar must contain. The numbers have at most 40 digits before the point. Throws grammar_fault if a bound has more
+ * than 40 digits before or after the point. */
 std::optional<std::string> number_rule(const std::optional<number_bound> &least,
                                        const std::optional<number_bound> &most, bool is_integer);
 

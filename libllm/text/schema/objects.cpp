@@ -1,4 +1,4 @@
-/* objects.cpp: writes the objects of a shape. */
+/* objects.cpp: writes GBNF for the JSON objects of a shape (merged schemas without alternatives, shape.h). */
 #include <algorithm>
 #include <set>
 
@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr size_t COUNTED_MAX = 4096; /* most states of an object whose members are counted */
+constexpr size_t COUNTED_MAX = 4096; /* most rules of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
 /* most members that can come in any order, because such an object takes a rule for each set of members */
 constexpr size_t UNORDERED_MAX = 5;
@@ -18,8 +18,8 @@ const schema_json *object_in(const schema_json &source, const char *name)
     return found != source.end() && found->is_object() ? &*found : nullptr;
 }
 
-/* Returns the names that any source declares, in the order of the declarations, then names that are only required or
- * forbidden. */
+/* Returns the member names that the shape mentions: first the names that its schemas declare, in the order of the
+ * declarations, then names that are only required or forbidden. */
 std::vector<std::string> names_of(const shape &s)
 {
     std::vector<std::string> names;
@@ -50,12 +50,12 @@ std::vector<std::string> names_of(const shape &s)
 
 } // namespace
 
-/* Returns false if a required member has no valid value, which makes the object impossible. */
+/* Fills plan->members. Returns false if a required member has no valid value, so that no object is valid. */
 bool writer::plan_members(const shape &s, object_plan *plan)
 {
     const std::vector<std::string> names = names_of(s);
-    if (names.size() > MEMBERS_MAX) { /* checked before the lookups below, whose number is the square of the number of
-                                       * names */
+    if (names.size() > MEMBERS_MAX) { /* checked first, because the lookups below take time in proportion to the square
+                                       * of the number of names */
         throw grammar_too_large("an object of more than " + std::to_string(MEMBERS_MAX) + " members");
     }
     for (const std::string &name : names) {
@@ -64,7 +64,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
             s.absent.count(name) > 0 || !std::all_of(s.names.begin(), s.names.end(), [&](const condition &c) {
                 return shapes.is_kept(name, shapes.node_of({c}));
             });
-        if (out.name_with_colon(name).empty()) { /* GBNF cannot write the name, so the object is written without it */
+        if (out.name_with_colon(name).empty()) { /* the grammar cannot write this name, so it leaves the member out */
             continue;
         }
         const std::string element = is_absent ? "" : value(shapes.member_node(s, name));
@@ -76,7 +76,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
     return true;
 }
 
-/* Narrows the names to names that propertyNames allows. */
+/* Removes the names that propertyNames forbids. */
 void writer::narrow_names(const shape &s, automaton *names)
 {
     for (const condition &c : s.names) {
@@ -86,9 +86,10 @@ void writer::narrow_names(const shape &s, automaton *names)
     }
 }
 
-/* Returns the conditions on the value of a name in the class: from each source the conditions of its matching patterns,
- * or its additionalProperties if no pattern matches. `are_known` is false if some pattern has no automaton. That
- * pattern could match the name, so additionalProperties does not apply. */
+/* Returns the conditions on the value of an undeclared member whose name is in the class `one`. Each schema of the
+ * shape adds the schemas of its matching patternProperties or, if none of its patterns matches, its
+ * additionalProperties. `are_known` is false if some pattern has no automaton. Since that pattern could match the name,
+ * additionalProperties of a schema with patterns is then not added. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;
@@ -108,9 +109,9 @@ node writer::undeclared_value(const shape &s, const name_class &one, bool are_kn
     return shapes.node_of(std::move(conditions));
 }
 
-/* Splits the names by each pattern into names that match the pattern and names that do not, since the value of a name
- * that matches two patterns has to meet both schemas. n patterns that overlap in all ways make two to the power of n
- * classes, so NAME_CLASSES_MAX limits their number. */
+/* Splits the set of names `all` into classes: all names of a class match the same patterns (`expressions`). Classes are
+ * needed because the value of a name that matches two patterns must satisfy the schemas of both. n patterns that
+ * overlap in all ways make 2^n classes, so NAME_CLASSES_MAX limits their number. */
 std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
 {
     std::vector<name_class> classes;
@@ -135,9 +136,10 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* A closed source (additionalProperties: false, no patterns) closes the object even if other sources are open. If the
- * names cannot be split into classes, undeclared names have any value, but declared names stay excluded. Otherwise a
- * model could write a declared member once more with a value that its schema forbids. */
+/* If one schema of the shape forbids undeclared members (additionalProperties: false, no patterns), the list is empty,
+ * even if other schemas allow such members. If the names cannot be split into classes, undeclared members can have any
+ * value, but declared names stay excluded. Otherwise a model could write a declared member once more, with a value that
+ * its schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
                                                       const std::vector<std::string> &declared)
 {
@@ -164,7 +166,8 @@ std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node
         return found;
     }
     automaton others = automaton_of_other_texts(declared, budget);
-    const bool is_one_class = s.names.empty() && expressions.empty(); /* if true, no statement below throws */
+    const bool is_one_class = s.names.empty() && expressions.empty(); /* then nothing below throws, so that `others` can
+                                                                       * be moved */
     try {
         automaton all = is_one_class ? std::move(others) : others;
         narrow_names(s, &all);
@@ -186,7 +189,7 @@ const char *writer::name_opening() const
     return out.syntax() == value_syntax::JSON ? "\"\\\"\" " : "";
 }
 
-/* Adds an alternative that consists of the member and `rest`. */
+/* Adds to `ways` the GBNF alternative that writes the member, then `rest`. */
 void writer::add_member(const object_plan::member &member, const std::string &rest, std::vector<std::string> *ways)
 {
     if (!member.value.empty() && !rest.empty()) {
@@ -194,7 +197,7 @@ void writer::add_member(const object_plan::member &member, const std::string &re
     }
 }
 
-/* Adds the alternatives that begin with an undeclared name and contain everything up to the object's end. */
+/* Adds to `ways` the GBNF alternatives that write an undeclared member, then everything up to the object's end. */
 void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vector<std::string> *ways)
 {
     const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
@@ -203,7 +206,7 @@ void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vec
     }
 }
 
-/* Returns the rule of everything from a name, declared or not, to the object's end. */
+/* Returns the rule of the rest of an object from a member's name on. The member can be declared or undeclared. */
 std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
 {
     const std::string declared = names_from(plan, at, n_written);
@@ -216,19 +219,20 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
     return ways.empty() ? "" : out.add(either(ways));
 }
 
-/* Two kinds of rules that call each other write the members of an object: names_from begins with a name, rest_from with
- * the comma before a name or with the closing brace. With `a` required and `b` optional, in a closed object:
+/* The members of an object are written by two kinds of rules that refer to each other. A names_from rule begins with a
+ * member's name, a rest_from rule with the comma before a name or with the closing brace. If `a` is required, `b` is
+ * optional, and undeclared members are forbidden:
  *
  *   names_from(a)  the name a, its value, rest_from(b)
  *   rest_from(b)   "," names_from(b) | "}"
  *   names_from(b)  the name b, its value, rest_from(end)
  *
- * One rule per next member gives as many rules as members. Rules that depend on which members are left would be as many
- * as there are sets of members. Rules are stored by the next member and, if the number of members matters, by the
- * number of members before.
+ * Since a rule depends only on the next member, there are about as many rules as members. If a rule depended on the set
+ * of members that are left, there would be as many rules as sets. If the number of members is limited, a rule also
+ * depends on how many were written before. `plan` stores the rules by these two numbers.
  *
- * Returns the rule of everything from the name of member `at`, or of a later member, to the object's end, or "" if the
- * object cannot be completed. */
+ * names_from returns the rule of the rest of an object from the name of member `at`, or of a later member, on. Returns
+ * "" if the object cannot be completed. */
 std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -260,9 +264,9 @@ std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
     return plan.names[key] = ways.empty() ? "" : out.add(either(ways));
 }
 
-/* Returns the rule of everything that follows a member and its blanks. After all declared members the rule calls
- * itself, since any number of undeclared members can follow. The rule's name is therefore reserved before the rule is
- * written. */
+/* Returns the rule of everything that follows a member and the blanks after it. Where undeclared members can follow,
+ * the rule refers to itself, since any number of them is allowed. The name of the rule is then reserved before the rule
+ * is written. */
 std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -293,8 +297,8 @@ std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
     return plan.rests[key] = name;
 }
 
-/* Orders the members by name for Gemma, whose templates sort members by name in declared tools and in past calls, so
- * that the model writes members in this order, too. */
+/* For Gemma, orders the members by name: its templates sort the members of declared tools and of past tool calls by
+ * name, so the model writes members in this order, too. */
 void writer::order_members(object_plan *plan)
 {
     if (out.syntax() == value_syntax::JSON) {
@@ -305,8 +309,9 @@ void writer::order_members(object_plan *plan)
     plan->has_others_between = true;
 }
 
-/* Writes an object. Members are counted only if minProperties or maxProperties require more than `required` and the
- * declared names imply, because each count takes a copy of all rules of the object. */
+/* Returns GBNF for the objects of the shape, or "" if no object is valid. Members are counted only if minProperties or
+ * maxProperties demand more than the required and declared members imply, because each count takes a copy of all rules
+ * of the object. */
 std::string writer::object(const shape &s, const node &n)
 {
     object_plan plan;

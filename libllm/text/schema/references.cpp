@@ -15,8 +15,7 @@ const std::string *text_of(const schema_json &value, const char *name)
                                                                            : nullptr;
 }
 
-/* Returns one part of the JSON pointer in a `$ref`, with the escapes of pointers (~0, ~1) and of addresses (%41)
- * resolved. */
+/* Decodes one part of the JSON pointer in a `$ref`: the escapes of JSON pointers (~0, ~1) and of URIs (%41). */
 std::string unescaped(const std::string &part)
 {
     std::string out;
@@ -57,7 +56,7 @@ const schema_json *at_pointer(const schema_json &root, const std::string &pointe
     return found;
 }
 
-/* Resolves an address relative to a base address (RFC 3986, without dot segments). */
+/* Resolves a URI reference against a base URI (RFC 3986, without the segments . and ..). */
 std::string joined(const std::string &base, const std::string &address)
 {
     const size_t colon = address.find(':');
@@ -74,8 +73,8 @@ std::string joined(const std::string &base, const std::string &address)
     return (has_path ? base.substr(0, slash + 1) : host != std::string::npos ? base + "/" : "") + address;
 }
 
-/* Finds the path by searching the whole document. Only error messages need paths, and recording a path for each schema
- * would slow every request. */
+/* Finds the JSON pointer of `wanted` by searching the whole document. Only error messages need such paths, and
+ * recording one for each schema would slow every request. */
 bool path_to(const schema_json &at, const schema_json *wanted, std::string &path)
 {
     if (&at == wanted) {
@@ -110,8 +109,9 @@ references::references(const schema_json &document) : root(document)
     }
 }
 
-/* Returns the hash of the value, and records the hash of every object inside it, from the leaves up. Hashing takes
- * one pass over the document; only objects with equal hashes are then compared. */
+/* Finds objects in the value that occur more than once: records every new object in `seen`, and the first occurrence of
+ * each repeated object in `firsts`. Returns the hash of the value. Hashes are computed from the leaves up, in one pass
+ * over the document, and only objects with equal hashes are compared. */
 size_t references::find_equal(const schema_json &value, seen_objects &seen)
 {
     if (!value.is_structured()) {
@@ -143,10 +143,10 @@ const schema_json *references::first_equal(const schema_json *schema) const
     return found != firsts.end() ? found->second : schema;
 }
 
-/* Records the names that the schema gives itself. If the schema has an address, `base` becomes this address for the
- * schemas inside. Until draft 7, a $ref hides the other keywords of its object, ids too. Since then, `id` without a
- * dollar sign is an ordinary member. The id "#name" names a schema within the document, as `$anchor` does since draft
- * 2019-09. */
+/* Records the names that a schema gives itself, by `$id` or `$anchor`. If the schema has an `$id`, `base` becomes this
+ * URI, against which references inside the schema are resolved. Up to draft 7, a `$ref` hides all other keywords of its
+ * object, including `$id`, and `id` is accepted without its dollar sign. In later drafts `id` is an ordinary member. An
+ * id such as "#name" names a schema within the document, as `$anchor` does since draft 2019-09. */
 void references::find_id(const schema_json &value, std::string &base)
 {
     if (is_old && text_of(value, "$ref") != nullptr) {
@@ -175,9 +175,10 @@ void references::find_id(const schema_json &value, std::string &base)
     }
 }
 
-/* Records the base of each object, since a reference is relative to the schema that contains it. Members of
- * `properties` and similar keywords are names and not keywords (is_schema is false there), so a property called "$id"
- * is not an id. Values (const, enum, examples) contain no schemas and are skipped. */
+/* Records the base URI of each object, since a `$ref` is resolved against the base URI of the schema that contains it.
+ * `is_schema` is false for the objects in `properties` and similar keywords: their members are property names and not
+ * keywords, so a property called "$id" is not an id. Values (const, enum, default, examples) contain no schemas and are
+ * skipped. */
 void references::find_ids(const schema_json &value, const std::string &base_around, bool is_schema)
 {
     std::string base = base_around;
@@ -205,8 +206,9 @@ const schema_json *references::resource(const std::string &address) const
     return found != named.end() ? found->second : nullptr;
 }
 
-/* Resolves the address against the schema's base, then follows the fragment: a pointer (#/a/b) or a name (#a). If the
- * base has no such pointer, the pointer is followed from the root of the document. */
+/* Resolves the `$ref` against the schema's base URI, then follows its fragment: a JSON pointer (#/a/b) or an anchor
+ * (#a). If the `$ref` is only a fragment and the schema at the base URI has no such pointer, the pointer is followed
+ * from the root of the document. */
 const schema_json *references::target(const schema_json &schema) const
 {
     const std::string *ref = text_of(schema, "$ref");

@@ -1,6 +1,6 @@
-/* references.h: resolves the `$ref`s of one JSON schema: JSON pointers, `$id` and `$anchor`. Nothing is downloaded, so
- * a `$ref` to another document resolves to nothing. The object refers to the document, which must outlive it, and
- * identifies schemas by their addresses in it. */
+/* references.h: finds the schema to which a `$ref` refers, by JSON pointer, `$id` or `$anchor`, within one schema
+ * document. Nothing is downloaded, so a `$ref` to another document is not found. A `references` object keeps a C++
+ * reference to the document, which must outlive it, and identifies each schema by its memory address. */
 #ifndef LLM_SCHEMA_REFERENCES_H
 #define LLM_SCHEMA_REFERENCES_H
 
@@ -16,7 +16,7 @@ class references {
   public:
     explicit references(const schema_json &document);
 
-    /* Returns the schema that the `$ref` of `schema` names, or NULL if the document does not contain it. */
+    /* Returns the schema to which the `$ref` of `schema` refers, or NULL if the document does not contain it. */
     const schema_json *target(const schema_json &schema) const;
 
     /* Returns true if the schema is of draft 7 or earlier, where a `$ref` hides the other keywords of its object. */
@@ -25,22 +25,21 @@ class references {
         return is_old;
     }
 
-    /* Returns the first schema of the document that equals `schema`, so that equal schemas are compiled once, because
-     * generated documents (Kubernetes) repeat schemas instead of referring to them. If the document has ids, returns
-     * `schema` itself, since the same `$ref` can then mean different schemas in different places. */
+    /* Returns the first schema in the document with the same content as `schema`, so that equal schemas are compiled
+     * only once: generated documents (Kubernetes) repeat schemas instead of referring to them. If the document has
+     * `$id`s, returns `schema` itself, since the same `$ref` can then mean different schemas in different places. */
     const schema_json *first_equal(const schema_json *schema) const;
 
-    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. "" stands for the root and for a
+    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. Returns "" for the root, and for a
      * schema outside the document. */
     std::string path(const schema_json *schema) const;
 
   private:
     const schema_json &root;
     bool is_old = false, has_ids = false;
-    std::map<std::string, const schema_json *> named; /* schemas by their absolute address, including #anchor */
-    std::map<const schema_json *, std::string> bases; /* base address of each schema, if the document has ids */
-    std::unordered_map<const schema_json *, const schema_json *> firsts; /* the first equal object of each repeated
-                                                                          * object */
+    std::map<std::string, const schema_json *> named; /* schemas by absolute URI, including #anchor */
+    std::map<const schema_json *, std::string> bases; /* base URI of each schema, if there are `$id`s */
+    std::unordered_map<const schema_json *, const schema_json *> firsts; /* first occurrence of each repeated object */
 
     using seen_objects = std::unordered_multimap<size_t, const schema_json *>; /* objects by hash */
     size_t find_equal(const schema_json &value, seen_objects &seen);

@@ -10,17 +10,18 @@
 
 namespace {
 
-constexpr size_t NODES_MAX = 20000; /* most nodes of the nondeterministic automaton, in which repetitions are written
-                                     * out */
+constexpr size_t NODES_MAX = 20000; /* most nodes of the nondeterministic automaton; a repetition takes one copy of its
+                                     * nodes per count */
 
-/* An expression as a nondeterministic automaton (Thompson). A node waits for a character, or continues without a
- * character to two other nodes. The automaton is built from the end, so that the node after each part exists before the
- * part is built. The sets of nodes that a text can reach then become the states of a deterministic automaton.
- * (a|b)*a(a|b){n} has two to the power of n such sets, so states and work are limited.
+/* A regular expression as a nondeterministic automaton (Thompson's construction), which is then made deterministic. A
+ * node consumes a character, or continues to two other nodes without consuming one. The automaton is built from the end
+ * of the expression, so that the node after each part exists before the part is built. Each set of nodes that some
+ * string can reach becomes a state of the deterministic automaton. (a|b)*a(a|b){n} has 2^n such sets, so states and
+ * work are limited.
  *
- * The beginning and the end of the text are characters of their own (REGEX_BEGIN, REGEX_END), which ^ and $ wait for.
- * An anchor can therefore be anywhere in an expression, also in one of several alternatives. Loops over any character
- * surround the expression, since a pattern can match anywhere in the text. */
+ * The beginning and the end of a string are treated as two special characters (REGEX_BEGIN, REGEX_END), which ^ and $
+ * consume. An anchor can therefore be anywhere in an expression, also in one of several alternatives. Before and after
+ * the expression there is a loop over any characters, since a pattern can match anywhere in a string. */
 class net {
   public:
     net(const regex_part &root, work_budget &spent) : budget(spent)
@@ -54,8 +55,8 @@ class net {
         uint32_t next, other;
     };
     work_budget &budget;
-    static constexpr uint32_t ANYTHING = 2; /* the node after a match, whose loop is built first */
-    std::vector<node> nodes;                /* node 0 is the end */
+    static constexpr uint32_t ANYTHING = 2; /* the node that consumes any character after a match */
+    std::vector<node> nodes;                /* node 0 is reached when the string has matched */
     uint32_t first = 0;
     using node_set = std::vector<uint32_t>; /* ascending node numbers */
     struct set_hash {
@@ -68,9 +69,9 @@ class net {
                                    });
         }
     };
-    std::unordered_map<node_set, uint32_t, set_hash> numbers; /* number of each state, by the nodes that the state
-                                                               * stands for */
-    std::vector<const node_set *> sets;                       /* the keys of `numbers` */
+    std::unordered_map<node_set, uint32_t, set_hash> numbers; /* number of the deterministic state for each set of
+                                                               * nodes */
+    std::vector<const node_set *> sets;                       /* the set of nodes of each state */
     std::vector<uint32_t> seen, lows;
     uint32_t visit = 0;
     std::vector<uint32_t> todo; /* work list of close */
@@ -131,16 +132,16 @@ class net {
         }
         for (uint64_t i = 0; i < p.least; i++) {
             after = built(p.parts[0], after);
-            if (nodes.size() + i > NODES_MAX) { /* also limits repetitions of a part without characters */
+            if (nodes.size() + i > NODES_MAX) { /* `+ i` limits repetitions of a part that adds no nodes */
                 throw grammar_beyond("the regular expression is too large");
             }
         }
         return after;
     }
 
-    /* Finds all nodes that are reachable from `todo` without a character, and stores in `reached` the nodes that wait
-     * for a character, and the end. `seen` has the number of each node's last visit, since clearing a flag per node
-     * would take longer than the visit. */
+    /* Finds all nodes that can be reached from the nodes in `todo` without consuming a character. Of these, stores in
+     * `reached` the nodes that consume a character, and node 0 (the end of the expression). `seen` has, for each node,
+     * the number of the last call that visited it, since clearing a flag per node would take longer than the search. */
     void close()
     {
         seen.resize(nodes.size(), 0);
@@ -161,7 +162,8 @@ class net {
                 todo.push_back(nodes[at].other);
             }
         }
-        if (seen[ANYTHING] == visit) { /* without this check, each set after a match would be a state of its own */
+        if (seen[ANYTHING] == visit) { /* after a match, every string is accepted; without this check, each set of nodes
+                                        * after a match would become a state of its own */
             reached = {0, ANYTHING};
         }
         std::sort(reached.begin(), reached.end());
@@ -180,7 +182,8 @@ class net {
         close();
     }
 
-    /* Steps over several anchors in a row, because both $ of (a$|,)+$ match the same end of a text. */
+    /* Steps over an anchor repeatedly, because several anchors can match at one position: both $ of (a$|,)+$ match the
+     * end of the same string. */
     void step_all(const node_set &from, uint32_t anchor)
     {
         step(from, anchor);
@@ -193,8 +196,8 @@ class net {
         }
     }
 
-    /* Returns the number of the state that stands for `reached`, which is a new state if no text has reached the same
-     * nodes before. */
+    /* Returns the number of the deterministic state for the set of nodes `reached`. Makes a new state if this set has
+     * not been reached before. */
     uint32_t state_reached()
     {
         const auto [found, is_new] = numbers.try_emplace(reached, static_cast<uint32_t>(sets.size()));
@@ -209,8 +212,9 @@ class net {
         return found->second;
     }
 
-    /* Finds the ways of a state. The bounds of all ranges that the state's nodes wait for divide the characters into
-     * intervals. All characters of an interval lead to the same nodes, so one step per interval is enough. */
+    /* Finds the transitions of a deterministic state. The bounds of all character ranges that the state's nodes consume
+     * divide the characters into intervals. All characters of an interval lead to the same set of nodes, so one step
+     * per interval is enough. */
     void find_ways(uint32_t number, const node_set &here)
     {
         lows.clear();
@@ -232,7 +236,7 @@ class net {
     }
 };
 
-/* Returns the end of the group that begins at text[at]. */
+/* Returns the position of the ) that closes the group whose ( is text[at]. */
 size_t end_of_group(const std::string &text, size_t at)
 {
     size_t depth = 0;
@@ -282,10 +286,10 @@ automaton simple_automaton(const std::string &expression, work_budget &budget)
 
 } // namespace
 
-/* A look-ahead at the start is a condition on the whole text: ^(?!abc)x is the product of "x at the start" and the
- * negation of "abc at the start". A look-ahead elsewhere is refused, because it starts in the middle of a match and is
- * no condition on the whole text. A | outside of groups after a look-ahead is refused too, since the condition would
- * hold in only one of the alternatives. */
+/* A look-ahead at the start is a condition on the whole string: ^(?!abc)x accepts a string that begins with x and does
+ * not begin with abc, which is a product of two automata. A look-ahead elsewhere is refused, because it is a condition
+ * only on the part of the string that follows some position. A | outside of groups after a look-ahead is refused too,
+ * since the look-ahead would apply to only one of the alternatives. */
 automaton regex_automaton(const std::string &expression, work_budget &budget)
 {
     struct condition {

@@ -9,14 +9,15 @@
 
 namespace {
 
-constexpr size_t WRITTEN_OUT_MAX = 64; /* most repetitions that are written out; larger counts use powers of ten */
+constexpr size_t WRITTEN_OUT_MAX = 64; /* largest count written as {n}; larger ones use powers of ten */
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
-/* Rules of any JSON value. Blanks, digits and exponents are limited, since a confused model can repeat them forever.
- * Carriage returns are not allowed, because llama.cpp's parser of calls does not accept a carriage return between
- * values and loses the comma after it. `tail` is the rest of a text up to its closing quote. `beyond` are the escapes
- * of characters other than printable ASCII, `control` the escapes of JSON's own control characters. A `unit` that
- * begins a surrogate pair is followed by its second half (`pairing`), since a half alone is not a character. */
+/* Rules of any JSON value. The numbers of blanks, digits and digits of the exponent are limited, since a confused model
+ * can repeat them forever. Carriage returns are not allowed between values: llama.cpp's parser of tool calls does not
+ * accept them there, and loses the comma after one. `tail` is the rest of a string up to its closing quote. `control`
+ * matches the escapes of control characters, quotes and backslashes. `beyond` also matches the escapes of all
+ * characters beyond ASCII. If a `unit` (the four digits of a \u escape) is the first half of a surrogate pair, the
+ * second half must follow (`pairing`), since a half alone is not a character. */
 const char *const ANY_JSON = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -33,9 +34,10 @@ control ::= "\\" (["\\bfnrt] | "u00" [01] hex)
 beyond ::= control | "\\u" ("00" [89a-fA-F] hex | "0" [1-9a-fA-F] hex hex | [1-9a-cA-CefEF] hex hex hex | [dD] ([0-7] hex hex | pairing))
 )";
 
-/* Rules of any value in Gemma's syntax. `tail` is the rest of a text up to the mark that ends it; `mark`, `quote`,
- * `bar` and `end` follow the first 1, 2, 3 and 4 characters of that mark. A name contains no punctuation of JSON,
- * because otherwise a model that falls back into JSON would name a member "\"city\"". */
+/* Rules of any value in Gemma's syntax, in which each string ends with the delimiter <|"|>. `tail` is the rest of a
+ * string up to and including this delimiter. `mark`, `quote`, `bar` and `end` are the rest after the first 1, 2, 3 and
+ * 4 characters of the delimiter. Names of members contain no punctuation of JSON. Otherwise, if a model fell back into
+ * JSON, a member would be called "\"city\"", with quotes in its name. */
 const char *const ANY_GEMMA = R"(ws ::= ""
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" (pair ("," pair)*)? "}"
@@ -59,7 +61,7 @@ tiny ::= [1-9] fraction [eE] "-" ("0"? [5-9] | [1-9] [0-9]{1,2})
 huge ::= [1-9] fraction [eE] "+"? ("1" [6-9] | [2-9] [0-9] | [1-9] [0-9] [0-9])
 )";
 
-/* The mark before and after each text in Gemma's syntax. */
+/* The delimiter before and after each string in Gemma's syntax. */
 const char *const TEXT_MARK = "<|\"|>";
 
 const char *const SHORT_ESCAPES = "\nn\tt\rr\bb\ff\"\"\\\\";
@@ -93,12 +95,12 @@ bool covers(const character_set &set, uint32_t low, uint32_t high)
     return std::any_of(set.begin(), set.end(), [&](const auto &r) { return r.low <= low && high <= r.high; });
 }
 
-/* Returns how a JSON string writes the characters of the set. In JSON a model can write any character as an escape
- * (\u0041 for A), and a grammar's mask must not forbid valid text. But a set that allows only some characters would
- * need one escape for each character. So wide sets (those with all control characters, the quote and the backslash) get
- * escapes by the rules of the preamble, and other sets get only the short escapes (\n, \") of their characters, so a
- * pattern's letters are written without escapes. The set is written negated if this is shorter, because the names in
- * open objects exclude a few characters of a million. */
+/* Returns GBNF for the characters of the set as a JSON string writes them. JSON allows any character to be written as
+ * an escape (\u0041 for A), and a grammar should not forbid valid JSON. But a set of only some characters would need a
+ * separate escape for each. So only wide sets (with all control characters, the quote and the backslash) allow \u
+ * escapes, by the rules `escape`, `beyond` and `control`. All other sets allow only the short escapes (\n, \") of their
+ * characters, so the letters of a pattern are always written without escapes. The set is written negated ([^...]) if
+ * this is shorter: names of undeclared members exclude only a few of a million characters. */
 rules::written_set written_as_json(const character_set &set)
 {
     character_set others; /* characters outside the set that are not plain */
@@ -151,14 +153,15 @@ rules::written_set written_as_json(const character_set &set)
     return out;
 }
 
-/* Writes the states of an automaton as rules, targets before the states that lead to them, so that equal states get
- * equal bodies and become one rule (trees of texts are not reduced). A state that is reached again while its rule is
- * being written has no body yet. Its name is reserved, and defined when the body is complete. A chain of states with
- * one way each becomes one literal, so that "temperature" is one element and not eleven rules. The literal ends before
- * a state that already has a name. */
+/* Writes the states of an automaton as GBNF rules. The targets of a state are written before the state itself, so that
+ * equal states get equal bodies and become one rule (prefix trees of strings have equal states). In a loop, a state is
+ * reached again while its rule is still being written. The name of the rule is then reserved, and defined when the body
+ * is complete. A chain of states with one transition each becomes one literal, so that "temperature" is one element and
+ * not eleven rules. The literal ends before a state that already has a rule. */
 class automaton_writer {
   public:
-    /* `bare_close` ends a text without quotes. If it is NULL, texts are written as JSON strings. */
+    /* `bare_close` is the delimiter that ends a string without quotes. If it is NULL, strings are written as in
+     * JSON. */
     automaton_writer(rules &to, const automaton &texts, const std::string *bare_close)
         : out(to), a(texts), close(bare_close), end(grammar_literal(close == nullptr ? "\"" : *close)),
           names(texts.states.size()), is_open(texts.states.size())
@@ -192,11 +195,11 @@ class automaton_writer {
     const std::string end;
     std::vector<std::string> names;
     std::vector<bool> is_open;
-    std::vector<automaton::way> ways; /* ways of all states that are being written; the ways of a state are consecutive
-                                       * and sorted by target */
-    character_set set;                /* the set that is being written */
+    std::vector<automaton::way> ways; /* transitions of all states that are being written; those of one state are
+                                       * consecutive and sorted by target */
+    character_set set;                /* the character set that is being written */
 
-    /* Returns whether any text can follow the state. If so, the state is written as the preamble's rule `tail`. */
+    /* Returns whether anything can follow in this state. Such a state is written as the rule `tail` of ANY_JSON. */
     bool is_universal(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -204,7 +207,8 @@ class automaton_writer {
                s.ways[0].to == state;
     }
 
-    /* Returns the only way of a state that is not an end, or NULL if the state is an end or has several ways. */
+    /* Returns the state's transition if the string must continue with this one character. Returns NULL if the string
+     * can end here, if several characters are possible, or if the character is a control character. */
     const automaton::way *only_way(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -212,9 +216,10 @@ class automaton_writer {
         return is_one ? &s.ways[0] : nullptr;
     }
 
-    /* Returns the alternatives of a state, one for each target state. Ways are sorted by target, so that all characters
-     * that lead to the same state form one set. `ways` is one array for all states that are being written, since
-     * body_of recurses into the next state. Positions in the array stay valid when it grows; pointers would not. */
+    /* Returns the body of a state's rule: one alternative for each target state. The transitions are sorted by target,
+     * so that all characters that lead to the same state form one set. body_of calls itself for the target states, and
+     * all these calls share the array `ways`. They use positions in it and not pointers, which would become invalid
+     * when it grows. */
     std::string body_of(uint32_t state)
     {
         const size_t first = ways.size();
@@ -246,7 +251,7 @@ class automaton_writer {
         body += next;
     }
 
-    /* Adds the alternative of the ways [begin, after), which all lead to the same state. */
+    /* Adds to `body` the alternative for the transitions ways[begin, after), which all lead to the same state. */
     void add_ways(std::string &body, size_t begin, size_t after)
     {
         const automaton::way one = ways[begin];
@@ -265,7 +270,7 @@ class automaton_writer {
             add_way(body, out.add_begun(set), "");
         } else if (close != nullptr) {
             add_way(body, out.set_element(set_text(set, false)), *next);
-        } else { /* JSON escapes some characters */
+        } else { /* some characters are written as escapes */
             const rules::written_set &w = out.written(set);
             for (const std::string *part : {&w.plain, &w.escaped}) {
                 if (!part->empty()) {
@@ -275,7 +280,8 @@ class automaton_writer {
         }
     }
 
-    /* Adds the longest literal that begins with `first` and follows states with only one way, up to 257 characters. */
+    /* Adds to `body` a literal that begins with the character `first` and continues while only one character is
+     * possible, up to 257 characters. Then adds the rule of the state that is reached. */
     void add_literal(std::string &body, uint32_t first, uint32_t to)
     {
         std::string text = utf8_of(first);
@@ -312,7 +318,7 @@ std::string rules::reserve()
 
 void rules::define(const std::string &name, const std::string &body)
 {
-    /* counts the bytes in the JSON document, where quotes and backslashes are escaped */
+    /* counts the bytes that the rule takes in a JSON document, where quotes and backslashes are escaped */
     n_bytes += name.size() + body.size() + 7;
     (void)budget.take(work_budget::WRITTEN_BYTE * body.size());
     n_bytes +=
@@ -403,7 +409,7 @@ const std::string &rules::add_begun(const character_set &set)
 
 namespace {
 
-/* Returns the automaton of the names that ANY_GEMMA allows. */
+/* Returns the automaton of the member names that ANY_GEMMA allows. */
 automaton gemma_names()
 {
     const character_set signs = {{0, ' '},   {'"', '"'}, {'\'', '\''}, {',', ','}, {':', ':'}, {'<', '<'},
@@ -429,7 +435,7 @@ std::string rules::text_value(const automaton &texts)
     automaton all;
     try {
         all = automaton_of(automaton_operation::BOTH, texts, automaton_of_text_before(TEXT_MARK), budget);
-    } catch (const grammar_beyond &) { /* too much work: any text is allowed */
+    } catch (const grammar_beyond &) { /* too much work: any string is allowed */
         return "string";
     }
     return all.is_empty() ? "" : grammar_literal(TEXT_MARK) + " " + add_bare_texts(all, TEXT_MARK);
@@ -466,9 +472,10 @@ std::string rules::add_bare_texts(const automaton &texts, const std::string &clo
 
 /* ---- repetitions ------------------------------------------------------------------------------------------------- */
 
-/* Returns the rule of `n` units; n is a power of ten. A grammar's parser would expand {"minLength": 1000, "maxLength":
- * 50000} to 50,000 elements. Long repetitions are therefore counted in powers of ten: unit{10} is a rule, ten times
- * this rule is the next rule, and 50,000 is five times the rule of 10,000. */
+/* Returns GBNF that matches `unit` n times; n is a power of ten. If {"minLength": 1000, "maxLength": 50000} were
+ * written as one repetition, reading the grammar would expand it to 50,000 elements. Long repetitions are therefore
+ * counted in powers of ten: unit{10} is a rule, ten times this rule is the next rule, and 50,000 is five times the rule
+ * of 10,000. */
 std::string rules::power(const std::string &unit, size_t n)
 {
     return n == 1 ? unit : add(power(unit, n / 10) + "{10}");
@@ -495,8 +502,9 @@ std::string rules::exactly(const std::string &unit, size_t n)
     return out;
 }
 
-/* Returns the rule of 0 to n units, by the digits of n: for 2345 the rule allows a thousand and 0 to 1345 further
- * units, or less than a thousand. The two alternatives have different counts, so each text has one derivation. */
+/* Returns the rule that matches `unit` 0 to n times, built from the digits of n: for 2345 the rule allows a thousand
+ * units and 0 to 1345 more, or fewer than a thousand. A count fits only one of these alternatives, so there is one
+ * derivation for each string. */
 std::string rules::at_most(const std::string &unit, size_t n)
 {
     if (n <= WRITTEN_OUT_MAX) {
@@ -519,7 +527,7 @@ std::string rules::repeated(const std::string &unit, size_t least, size_t most)
     if (least > COUNTED_MAX) {
         throw grammar_fault("a length of more than " + std::to_string(COUNTED_MAX));
     }
-    if (most > COUNTED_MAX) { /* no answer is that long */
+    if (most > COUNTED_MAX) { /* no answer is that long, so there is no upper limit */
         return least > 0 ? exactly(unit, least) + " " + unit + "*" : unit + "*";
     }
     if (most <= WRITTEN_OUT_MAX) {

@@ -1,6 +1,6 @@
-/* rules.h: the rules of the GBNF to which a schema is compiled. A rule is looked up by its body, so that equal rules
- * are written once, however often a schema repeats itself. The bytes of all rules together are limited. Owned by the
- * thread that compiles. */
+/* rules.h: collects the GBNF rules to which a schema is compiled. A new rule is first looked up by its body, so that
+ * equal rules are written once, however often a schema repeats itself. The bytes of all rules together are limited. A
+ * `rules` object is owned by the thread that compiles. */
 #ifndef LLM_SCHEMA_RULES_H
 #define LLM_SCHEMA_RULES_H
 
@@ -16,13 +16,15 @@ struct grammar_too_large : grammar_fault {
     using grammar_fault::grammar_fault;
 };
 
-/* Syntax of values. GEMMA is the syntax of arguments in Gemma 4's calls, {city:<|"|>New York<|"|>,days:3}: texts
- * without escapes, names without quotes, no blanks. llama.cpp's parser of Gemma 4's calls accepts this syntax. */
+/* The syntax in which the model writes values. GEMMA is the syntax of arguments in the tool calls of Gemma 4, such as
+ * {city:<|"|>New York<|"|>,days:3}: strings without escapes, names without quotes, no blanks. llama.cpp's parser of
+ * Gemma 4's tool calls accepts this syntax. */
 enum class value_syntax { JSON, GEMMA };
 
 class rules {
   public:
-    /* `spent` counts the work of a rule but never interrupts it, because an unfinished rule would break the grammar. */
+    /* The work of writing rules is counted in `spent`. But a rule is written to its end even if the budget is spent,
+     * because an unfinished rule would break the grammar. */
     rules(size_t most_bytes, work_budget &spent, value_syntax how_values_are_written = value_syntax::JSON)
         : written_as(how_values_are_written), bytes_max(most_bytes), budget(spent)
     {}
@@ -32,46 +34,50 @@ class rules {
         return written_as;
     }
 
-    std::string add(const std::string &body); /* returns the name of the rule */
-    /* returns a name for a rule that is defined later, because the rule refers to itself */
+    std::string add(const std::string &body); /* returns the name of the rule with this body */
+    /* returns a name for a rule that is defined later, for example because it refers to itself */
     std::string reserve();
     void define(const std::string &name, const std::string &body);
 
-    /* Returns elements that match one of these texts with its quotes, in the syntax of the values, or "" if no text can
-     * be written. */
+    /* Returns GBNF that matches one of these strings with its quotes (or with Gemma's delimiters). Returns "" if none
+     * of them can be written. */
     std::string text_value(const automaton &texts);
 
-    /* Returns the name of a member and the text between it and the value. An opening quote of the name is left out.
-     * Returns "" if the name cannot be written. `names_with_colon` matches any of several names. */
+    /* Returns GBNF that matches an object member's name and everything up to its value, such as the closing quote and
+     * the colon; the opening quote of the name is left out. Returns "" if the name cannot be written.
+     * `names_with_colon` does the same for a set of names. */
     std::string name_with_colon(const std::string &name) const;
     std::string names_with_colon(const automaton &names);
 
-    /* Returns the rule of these texts within a JSON string, from the first character to the closing quote. */
+    /* Returns the rule that matches one of these strings in JSON, from the first character to the closing quote. */
     std::string add_texts(const automaton &texts);
 
-    /* Returns the rule of any text within a JSON string that begins with one of these characters. */
+    /* Returns the rule that matches any JSON string that begins with one of these characters, up to the closing
+     * quote. */
     const std::string &add_begun(const character_set &set);
 
-    /* Two GBNF sets for a set of characters within a JSON string: the characters written plainly and the characters
-     * written as escapes; "" if there are none. */
+    /* How the characters of a set are written in a JSON string, as two pieces of GBNF: `plain` for the characters that
+     * are written as they are, `escaped` for those that are written as escapes. Each is "" if there are no such
+     * characters. */
     struct written_set {
         std::string plain, escaped;
     };
     const written_set &written(const character_set &set);
 
-    /* Returns the set, or the name of a rule for a long set, because the set of all letters takes 10 KB and is part of
-     * many rules. */
+    /* Returns the GBNF set unchanged if it is short, otherwise the name of a rule with this set: the set of all letters
+     * takes 10 KB and occurs in many rules. */
     std::string set_element(const std::string &set);
 
-    /* Returns a rule that matches one of these texts without quotes and escapes, followed by `close`. */
+    /* Returns a rule that matches one of these strings without quotes and escapes, followed by `close`. */
     std::string add_bare_texts(const automaton &texts, const std::string &close);
 
     /* Returns `unit` (one element of GBNF) repeated `least` to `most` times, or "" if `most` is 0. SIZE_MAX as `most`
      * means no limit. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
-    /* Removes the rules added since the mark. A failed compilation leaves rules that refer to reserved names without
-     * a definition, and a grammar with an undefined rule is refused as a whole. */
+    /* now() returns how many rules there are; forget() removes all rules that were added since. A failed compilation
+     * leaves rules that refer to reserved but undefined names, and a grammar with an undefined rule would be refused as
+     * a whole. */
     struct mark {
         size_t n_text, n_names, n_bytes, n_known;
     };
@@ -81,7 +87,7 @@ class rules {
     }
     void forget(const mark &since);
 
-    /* Returns the whole grammar, with the rules of any JSON value. */
+    /* Returns the whole grammar, including the rules of any JSON value. `root` is its first rule. */
     std::string grammar(const std::string &root) const;
 
   private:
@@ -89,14 +95,14 @@ class rules {
     size_t bytes_max, n_names = 0, n_bytes = 0;
     work_budget &budget;
     std::string text;
-    std::unordered_map<std::string, std::string> known; /* names of rules by body */
-    std::vector<const std::string *> order;             /* bodies in the order they were added */
+    std::unordered_map<std::string, std::string> known; /* name of each rule, by its body */
+    std::vector<const std::string *> order;             /* bodies in the order in which they were added */
 
-    /* Rules of sets that were written before. The states of an automaton have few different sets, and writing a set
-     * takes longer than the rest of a state's rule. */
+    /* Character sets that were written before. The transitions of an automaton have few different sets, and writing a
+     * set takes longer than the rest of a state's rule. */
     struct known_set {
         written_set written;
-        std::string begun; /* name of the rule; "" if it has not been added yet */
+        std::string begun; /* rule of add_begun; "" if it was not added yet */
     };
     struct set_order {
         size_t operator()(const character_set &set) const;

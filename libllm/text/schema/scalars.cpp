@@ -1,4 +1,4 @@
-/* scalars.cpp: writes the texts and numbers of a shape. */
+/* scalars.cpp: writes GBNF for the strings and numbers of a shape (merged schemas without alternatives, shape.h). */
 #include <algorithm>
 #include <cmath>
 
@@ -8,13 +8,13 @@
 
 namespace {
 
-constexpr size_t MULTIPLES_MAX = 512; /* most multiples that are listed one by one */
-constexpr size_t LENGTH_MAX = 40;     /* largest length that is enforced in texts that end with Gemma's delimiter */
+constexpr size_t MULTIPLES_MAX = 512; /* most multiples (multipleOf) that are listed one by one */
+constexpr size_t LENGTH_MAX = 40;     /* largest minLength or maxLength that is enforced in Gemma's syntax */
 constexpr size_t REMAINDERS_MAX = 128, EXCLUDED_MAX = 32;
 
 } // namespace
 
-/* ---- texts ------------------------------------------------------------------------------------------------------- */
+/* ---- strings ----------------------------------------------------------------------------------------------------- */
 
 void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
 {
@@ -30,9 +30,10 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
     }
 }
 
-/* Intersects all conditions on texts: patterns, formats, excluded texts, and then lengths. Returns false if there are
- * only lengths. Lengths are written as repetitions (rules::repeated), since an automaton has a state for each length.
- * If one condition is too large, only this condition is ignored. */
+/* Intersects all conditions of the shape on strings in *all: patterns, formats, excluded strings, and then lengths.
+ * Returns false if there are no other conditions than lengths. The caller then writes the length as a repetition
+ * (rules::repeated), since an automaton has a state for each length. If one condition would make the automaton too
+ * large, only this condition is ignored. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;
@@ -94,7 +95,7 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 std::optional<automaton> writer::texts_of(const node &n)
 {
     automaton all;
-    /* copied, because more nodes are added meanwhile */
+    /* copied, because the loop adds nodes */
     const std::vector<shape> each = n.empty() ? std::vector<shape>(1) : shapes.shapes_of(n);
     for (const shape &s : each) {
         automaton part;
@@ -130,8 +131,8 @@ std::string writer::text(const shape &s, const node &n)
         return "string";
     }
     if (out.syntax() == value_syntax::GEMMA) {
-        /* The automaton of such a text has a state for each character, times the states of the delimiter that ends it,
-         * so a few long texts would use up the grammar. */
+        /* Here the length needs an automaton. It has a state for each length, times the states of the closing
+         * delimiter, so a few long strings would use up the limit on the size of the grammar. */
         const bool is_short = (s.length_most == SIZE_MAX ? s.length_least : s.length_most) <= LENGTH_MAX;
         return is_short ? out.text_value(automaton_of_length(s.length_least, s.length_most)) : "string";
     }
@@ -143,7 +144,7 @@ std::string writer::text(const shape &s, const node &n)
 
 namespace {
 
-/* Returns the tightest of the bounds; of two equal bounds, the exclusive bound. */
+/* Returns the tightest of the bounds. If two bounds are equal, the exclusive one is tighter. */
 std::optional<number_bound> tightest(const std::vector<shape::bound> &bounds, bool is_least)
 {
     const shape::bound *found = nullptr;
@@ -183,8 +184,9 @@ std::string writer::bounded_number(const shape &s, const node &n)
         return out.add(*found);
     }
     /* Programs write numbers close to zero, or far from it, with an exponent (1e-05, 1e+16). number_rule writes no
-     * exponents, since bounds on digits and exponent together are not a regular condition. Tiny numbers (below 1e-4)
-     * and huge numbers (1e16 and more) are added if all tiny or all huge numbers are within the bounds. */
+     * exponents, since a regular expression cannot compare digits and an exponent together with a bound. So tiny
+     * numbers (below 1e-4) and huge numbers (1e16 and more) are allowed with an exponent only if all tiny or all huge
+     * numbers are within the bounds. */
     const double low = value_of(least, -HUGE_VAL), high = value_of(most, HUGE_VAL);
     std::string all = *found;
     all += low <= 0 && high >= 1e-4 ? " | tiny" : "";
@@ -196,8 +198,8 @@ std::string writer::bounded_number(const shape &s, const node &n)
 
 namespace {
 
-/* Returns n if the step is 10 to the power of -n. Multiples of the step then have at most n digits after the point.
- * Returns SIZE_MAX if the step is not such a power. */
+/* Returns n if `step` (the value of multipleOf) is 10 to the power of -n. Multiples of such a step have at most n
+ * digits after the point. Returns SIZE_MAX for any other step. */
 size_t places_of(double step)
 {
     for (size_t n = 1; n <= 15; n++) {
@@ -210,11 +212,12 @@ size_t places_of(double step)
 
 } // namespace
 
-/* Returns the multiples of a step, or "" if they cannot be enforced. A multiple is recognized by its remainder: the
- * digits so far have one of `modulus` remainders, and each remainder is a rule (a number is a multiple of 7 if it ends
- * in the rule of remainder 0). Additional bounds would need the product with the digits of the bound. Bounds are
- * enforced only if the multiples between them can be listed, or if the only bound is 0. For a power of ten below one,
- * the multiples have a fixed number of digits after the point. */
+/* Returns GBNF for the numbers that multipleOf allows, or "" if multipleOf cannot be enforced. There is a rule for each
+ * remainder that the digits so far can have when divided by the step, and a number is a multiple if it ends in the rule
+ * of remainder 0. To enforce bounds as well, each of these rules would have to be combined with the digits of the
+ * bounds. So bounds are enforced only if the multiples between them can be listed, or if the only bound is a minimum of
+ * 0. If the step is a power of ten below one, its multiples are the numbers with a limited number of digits after the
+ * point. */
 std::string writer::multiples(const shape &s, const node &n)
 {
     const double step = s.multiples.front()->get<double>();
@@ -269,7 +272,8 @@ std::string writer::multiples(const shape &s, const node &n)
     return sign + out.add("\"0\" | " + ways(0, '1'));
 }
 
-/* Returns the numbers between excluded numbers: n excluded numbers leave n + 1 ranges, each with exclusive bounds. */
+/* Returns GBNF for the numbers of the shape without the excluded numbers, which are in ascending order: n excluded
+ * numbers leave n + 1 ranges with exclusive bounds. */
 std::string writer::number_but(const shape &s, const std::vector<const schema_json *> &excluded, const node &n)
 {
     std::string all;

@@ -1,15 +1,18 @@
-/* shape.h: the values that satisfy one or several JSON schemas, as a list of shapes. A shape is a conjunction of
- * conditions without alternatives.
+/* shape.h: describes the values that satisfy one or several JSON schemas at once. The description is a list of shapes,
+ * one for each combination of alternatives (anyOf, oneOf, if, ...). A shape has everything that one combination demands
+ * of a value: types, bounds, patterns, members and so on. A value is allowed if it satisfies at least one of the
+ * shapes.
  *
- * A condition is a schema of the document or one of its keywords, negated or not. A node is a set of conditions, all of
- * which the value of a member or an item has to meet. {"allOf": [A, {"properties": {"x": B}}], "properties": {"x": C}}
- * is one node of one condition. The member x of a value has to meet the node {B, C}, or {B, C, D} if A declares x as D.
- * {"anyOf": [A, B], "type": "object"} has two shapes, or one if A is a number.
+ * A condition is a schema of the document, or one of its keywords, possibly negated (`not`). A node is the set of all
+ * conditions on one value, for example on an object member or an array item. In {"allOf": [A, {"properties": {"x":
+ * B}}], "properties": {"x": C}}, the root is a node with one condition, the root schema. The member x is a node with
+ * the conditions B and C, and also D if A declares x as D. {"anyOf": [A, B], "type": "object"} has two shapes, or one
+ * if A allows only numbers.
  *
- * Recursion ends, because a document has a finite number of keywords, and therefore of conditions and nodes, and a node
- * that occurs again uses the rule that was made for it. For this reason conditions refer to schemas by address and
- * never contain a merged schema. If a schema has other keywords beside a reference to itself, merging would make a new
- * schema at every level. */
+ * A schema can refer to itself. Compiling it still ends: a document has a finite number of keywords, and therefore of
+ * conditions and nodes, and a node that occurs again uses the grammar rule that was made for it. For this reason a
+ * condition refers to a schema by its address and never contains a merged schema. If a schema has other keywords beside
+ * a reference to itself, merging both would make a new schema at every level of the recursion. */
 #ifndef LLM_SCHEMA_SHAPE_H
 #define LLM_SCHEMA_SHAPE_H
 
@@ -27,24 +30,25 @@
 #include "text/schema/automaton.h"
 #include "text/schema/references.h"
 
-/* STRICT refuses a schema with a keyword that cannot be enforced. LOOSE ignores the keyword, so that no valid value is
- * forbidden. */
+/* STRICT refuses a schema with a keyword that cannot be enforced. LOOSE ignores such a keyword, so that no valid value
+ * is forbidden. */
 enum class schema_policy { STRICT, LOOSE };
 
-/* Conditions are ordered and compared by address (`keyword` is one of keywords.h). */
+/* A schema, or one keyword of a schema, that a value must satisfy. Conditions are compared by the address of the schema
+ * and the address of the keyword's name (the names are in keywords.h). */
 struct condition {
     const schema_json *schema;
     bool is_negated = false;
-    const char *keyword = nullptr; /* NULL for all keywords of the schema */
-    uint32_t index = 0;            /* index of the member or item of the keyword, if each member or item is a
-                                    * condition */
+    const char *keyword = nullptr; /* NULL: the whole schema */
+    uint32_t index = 0;            /* which element of the keyword's list or object, for keywords such as allOf, where
+                                    * each element is a condition */
 
     auto key() const
     {
         return std::make_tuple(schema, keyword, index, is_negated);
     }
-    bool operator<(const condition &other) const /* an order for lookups only, because addresses differ between
-                                                  * documents */
+    bool operator<(const condition &other) const /* only for lookups: addresses, and so this order, differ from run to
+                                                  * run */
     {
         return key() < other.key();
     }
@@ -54,15 +58,15 @@ struct condition {
     }
 };
 
-using node = std::vector<condition>; /* the conditions are in the order of expansion::node_of */
+using node = std::vector<condition>; /* all conditions on one value, in the order of expansion::node_of */
 
 namespace json_type {
 inline constexpr uint8_t NOTHING = 0, NUL = 1, BOOLEAN = 2, NUMBER = 4, STRING = 8, ARRAY = 16, OBJECT = 32, ANY = 63;
 }
 
 uint8_t schema_type(const std::string &name); /* returns NOTHING for an unknown type */
-/* Returns the value of minItems or a similar keyword, or SIZE_MAX if the value is not a number or too large for a
- * size. */
+/* Returns the number that minItems or a similar keyword has. Returns SIZE_MAX if the keyword's value is not a number,
+ * or is 1e15 or more. */
 size_t schema_count(const schema_json &value);
 
 /* Distinct names in the order in which they were added. A linear search for each name took 6 s for 32,000 names. */
@@ -100,8 +104,9 @@ class name_list {
     std::set<std::string> known;
 };
 
-/* The conditions on one value. Each field combines all conditions. Types and counts are cheap to intersect and are one
- * value each. Bounds, patterns and sources of members are lists, which are intersected when the rule is written. */
+/* What one combination of alternatives demands of a value (see the top of this file). Each field combines the demands
+ * of all schemas that hold at once. Types and counts are cheap to intersect, so each is a single number. Bounds,
+ * patterns and member schemas are collected in lists, which are intersected when the grammar rule is written. */
 struct shape {
     uint8_t types = json_type::ANY;
     bool is_integer = false;
@@ -112,29 +117,31 @@ struct shape {
     std::vector<bound> least, most;             /* bounds of numbers */
     std::vector<const schema_json *> multiples; /* values of multipleOf */
     size_t length_least = 0, length_most = SIZE_MAX;
-    std::vector<std::pair<const std::string *, bool>> patterns;     /* true for a negated pattern */
-    std::vector<const std::string *> formats;                       /* contains only known formats */
+    std::vector<std::pair<const std::string *, bool>> patterns;     /* true: negated, the string must not match */
+    std::vector<const std::string *> formats;                       /* values of the keyword `format` */
     std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain items or members */
     size_t items_least = 0, items_most = SIZE_MAX;
     bool is_unique = false;
-    std::vector<condition> contained; /* some item must meet each of these conditions */
+    std::vector<condition> contained; /* for each of these, at least one array item must satisfy it */
     name_list required;
     std::set<std::string> absent;
-    /* conditions on single members, in addition to object_sources */
+    /* conditions on object members by name, in addition to the schemas in object_sources */
     std::vector<std::pair<std::string, condition>> members;
     size_t members_least = 0, members_most = SIZE_MAX;
-    std::vector<condition> names;                           /* values of propertyNames */
-    std::optional<std::vector<const schema_json *>> values; /* the value must be one of these */
+    std::vector<condition> names;                           /* schemas of propertyNames */
+    std::optional<std::vector<const schema_json *>> values; /* of enum or const: the value must be one of these */
     std::vector<const schema_json *> excluded;
     bool is_anything() const;
 };
 
-/* The automata of a schema's patterns. Each automaton is built once. */
+/* The automata of all regular expressions in one schema document (`pattern`, `patternProperties`). Each automaton is
+ * built once. */
 class pattern_set {
   public:
     explicit pattern_set(work_budget &spent) : budget(spent) {}
 
-    /* Returns NULL if no automaton can express the pattern; *why (if not NULL) then receives the reason. */
+    /* Returns the automaton of the pattern, or NULL if no automaton can express the pattern. In that case the reason is
+     * stored in *why, unless `why` is NULL. */
     const automaton *find(const std::string &pattern, std::string *why);
 
   private:
@@ -146,12 +153,13 @@ class pattern_set {
     std::map<std::string, entry> known;
 };
 
-/* Whether a value meets a schema (valid.cpp). The verdict is UNKNOWN if a keyword cannot be tested, or if the budget or
- * the depth is used up. */
+/* Whether a value satisfies a schema (valid.cpp). The verdict is UNKNOWN if a keyword cannot be tested, if the work
+ * budget is spent, or if the schema nests too deeply. */
 struct verdict {
     enum { INVALID, VALID, UNKNOWN } is;
-    const schema_json *schema = nullptr; /* the schema with the keyword that cannot be tested */
-    const char *keyword = nullptr;       /* the keyword that STRICT refuses; NULL if STRICT keeps the value */
+    const schema_json *schema = nullptr; /* UNKNOWN: the schema that could not be tested */
+    const char *keyword = nullptr;       /* UNKNOWN: the keyword for which STRICT refuses the schema; NULL: STRICT
+                                          * accepts the value */
 };
 
 class expansion {
@@ -161,40 +169,44 @@ class expansion {
         : refs(where_refs_lead), policy(what_to_do), patterns(all_patterns), budget(spent)
     {}
 
-    /* Returns the shapes; an empty list means that no value meets the node. Throws grammar_beyond, which names a
-     * keyword that cannot be enforced (STRICT), or grammar_fault. */
+    /* Returns the shapes of a node, that is a description of the values that satisfy all its conditions. An empty list
+     * means that there is no such value. Under STRICT, a keyword that cannot be enforced throws grammar_beyond with the
+     * keyword's name. Other errors in the schema throw grammar_fault. */
     const std::vector<shape> &shapes_of(const node &n);
 
-    /* Returns whether the node allows a value of the document. Under STRICT, a keyword that decides this but cannot be
-     * tested is refused. */
+    /* Returns whether a value that the document contains (in enum or const, or as a member name) satisfies the node. If
+     * that is unknown, returns true. Under STRICT, throws grammar_beyond if the result depends on a keyword that cannot
+     * be tested. */
     bool is_kept(const schema_json &value, const node &n);
 
-    /* Returns true if a few levels of the schema prove that no value meets the node, otherwise false. */
+    /* Returns true if the first `depth` levels of the schema prove that no value satisfies the node, otherwise
+     * false. */
     bool is_nothing(const node &n, size_t depth);
 
-    /* Returns the shape's conditions on a member with this name. */
+    /* Returns all conditions that a shape puts on the object member with this name. */
     node member_node(const shape &s, const std::string &name);
 
-    /* Returns the conditions without repetitions and without conditions that hold for every value, in the order in
-     * which their schemas were first used. If the order were that of addresses, the same schema would give another
+    /* Makes a node from conditions: removes repetitions and conditions that hold for every value, and sorts the rest by
+     * when their schemas were first used. If conditions were sorted by address, the same schema would give another
      * grammar in another process, or on the next request. */
     node node_of(node conditions);
 
-    /* Replaces each schema by the first schema that equals it, so that equal nodes are recognized. */
+    /* Replaces each schema of the node by the first schema in the document that equals it, so that nodes with equal
+     * schemas share one grammar rule. */
     node without_repetitions(node n);
 
-    /* Reports a keyword that cannot be enforced. STRICT throws an exception that names the keyword, LOOSE ignores the
-     * keyword. */
+    /* Handles a keyword that cannot be enforced. Under STRICT, throws grammar_beyond with the path of `schema` and
+     * `what`. Under LOOSE, does nothing, so that the caller goes on without the keyword. */
     void give_up(const schema_json &schema, const std::string &what) const;
 
   private:
-    /* Conditions on one value while they are merged. */
+    /* The conditions on one value while they are merged into shapes. */
     struct state {
         shape s;
         std::vector<condition> pending;
-        std::vector<std::vector<node>> choices; /* each choice is a list of alternatives, one of which must hold */
+        std::vector<std::vector<node>> choices; /* each choice is a list of alternatives; one of them must hold */
         std::set<condition> met;
-        size_t n_items() const; /* number of items in all lists of the state, which decides the cost of a copy */
+        size_t n_items() const; /* number of elements in all lists of the state: the cost of copying it */
     };
     const references &refs;
     schema_policy policy;
@@ -202,7 +214,7 @@ class expansion {
     work_budget &budget;
     std::map<node, std::vector<shape>> known;
     std::map<node, bool> nothing;
-    std::unordered_map<const schema_json *, size_t> numbers; /* number of each schema, in the order of first use */
+    std::unordered_map<const schema_json *, size_t> numbers; /* position of each schema in the order of first use */
 
     void settle(state s, bool has_choices, std::vector<shape> &out);
     bool apply(state &s, const condition &c);

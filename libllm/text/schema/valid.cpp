@@ -1,10 +1,11 @@
-/* valid.cpp: tests whether a value that the schema itself contains, in enum or const, meets conditions. Such a value is
- * tested instead of merged: {"enum": ["a", 1], "type": "string"} becomes a shape with the list ["a", 1], and 1 is left
- * out when the list is written. The same test finds declared names that propertyNames forbids.
+/* valid.cpp: tests whether a value that the schema itself contains, in enum or const, is valid for the other keywords
+ * that hold at once. In {"enum": ["a", 1], "type": "string"}, all values of the list are kept at first. When the list
+ * is written, each value is tested, and 1 is left out. The same test finds declared member names that propertyNames
+ * forbids.
  *
  * A keyword that cannot be tested makes the verdict unknown instead of "valid", because `not` would turn "valid" into
- * "invalid" and forbid a value that may be valid. A value with an unknown verdict is kept, and STRICT refuses the
- * keyword by name. */
+ * "invalid" and forbid a value that may be valid. A value with an unknown verdict is kept under LOOSE; STRICT refuses
+ * the schema and names the keyword. */
 #include <algorithm>
 #include <cmath>
 
@@ -26,14 +27,15 @@ verdict verdict_of(bool is_valid)
     return {is_valid ? verdict::VALID : verdict::INVALID};
 }
 
-/* `keyword` is the keyword that STRICT refuses, or NULL if STRICT refuses no keyword. */
+/* `keyword` is the keyword for which STRICT refuses the schema, or NULL if STRICT accepts the value. */
 verdict unknown(const schema_json &schema, const char *keyword)
 {
     return {verdict::UNKNOWN, &schema, keyword};
 }
 
-/* Returns the verdict, with the keyword's name if the verdict is unknown. Negations and counts, which turn a verdict
- * into another verdict, use this function so that STRICT does not treat an unknown verdict as valid. */
+/* Returns the verdict, but an unknown verdict without a keyword gets `keyword`, so that STRICT refuses the schema.
+ * Keywords that turn a verdict into another (not, oneOf, if) use this function, since STRICT would otherwise treat the
+ * unknown verdict as valid. */
 verdict named(const verdict &v, const schema_json &schema, const char *keyword)
 {
     return v.is == verdict::UNKNOWN && v.keyword == nullptr ? unknown(schema, keyword) : v;
@@ -44,7 +46,7 @@ verdict negated(const verdict &v, const schema_json &schema, const char *keyword
     return v.is == verdict::UNKNOWN ? named(v, schema, keyword) : verdict_of(v.is == verdict::INVALID);
 }
 
-/* Merges `one` into `all`, which stays valid only if `one` is valid. Returns false once `all` is invalid. */
+/* Combines two verdicts in *all, which stays VALID only if `one` is VALID. Returns false once *all is INVALID. */
 bool add(verdict *all, const verdict &one)
 {
     const bool is_worse = one.is == verdict::INVALID ||
@@ -83,9 +85,9 @@ verdict type_verdict(const schema_json &value, const schema_json &schema)
     return is_known ? verdict_of(false) : unknown(schema, "type");
 }
 
-/* Compares values regardless of the order of members, on which schema_json's own comparison depends. Each member is
- * searched for linearly, so comparing two objects takes the square of their size. If the budget is spent, the result
- * false does not prove that the values differ. */
+/* Returns whether two values are equal, regardless of the order of object members (== of schema_json depends on that
+ * order). Each member is searched for linearly, so comparing two objects takes time in proportion to the square of
+ * their size. Also returns false if the budget is spent, so the caller must check that. */
 bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 {
     const auto is_same = [&](const schema_json &x, const schema_json &y) { return is_equal(x, y, budget); };
@@ -104,9 +106,9 @@ bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
            });
 }
 
-/* Returns whether the list contains the value. Usually the value is an element of this very list, so addresses are
- * compared first, because comparing the contents of each element with each element takes the square of the list's
- * length. */
+/* Returns whether the list `values` contains the value. Usually the value is an element of this very list, so addresses
+ * are compared first. Comparing contents would take time in proportion to the square of the list's length, if all
+ * elements are tested one after the other. */
 bool is_one_of(const schema_json &value, const schema_json &values, work_budget &budget)
 {
     return std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return &one == &value; }) ||
@@ -169,9 +171,9 @@ verdict expansion::verdict_on(const schema_json &value, const node &n)
     return all;
 }
 
-/* A format never decides whether a listed text is valid, because in JSON schema a format is an annotation unless a
- * validator tests it, and because an author who lists a text wants it to be allowed. The verdict is unknown, which
- * STRICT accepts unless a negation depends on it. */
+/* The keyword `format` never makes a string of enum or const invalid: in JSON Schema a format is only an annotation
+ * unless a validator chooses to test it, and an author who lists a string wants it to be allowed. With `format`, the
+ * verdict is therefore UNKNOWN at best, which STRICT accepts unless a negation depends on it. */
 verdict expansion::text_verdict(const schema_json &value, const schema_json &schema)
 {
     const std::string &text = value.get_ref<const std::string &>();
@@ -192,7 +194,8 @@ verdict expansion::text_verdict(const schema_json &value, const schema_json &sch
     return all;
 }
 
-/* As in apply_arrays, `contains` is not enforced if the schema also has minContains or maxContains. */
+/* If the schema also has minContains or maxContains, `contains` makes the verdict unknown, since apply_arrays does not
+ * enforce it either. */
 verdict expansion::array_verdict(const schema_json &value, const schema_json &schema, size_t depth)
 {
     if ((schema.contains("minItems") && schema["minItems"].is_number() &&
@@ -244,7 +247,7 @@ verdict expansion::unique_verdict(const schema_json &value, const schema_json &s
     return budget.is_spent() ? unknown(schema, "uniqueItems") : verdict_of(true);
 }
 
-/* Adds the verdicts of the dependencies of the value's members. */
+/* Combines *all with the verdicts on the value's dependencies (dependentRequired, dependentSchemas, dependencies). */
 void expansion::add_dependencies(const schema_json &value, const schema_json &schema, size_t depth, verdict *all)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -372,7 +375,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
         return verdict_of(schema == true);
     }
     if (depth == 0) {
-        return unknown(schema, "$ref"); /* only references and nested keywords reach this depth */
+        return unknown(schema, "$ref"); /* only a chain of references or nested schemas gets here */
     }
     if (!schema.is_object() || budget.is_spent() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
         return unknown(schema, nullptr);
@@ -385,7 +388,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
             return all;
         }
     }
-    /* const is tested first, since it distinguishes most values of a long oneOf */
+    /* const and enum are tested early, since they decide most alternatives of a long oneOf */
     if ((schema.contains("const") && !is_equal(value, schema["const"], budget)) ||
         (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"], budget))) {
         return budget.is_spent() ? unknown(schema, nullptr) : verdict_of(false);

@@ -1,10 +1,11 @@
-/* work_budget.h: limits the work of compiling a schema. Owned by the thread that compiles.
+/* work_budget.h: limits the work of compiling a schema. A budget is owned by the thread that compiles.
  *
- * Clients choose the schema, and other requests wait for the thread that compiles it. Limits on single parts (states of
- * an automaton, shapes of a node) did not limit all parts together, so that a schema with several patterns of hundreds
- * of repetitions took 2.2 s. The budget counts steps and not time, so that a schema that is accepted once is accepted
- * every time and on every machine. One step takes about 15 ns on a desktop's core, so STEPS_MAX is about 100 ms. Once
- * the budget is spent, the schema is refused (STRICT), or the rest of the schema is ignored (LOOSE). */
+ * Clients choose the schema, and other requests wait for the thread that compiles it. Limits on single parts (such as
+ * the states of an automaton) were not enough: with many parts below these limits, a schema with several patterns of
+ * hundreds of repetitions took 2.2 s. The budget counts steps and not time, so that a schema that is accepted once is
+ * accepted every time and on every machine. One step takes about 15 ns on a desktop's core, so STEPS_MAX steps take
+ * about 100 ms. Once the budget is spent, the schema is refused (STRICT), or the rest of the schema is ignored
+ * (LOOSE). */
 #ifndef LLM_SCHEMA_WORK_BUDGET_H
 #define LLM_SCHEMA_WORK_BUDGET_H
 
@@ -24,14 +25,14 @@ class work_budget {
 
     explicit work_budget(size_t n_steps = STEPS_MAX) : most(n_steps) {}
 
-    /* Counts the steps. Returns false once the budget is spent. */
+    /* Counts n_steps as done. Returns false once the budget is spent. */
     bool take(size_t n_steps)
     {
         used += n_steps;
         return used <= most;
     }
 
-    /* Counts the steps. Throws grammar_beyond once the budget is spent. */
+    /* Counts n_steps as done. Throws grammar_beyond once the budget is spent. */
     void spend(size_t n_steps)
     {
         if (!take(n_steps)) {

@@ -8,7 +8,7 @@
 namespace {
 
 const char *const NO_TEXT = "[^\\x00-\\U0010FFFF]"; /* an empty set of characters, which matches nothing */
-/* most texts that are written one by one; a longer list becomes a tree of common beginnings */
+/* most strings of an enum that are written one by one; a longer list becomes a prefix tree */
 constexpr size_t TEXTS_MAX = 8;
 
 } // namespace
@@ -29,10 +29,10 @@ void writer::add_once(std::vector<std::string> &to, std::string way)
     }
 }
 
-/* Returns the rule of the node. If a schema refers to itself, a node is reached again while its rule is being written.
- * The rule's name is then reserved, and defined at the end. The result is "" for a node that no value meets; if its
- * name is already in use, the name gets a rule that matches nothing. Once the budget is spent, every node allows any
- * value, so that the grammar is complete. */
+/* Returns the rule of a node. If a schema refers to itself, its node is reached again while its rule is being written.
+ * The name of the rule is then reserved, and defined at the end. Returns "" for a node that no value satisfies. If
+ * another rule already refers to the name of this node's rule, that name is defined as a rule that matches nothing.
+ * Once the budget is spent, every node allows any value, so that the grammar is complete. */
 std::string writer::value(const node &conditions)
 {
     if (conditions.empty() || level >= levels_max) {
@@ -59,17 +59,17 @@ std::string writer::value(const node &conditions)
     if (entry.is_reserved) {
         out.define(entry.name, body.empty() ? NO_TEXT : body);
     } else {
-        entry.is_reserved = body.empty(); /* no value meets the node */
+        entry.is_reserved = body.empty(); /* no value satisfies the node */
         entry.name = body.empty() ? "" : out.add(body);
     }
     return entry.name;
 }
 
-/* Returns the alternatives of all shapes. The values of all lists (enum, const) are written together, and each value
- * once, because alternatives often repeat constants, and because many texts become one tree. */
+/* Returns GBNF alternatives for all shapes of a node. The values of all enums and consts are collected and written
+ * together, each value once: alternatives often repeat constants, and many strings can share one prefix tree. */
 std::string writer::all_shapes(const node &n)
 {
-    const std::vector<shape> all = shapes.shapes_of(n); /* copied, because more nodes are added meanwhile */
+    const std::vector<shape> all = shapes.shapes_of(n); /* copied, because the loop adds nodes */
     std::vector<std::string> ways;
     std::vector<const schema_json *> constants;
     std::set<std::string> known_constants;
@@ -85,7 +85,8 @@ std::string writer::all_shapes(const node &n)
             const std::string text = one->dump();
             const bool is_new =
                 known_constants.count(text) == 0 && !is_excluded(s, *one) && known_constants.insert(text).second;
-            if (is_new && shapes.is_kept(*one, n)) { /* another shape can list a value that this shape excludes */
+            if (is_new && shapes.is_kept(*one, n)) { /* a value that this shape excludes is not marked as known, since
+                                                      * another shape can allow it */
                 constants.push_back(one);
             }
         }
@@ -102,7 +103,7 @@ bool writer::is_excluded(const shape &s, const schema_json &value) const
     return std::any_of(s.excluded.begin(), s.excluded.end(), [&](const schema_json *one) { return *one == value; });
 }
 
-/* Returns one alternative for each type of the shape, or "" if the shape has no type. */
+/* Returns GBNF for the values of a shape, with one alternative for each type, or "" if there are no values. */
 std::string writer::one_shape(const shape &s, const node &n)
 {
     std::vector<std::string> ways;
@@ -152,7 +153,7 @@ std::string writer::values(const std::vector<const schema_json *> &all)
     return either(ways);
 }
 
-/* Returns the value as GBNF, with blanks where JSON allows them, or "" if GBNF cannot express it. */
+/* Returns GBNF that matches only this value, with blanks where JSON allows them, or "" if GBNF cannot express it. */
 std::string writer::literal(const schema_json &value)
 {
     if (value.is_string()) {
@@ -189,7 +190,7 @@ std::string writer::literal(const schema_json &value)
 
 namespace {
 
-/* Returns the schema of the item at this index, or NULL if `source` does not constrain the item. */
+/* Returns the schema that `source` has for the array item at this index, or NULL if it has none. */
 const schema_json *item_of(const schema_json &source, size_t at)
 {
     const bool is_list = source.contains("items") && source["items"].is_array();
@@ -209,8 +210,8 @@ size_t n_first(const schema_json &source)
 
 } // namespace
 
-/* Returns the plan of the array's items: a rule for each of the first items, and one rule for all others. If no value
- * meets an item, the array ends before this item. */
+/* Returns the rules of an array's items: one rule for each of the first items, and one rule for all others. If no value
+ * is valid for an item, the array must end before this item. */
 writer::item_plan writer::items_of(const shape &s)
 {
     item_plan plan = {{}, "value", s.items_least, s.items_most};
@@ -238,10 +239,11 @@ writer::item_plan writer::items_of(const shape &s)
     return plan;
 }
 
-/* Returns the rule of everything after item `at` - 1 and its blanks, or "" if nothing can follow. Each optional item is
- * a rule that refers to the rule of the next item, so these rules are written from the last to the first. The required
- * items are written in one pass, because joining 50,000 items one by one from the end took the square of their length,
- * and a level of the stack for each item. */
+/* Returns GBNF for everything that follows array item `at` - 1 and the blanks after it, or "" if the array cannot be
+ * completed. Each optional item is a rule that refers to the rule of the next item, so these rules are written from the
+ * last to the first. The required items are written in one pass from the first to the last. When they were joined one
+ * by one from the end, 50,000 items took time in proportion to the square of their length, and a level of the stack for
+ * each item. */
 std::string writer::rest_of_array(const item_plan &plan, size_t at)
 {
     const size_t n_listed = std::min(plan.first.size(), plan.most), n_at_end = std::max(at, n_listed);
@@ -266,8 +268,8 @@ std::string writer::rest_of_array(const item_plan &plan, size_t at)
     return rest.empty() ? "" : all + rest;
 }
 
-/* Returns an array with at least one item that meets `contained`, between any number of other items. The other items
- * can meet `contained`, too. */
+/* Returns GBNF for an array with at least one item that matches `contained`, between any number of other items. The
+ * other items can match `contained`, too. */
 std::string writer::array_with(const item_plan &plan, const std::string &contained)
 {
     return "\"[\" ws " + out.repeated(out.add(plan.rest + " ws \",\" ws"), 0, SIZE_MAX) + " " + contained + " ws " +

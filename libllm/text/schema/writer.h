@@ -1,4 +1,6 @@
-/* writer.h: turns shapes into rules of a grammar. One writer per schema, owned by the thread that compiles. */
+/* writer.h: writes the values that a schema allows as rules of a grammar. The values are described by nodes (conditions
+ * on one value) and shapes (a node's conditions merged, for one combination of alternatives), see shape.h. There is one
+ * writer per schema, owned by the thread that compiles. */
 #ifndef LLM_SCHEMA_WRITER_H
 #define LLM_SCHEMA_WRITER_H
 
@@ -12,49 +14,50 @@
 
 class writer {
   public:
-    /* Values that are nested deeper than `n_levels` are not constrained, so that a schema whose grammar is too large
-     * can be enforced at its top levels. */
+    /* Values that are nested deeper than `n_levels` are not constrained. If the grammar of a schema is too large, at
+     * least the top levels can be enforced in this way. */
     writer(expansion &meaning, pattern_set &all_patterns, rules &to, size_t n_levels, work_budget &spent)
         : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
 
-    /* Returns one element of GBNF; "" if no value meets the node. */
+    /* Returns one element of GBNF for the values that satisfy all `conditions`, or "" if there are none. */
     std::string value(const node &conditions);
 
-    /* Returns the texts that meet the node, or nullopt if every text does. Throws grammar_beyond. */
+    /* Returns the strings that satisfy the node, or nullopt if every string does. Throws grammar_beyond if that takes
+     * too much work. */
     std::optional<automaton> texts_of(const node &n);
 
-    /* Names that no schema of the shape declares and that match the same patterns, with the node of the conditions on
-     * their values. */
+    /* A class of undeclared members: names that no schema of the shape declares and that match the same patterns, and
+     * the conditions on the values of these members. */
     struct undeclared {
         automaton names;
         node value;
     };
-    /* `n` is a node that has this shape. */
+    /* Returns the classes of undeclared members of a shape. `n` is a node that has this shape, for error messages. */
     std::vector<undeclared> undeclared_of(const shape &s, const node &n, const std::vector<std::string> &declared);
 
   private:
-    /* How an object is written: first the declared members in the order of the schema, then undeclared members. An
-     * arbitrary order of n members would take a rule for each set of members already written, which is two to the power
-     * of n. There is a rule for each next member and, if minProperties or maxProperties need it, for each number of
-     * members before. */
+    /* How an object is written: first the declared members in the order of the schema, then undeclared members. If n
+     * members could come in any order, the grammar would need a rule for each set of members that are already written,
+     * that is 2^n rules. With a fixed order, there is one rule for each member that comes next or, if minProperties or
+     * maxProperties require it, one for each next member and number of members before. */
     struct object_plan {
         struct member {
-            std::string name, value; /* value is an element of GBNF, or "" if the member must be absent */
+            std::string name, value; /* value: an element of GBNF, or "" if the member must be absent */
             bool is_required;
         };
         std::vector<member> members;
-        /* True if members come in any order. The position `at` is then the set of members already written, one bit
-         * each, and `needed` is the set of required members. If members are ordered, the position is the number of the
-         * next member. */
+        /* True if members can come in any order. The parameter `at` of the functions below is then the set of members
+         * already written, one bit each, and `needed` is the set of required members. If members are ordered, `at` is
+         * the number of the next member. */
         bool is_unordered = false;
         size_t needed = 0;
         bool has_others_between = false; /* undeclared members can come anywhere, not only after the declared members */
-        std::vector<std::string> others; /* alternatives for an undeclared name with its value */
+        std::vector<std::string> others; /* GBNF alternatives for an undeclared member */
         size_t n_needed = 0;             /* number of members up to the last required member */
         size_t least = 0, most = SIZE_MAX;
         bool is_counted = false;
-        /* rule names by next member and number of members before it */
+        /* names of the rules of names_from and rest_from, by `at` and number of members before */
         std::map<std::pair<size_t, size_t>, std::string> names, rests;
 
         bool has_needed(size_t at) const
@@ -62,20 +65,21 @@ class writer {
             return is_unordered ? (at & needed) == needed : at >= n_needed;
         }
 
-        /* Returns n, or a smaller number that has the same effect, to avoid equal rules. */
+        /* Returns the number of members before, n, or a smaller number for which the rule is the same. This avoids
+         * equal rules. */
         size_t counted(size_t n) const
         {
             return !is_counted ? 0 : most == SIZE_MAX && n > least ? least : n;
         }
     };
-    /* Undeclared names that match the same patterns, so that their values meet the same conditions. */
+    /* Undeclared names that match the same patterns (`met`), so that the same conditions apply to their values. */
     struct name_class {
         automaton names;
         std::vector<std::string> met;
     };
     struct item_plan {
         std::vector<std::string> first;
-        std::string rest; /* rule of all further items; "" if there are none */
+        std::string rest; /* rule of each further item; "" if none is allowed */
         size_t least, most;
     };
 
