@@ -1,7 +1,8 @@
-/* chat.cpp: renders a chat request. chat_render parses the request, finds the form of its answer, renders the
- * conversation, selects the wanted part, tokenizes this part, and finds boundaries (token counts at which a later
- * request is likely to continue, so that a checkpoint there is useful). If the template refuses the conversation, or
- * the rendering does not show where an answer ends, the conversation is rendered again with repairs
+/* chat.cpp: renders a chat request. chat_render parses the request, finds the form of the answer (chat_form.h), and
+ * renders the conversation. It tokenizes the rendered text, or only the part after an answer whose tokens the session
+ * holds (chat_after.h). Then it finds boundaries: numbers of tokens after which a later request is likely to continue,
+ * so that a checkpoint there is useful. If the template refuses the conversation, or the rendering does not show the
+ * end of the answer whose tokens the session holds, the conversation is rendered again with repairs
  * (converse_somehow). */
 #include "text/chat/chat.h"
 
@@ -33,9 +34,9 @@
 
 namespace {
 
-/* Number of boundaries before user messages, counted from the last message. A client usually continues after the last
- * message, or edits or regenerates one of the latest messages. Each boundary costs a rendering of the conversation
- * before it. */
+/* Most boundaries at the beginnings of user messages. The latest user messages get them. A client usually continues
+ * after the last message, or edits or regenerates one of the latest messages. Each boundary costs a rendering of the
+ * conversation before it. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
 
 std::string text_of(const model *m, int32_t token) /* returns "" for -1 */
@@ -49,7 +50,7 @@ struct chat {
     const model *m;
     control_words words;
     bool adds_bos;
-    chat_programs programs; /* if `usual` is NULL, `refusal` is the reason */
+    chat_programs programs; /* if `usual` is NULL, `refusal` says why */
     std::string refusal;
 
     explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)) {}
@@ -89,7 +90,7 @@ void compile(chat *c)
     }
 }
 
-/* Returns whether the template accepts the rendering by `render`. */
+/* Returns whether the template accepts what `render` renders. */
 template <typename F> bool is_accepted(const F &render)
 {
     try {
@@ -106,7 +107,8 @@ template <typename F> bool is_accepted(const F &render)
 
 /* ---- boundaries -------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of messages in the head: the leading system messages, which many conversations share. */
+/* Returns how many messages are in the head of the prompt: the leading system messages, which many conversations
+ * share. */
 size_t head_messages(const common_json &messages)
 {
     size_t head = 0;
@@ -133,13 +135,12 @@ std::vector<size_t> message_counts(const common_json &messages, size_t head)
     return out;
 }
 
-/* A conversation as text and tokens, and its parts. */
+/* A conversation: its request, its text and its tokens. */
 struct conversation {
     chat_request request;
     std::shared_ptr<const chat_form> form; /* form of the answer */
     chat_text rendered;
-    chat_tail tail; /* the wanted part of the rendering: everything, or the part after an answer whose tokens are
-                     * known */
+    chat_tail tail; /* the text to be tokenized: everything, or the part after an answer (chat_after.h) */
     chat_tokens tokens;
     size_t n_history_bytes = 0; /* number of bytes before the generation prompt; 0 if unknown */
 };
@@ -149,9 +150,9 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
     return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
 }
 
-/* Returns the number of tokens of the wanted part within the first n bytes of the rendered text, or -1 if these bytes
- * are outside the wanted part or end inside a token. The first n bytes cannot be tokenized by themselves, because a
- * token can extend beyond them: "new" and "line" may be one token. */
+/* Returns how many tokens of all.tokens lie within the first n_rendered bytes of the rendered text, or -1 if these
+ * bytes end before all.tail or inside a token. These bytes alone may have other tokens, because a token can extend
+ * beyond them: "new" and "line" may be one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -179,8 +180,8 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* Returns the number of bytes that the first messages contribute to the whole text, or 0 if these messages alone are
- * rendered differently. A template can write earlier turns depending on later turns, or refuse a conversation that ends
+/* Returns how many bytes the first messages have in the whole text, or 0 if they are rendered differently without the
+ * messages after them. Some templates write earlier turns depending on later turns, or refuse a conversation that ends
  * after these messages. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
@@ -205,16 +206,17 @@ void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
     }
 }
 
-/* Token counts within the prompt; n_head and n_history are 0 if they are unknown. */
+/* Numbers of tokens before certain positions of the prompt. n_head and n_history are 0 if unknown. */
 struct marks {
     int32_t n_head = 0;
     int32_t n_history = 0;
     std::vector<int32_t> boundaries;
 };
 
-/* Returns the number of tokens before the text of the user's first message. The head cannot always be rendered alone,
- * because some templates refuse a conversation without a question, or put the tools after the system message. So a
- * conversation with another question (a sentinel) is rendered, and the text before the sentinel is the head. */
+/* Returns the number of tokens in the head of the prompt: those before the text of the user's first message. The head
+ * cannot always be rendered alone, because some templates refuse a conversation without a question, or put the tools
+ * after the system message. So a conversation is rendered in which the question is a sentinel, and the text before the
+ * sentinel is the head. */
 int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
     chat_request asking = *r.request;
@@ -235,8 +237,8 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
     return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
 }
 
-/* Finds the boundaries. The end of a shorter conversation is a boundary only if this conversation is a prefix of the
- * whole conversation, in text and in tokens. */
+/* Finds the boundaries. The end of a message is a boundary only if the conversation up to there, rendered alone, is a
+ * prefix of the whole conversation, in text and in tokens. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
@@ -255,7 +257,7 @@ marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
     return out;
 }
 
-/* ---- the wanted part --------------------------------------------------------------------------------------------- */
+/* ---- rendering --------------------------------------------------------------------------------------------------- */
 
 void check_tokens(const model *m, const chat_request &request)
 {
@@ -271,13 +273,13 @@ enum class attempt { done, has_tools, failed };
 std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &request)
 {
     const chat_program &program = *request.program;
-    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* the form is found by renderings */
+    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* finding the form renders the template */
     return chat_answer_form(c->m, c->words, program, request.wish);
 }
 
-/* Renders the conversation once. Returns has_tools if the template writes the tools after the answer, although the
- * model has already consumed them, and failed if the rendering with this form of the answer does not show where the
- * answer ends. */
+/* Renders the conversation once. If the rendering continues after an answer (chat_after.h), this can fail in two ways.
+ * Returns has_tools if the template writes the tools after the answer, although the model has already consumed them.
+ * Returns failed if the rendering does not show where the answer ends. */
 attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
     const chat_request &request = out->request;
@@ -306,8 +308,8 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
     return chat_tail_keeps_spelling(c->m, out->tail, out->tokens) ? attempt::done : attempt::failed;
 }
 
-/* If a template fails on a request with arguments that are not JSON, these arguments are the likely cause, so the error
- * mentions them. */
+/* Throws the error of the template again. If arguments of a tool call are not JSON, they are the likely cause, so the
+ * error mentions them. */
 [[noreturn]] void rethrow(const std::exception &e, const chat_request &request)
 {
     if (request.unread_arguments.empty()) {
@@ -317,8 +319,9 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
-/* Selects the next form of the answer after which the rendering continues (calls, text, none). With `none` everything
- * is rendered, which costs a longer prefill but avoids a refusal. Returns false if there is no further form. */
+/* If the rendering continues after an answer (chat_after.h), selects the next way to pass this answer to the template:
+ * with tool calls, as text, or none. With `none` everything is rendered, which costs a longer prefill but avoids a
+ * refusal. Returns false after `none`. */
 bool has_next_form(const chat_request &request, chat_repair *repair)
 {
     const chat_answer form = request.form;
@@ -344,8 +347,8 @@ bool repair_more(const chat_request &request, chat_repair *repair)
     return has_next_form(request, repair);
 }
 
-/* Returns whether the same text follows the answer with its calls and the answer as text. The texts can differ, because
- * results can refer to their calls. */
+/* Returns whether the same text follows the answer in both renderings: the one with the answer's tool calls, and the
+ * one with the answer as text. The texts can differ, because tool results can refer to their calls. */
 bool ends_alike(const std::string &as_calls, const conversation &as_text)
 {
     const size_t n = as_text.rendered.text.size() - as_text.tail.begin;
@@ -353,9 +356,9 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
            as_calls.compare(as_calls.size() - n, n, as_text.rendered.text, as_text.tail.begin, n) == 0;
 }
 
-/* Finds out which types of the tools' schemas the template can show. Some templates fail on certain schemas; Hermes
- * 3's, for example, uses a list of types as a key. Only the first question is rendered for this test, since a whole
- * conversation can fail for other reasons. Returns GIVEN if the tools are not the reason. */
+/* Finds out how the types in the tools' schemas have to be passed to the template. Some templates fail on certain
+ * schemas; Hermes 3's, for example, uses a list of types as a key. For this test, the conversation is rendered only up
+ * to the first question, since the rest can fail for other reasons. Returns GIVEN if the tools are not the reason. */
 shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
                           typed_tools *typed)
 {
@@ -381,8 +384,8 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
 {
     bool are_types_known = false;
     typed_tools typed;
-    std::optional<std::string> as_calls; /* the rendering with calls, if this rendering did not show where the answer
-                                          * ends */
+    std::optional<std::string> as_calls; /* the rendering with the answer's tool calls, if it did not show where the
+                                          * answer ends */
     for (chat_repair repair;;) {
         conversation out;
         out.request = chat_request_read(c->m, given, c->programs, markers, repair, &typed);
@@ -406,7 +409,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
             throw;
         } catch (const chat_limit &) {
             throw;
-        } catch (const std::invalid_argument &e) { /* the requested form of the answer is not supported */
+        } catch (const std::invalid_argument &e) { /* the template has no form for the answer that is requested */
             throw chat_invalid(e.what());
         } catch (const std::exception &e) {
             if (!are_types_known && !out.request.tools.is_null()) {
@@ -473,7 +476,7 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
             stops_bytes.n};
 }
 
-/* ---- the functions of chat.h --------------------------------------------------------------------------------------- *
+/* ---- the functions of chat.h -------------------------------------------------------------------------------------- *
  * These functions run on a separate large stack (chat_call_with_stack), and let no exception out. */
 
 struct outcome {
@@ -490,15 +493,15 @@ struct outcome {
     }
 };
 
-/* Converts the current exception to a status and a sentence. Called inside a handler, so that an outer handler catches
- * a lack of memory here. */
+/* Converts the current exception to a status and a sentence. Called inside a catch block, so that an outer catch block
+ * catches a lack of memory in this function. */
 void explain(outcome *out)
 {
     try {
         throw;
     } catch (const chat_invalid &e) {
         out->refuse(LLM_INVALID, e.what());
-    } catch (const common_json_error &e) { /* a member of an unexpected type */
+    } catch (const common_json_error &e) { /* a member of the request has an unexpected type */
         out->refuse(LLM_INVALID, e.what());
     } catch (const std::bad_alloc &) {
         throw;

@@ -53,9 +53,9 @@ size_t next_end(const model *m, const control_words &words, const chat_text &t, 
     return chat_tail::NONE;
 }
 
-/* Returns whether the text after the sentinel in the arguments only closes the call. Of bytes that came from the
- * request, this text can only contain the end of the arguments as JSON ("}) and the call's id, which is one word. Any
- * other text of the request would belong to another message. */
+/* Returns whether the text between the sentinel in a tool call's arguments and the end of the turn only closes the
+ * call. Only two parts of this text may come from the request: the end of the arguments as JSON ("}), and the call's
+ * id, which is one word. Any other text of the request would belong to another message. */
 bool closes_a_call(const chat_text &t, size_t begin, size_t end)
 {
     std::string given;
@@ -79,8 +79,8 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
            std::string_view(said).substr(said.size() - text.size()) == text;
 }
 
-/* Returns the end of the answer that contains the sentinel `mark`. A text ends at the sentinel, unless control words
- * follow that the model also generated, such as a word that closes a block. */
+/* Returns the end of the answer that contains the sentinel `mark`. An answer without tool calls ends at the sentinel,
+ * unless control words follow that the model generated, too, for example one that closes a block. */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

@@ -1,15 +1,17 @@
-/* chat_after.h: the part of a rendered chat that follows an answer whose tokens are known. Used only in this folder.
- * Pure. Templates render an old answer differently than the model wrote it. For example, templates drop old reasoning,
- * format a call's arguments anew, and move tools. A prompt rendered from the beginning would therefore differ from the
- * tokens of the session, often early, and the whole conversation would be prefilled again. So the resident tokens
- * remain the history, and only the text after the last known answer is taken from the rendering. For example, the
- * session holds 157 tokens that end with a tool call. Only the result is rendered, which adds 22 tokens.
+/* chat_after.h: finds the part of a rendered chat that follows an answer whose tokens the session holds. Used only in
+ * this folder. Pure. Templates render an old answer differently than the model wrote it. For example, templates drop
+ * old reasoning, format the arguments of tool calls anew, and move the list of tools. A prompt rendered from the
+ * beginning would therefore differ from the tokens of the session, often early, and the whole conversation would be
+ * prefilled again. So the tokens that the session holds remain the history, and only the text after the last of these
+ * answers is taken from the rendering. For example, the session holds 157 tokens that end with a tool call. Only the
+ * tool's result is taken from the rendering, which adds 22 tokens.
  *
- * A sentinel in the answer's text, or in the arguments of its last call, shows where the answer ends in the rendering.
- * In a call, the template's text between the sentinel and the word that ends a turn is skipped, because the model
- * generated this text before it stopped at that word. The alternative would be to put the known tokens into a complete
- * rendering, but this works only if the template leaves the text around these tokens unchanged. If the end of the
- * answer is in any doubt, everything is rendered, because a longer prefill is better than a wrong history. */
+ * The answer is passed to the template with a sentinel: a text that occurs nowhere else. It is in the answer's text, or
+ * in the arguments of its last tool call, and shows where the answer ends in the rendering. After a tool call, the text
+ * between the sentinel and the control token that ends the turn is skipped, because the model itself generated this
+ * text before it stopped. The alternative would be to put the session's tokens into a complete rendering, but this
+ * works only if the template leaves the text around them unchanged. If the end of the answer is in any doubt,
+ * everything is rendered, because a longer prefill is better than a wrong history. */
 #ifndef LLM_CHAT_AFTER_H
 #define LLM_CHAT_AFTER_H
 
@@ -20,17 +22,18 @@
 
 #include "text/chat/chat_control.h"
 
-/* The answer after which the rendering continues, from the request. */
+/* The answer after which the rendering continues: the member `after` of the request (llm_chat_render). */
 struct chat_after {
     size_t message;            /* index in the request */
-    std::string rest;          /* end of the answer's text, which the known tokens do not cover */
+    std::string rest;          /* end of the answer's text that the session's tokens do not contain */
     std::vector<int32_t> last; /* last tokens of the answer */
 };
 
-/* How the answer is passed to the template: with its calls, or as a text if the template has no form for calls. */
+/* How this answer is passed to the template: with its tool calls, or as a text if the template cannot write the calls.
+ * `none`: the whole chat is rendered, without a sentinel. */
 enum class chat_answer { calls, text, none };
 
-/* The text to be tokenized, and the ranges of the rendered text of which it consists. */
+/* The text to be tokenized: the rest of the answer, then the rendered text from `begin` on, without sentinels. */
 struct chat_tail {
     struct range {
         size_t begin, end;
@@ -45,17 +48,17 @@ struct chat_tail {
     size_t place_of(size_t byte) const;
 };
 
-/* Returns the text after the answer, or nullopt if the end of the answer is in doubt. Sentinels 1 to n_marks - 1 are in
- * later messages. All these sentinels must be found after the answer, because a message that the template has moved
- * before the answer would be lost. Sentinel n_marks is in the tools. If sentinel n_marks is after the answer, the
- * template has moved the tools there, and *has_tools becomes true. */
+/* Returns the text after the answer, or nullopt if the end of the answer is in doubt. Sentinel 0 is in the answer, and
+ * sentinels 1 to n_marks - 1 are in later messages. These later sentinels must all be after the answer, because a
+ * message that the template has moved before the answer would be lost. Sentinel n_marks is in the tools. If sentinel
+ * n_marks is after the answer, the template has moved the tools there, and *has_tools becomes true. */
 std::optional<chat_tail> chat_tail_after(const model *m, const control_words &words, const control_markers &markers,
                                          const chat_text &rendered, const chat_after &after, chat_answer form,
                                          size_t n_marks, bool *has_tools);
 
-/* Returns whether the tokens before the first control token of the tail (or all its tokens) spell exactly the tail's
- * text. Some tokenizers add a blank to the beginning of a text, so that the tail would differ from the same text in the
- * middle of a prompt. */
+/* Returns whether the tokens before the tail's first control token (or all tokens if it has none) spell exactly the
+ * tail's text. Some tokenizers add a blank to the beginning of a text, so that the tail would differ from the same text
+ * in the middle of a prompt. */
 bool chat_tail_keeps_spelling(const model *m, const chat_tail &tail, const chat_tokens &tokens);
 
 #endif

@@ -1,5 +1,5 @@
-/* chat_answer.h: the answer to a prompt: its form, the beginning of the answer that the prompt already contains, and
- * the syntax for parsing it. Used only in this folder. */
+/* chat_answer.h: what has to be known about the answer before the model generates it: its form (chat_form.h), its
+ * beginning, which the prompt already contains, and the syntax for parsing it. Used only in this folder. */
 #ifndef LLM_CHAT_ANSWER_H
 #define LLM_CHAT_ANSWER_H
 
@@ -14,14 +14,14 @@
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
                                                   const chat_program &program, const chat_wish &wish);
 
-/* Appends the beginning of the answer: the message to be continued. The message's text came from the client and must
- * not become control tokens. The text around the message's text is the template's. */
+/* Appends the message that the answer continues to the prompt. The text of this message came from the client and must
+ * not become control tokens. The text around it is the template's. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
-/* Returns the beginning of the form if the prompt ends with `opening`. */
+/* Returns the text that begins the answer, for the parser of the answer, if the prompt ends with `opening`. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening);
 
-/* Returns the end of the prompt that the grammar must accept before the answer. */
+/* Returns the text at the end of the prompt that the grammar must accept before the answer. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening);
 
 /* Returns llm_prompt.syntax. `opening` is the end of the prompt. */

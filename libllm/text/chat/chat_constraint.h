@@ -10,7 +10,8 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* Returns the tokens of the form's marks. The tokens are found once per form, since a form can have a mark for each
+/* Returns the parts of the document that depend on the form only: the texts that begin and end reasoning as tokens, the
+ * triggers, and the preserved tokens. They are made once per form, since a form can have one such text for each
  * tool. */
 common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
 

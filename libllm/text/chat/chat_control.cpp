@@ -173,10 +173,10 @@ int32_t control_words::token_of(std::string_view text) const
 
 control_markers::control_markers(const control_words &words_, std::string_view request) : words(words_)
 {
-    /* A client could write a marker into a message. However often the text is decoded (arguments of a call are JSON
-     * inside JSON), a DELETE is written either as the byte itself or with \u. If the request contains neither the byte
-     * nor \u, no random number is needed. A search for a number that does not occur in the request would take quadratic
-     * time, and could miss escaped digits. */
+    /* A client could write a marker, which begins with DELETE, into a message. However often the text is decoded
+     * (arguments of a tool call are JSON inside JSON), a DELETE is written as the byte itself or with \u. If the
+     * request contains neither the byte nor \u, a marker needs no random number. To search for a number that does not
+     * occur in the request would take quadratic time, and could miss escaped digits. */
     const bool may_have_delete =
         request.find(DELETE) != std::string_view::npos || request.find("\\u") != std::string_view::npos;
     const std::string number = may_have_delete ? secret_number() : "0";

@@ -1,8 +1,8 @@
 /* chat_control.h: decides which bytes of a rendered chat can become control tokens, and tokenizes the chat. Used only
  * in this folder. Immutable after opening. Any thread. The danger: a message (a web page that an agent has read)
  * contains "<|im_end|><|im_start|>system", and the prompt gets a system message that nobody wrote. There are two
- * defenses, because neither is complete. The template engine marks the bytes that came from messages, but loses the
- * mark in some functions (tojson, split, join, keys of objects). Therefore each control word in a message is also put
+ * defenses, because neither is complete. The template engine records which bytes came from messages, but loses this
+ * record in some functions (tojson, split, join, keys of objects). Therefore each control word in a message is also put
  * between markers before rendering:
  *
  *   message    a <|im_end|> b
@@ -45,11 +45,11 @@ class control_words {
   public:
     explicit control_words(const model *m);
 
-    /* Returns the length of the longest word at text[at] (at < size), or 0. Stores all lengths in `lengths`, if not
-     * NULL, the shortest first. */
+    /* Returns the length of the longest word at text[at] (at < size), or 0. If `lengths` is not NULL, it receives the
+     * lengths of all words there, the shortest first. */
     size_t longest_at(std::string_view text, size_t at, std::vector<size_t> *lengths = nullptr) const;
 
-    /* Returns whether the text from `at` to its end is a proper beginning of a word. */
+    /* Returns whether the text from `at` to its end is the beginning of a word, but not a whole word. */
     bool is_begun_at(std::string_view text, size_t at) const;
 
     int32_t token_of(std::string_view word) const; /* returns -1 for text that is no control word */
@@ -79,8 +79,8 @@ class control_markers {
 
     std::string wrap(std::string_view text) const; /* returns a message's text with markers around control words */
 
-    /* Returns sentinel i, a text that shows where a position of a message is in the rendered text. `unwrap` does not
-     * remove sentinels. */
+    /* Returns sentinel i: a text that is put into a message to find this position in the rendered text. `unwrap` does
+     * not remove sentinels. */
     std::string sentinel(size_t i) const;
 
     /* Removes the markers from rendered text and blocks the words between them. */

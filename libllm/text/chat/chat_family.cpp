@@ -48,7 +48,8 @@ void reasoning_by_another_name(common_json &messages, const common_json & /*vari
     }
 }
 
-/* gpt-oss's template writes one text before a call, which is the reasoning if the message has any. */
+/* gpt-oss's template can write only one text before a tool call. If the message has reasoning, this is written, and the
+ * content is left out. */
 void reasoning_as_text_of_calls(common_json &messages, const common_json &variables)
 {
     reasoning_as_thinking(messages, variables);
@@ -99,8 +100,8 @@ void reasoning_everywhere(common_json &messages, const common_json & /*variables
 
 /* ---- languages --------------------------------------------------------------------------------------------------- */
 
-/* TranslateGemma's template requires the languages with each text of the user. The languages are variables of the
- * template. */
+/* TranslateGemma's template requires the source and target language with each text of the user. The request gives the
+ * languages as variables of the template. */
 void texts_with_languages(common_json &messages, const common_json &variables)
 {
     for (common_json &message : messages) {
@@ -131,8 +132,8 @@ std::map<std::string, size_t> places_of_calls(const common_json &answer)
     return out;
 }
 
-/* DeepSeek V4's template writes results without the ids of their calls, in one turn with the user's text, so only the
- * order of the results shows to which calls they belong. This function puts the results into the order of the calls. */
+/* DeepSeek V4's template writes tool results without the ids of their calls, in one turn with the user's text. Only the
+ * order of the results shows to which calls they belong, so this function puts them into the order of the calls. */
 void results_as_called(common_json &messages, const common_json & /*variables*/)
 {
     std::map<std::string, size_t> places;
@@ -184,8 +185,8 @@ bool has_content(const common_json &message)
     return content.is_string() ? !content.get<std::string>().empty() : content.is_array() && !content.empty();
 }
 
-/* Moves results, and the text after them, into the message with the calls, because Gemma 4's first templates have no
- * role "tool". */
+/* Moves tool results, and the assistant's text after them, into the message with the tool calls, because Gemma 4's
+ * first templates have no role "tool". */
 void results_in_calls(common_json &messages, const common_json & /*variables*/)
 {
     common_json out = common_json::array();
@@ -234,8 +235,8 @@ void append(const std::string &words, chat_text *out)
     out->blocked.append(words.size(), '\0');
 }
 
-/* In Gemma 4's format a turn stays open after a result. But after text, a call and its result, Gemma's templates close
- * the turn and open no new turn. */
+/* In Gemma 4's format, the model's turn stays open after a tool result. But if the model wrote text before the tool
+ * call, Gemma's templates close the turn after the result and open no new turn. */
 const char *const GEMMA4_END = "<turn|>\n", *const GEMMA4_BEGIN = "<|turn>model\n";
 
 void open_turn(bool asks, chat_text *rendered)
@@ -263,7 +264,7 @@ void end_as_in_history(bool asks, chat_text *rendered)
     }
 }
 
-/* ---- families ------------------------------------------------------------------------------------------------------ *
+/* ---- families ----------------------------------------------------------------------------------------------------- *
  * The order and the conditions are those of common_chat_template_detect_params_init. LLM-jp gets the changes of
  * gpt-oss. */
 

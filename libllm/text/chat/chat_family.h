@@ -1,9 +1,9 @@
 /* chat_family.h: changes to conversations for certain families of models, before and after the template renders.
  *
- * In llama.cpp, the functions that make the families' answer parsers also render and make these changes. libllm renders
- * by itself, since only the template's own text may become control tokens, and therefore repeats the changes.
- * tests/real_templates/test_prompts.py compares the prompts with llama.cpp's prompts for every template that llama.cpp
- * ships. Used only in this folder. Pure. */
+ * In llama.cpp, the functions that make the answer parsers of these families also render the conversation and make
+ * these changes. libllm renders by itself, since only the template's own text may become control tokens, and therefore
+ * repeats the changes. tests/real_templates/test_prompts.py compares the prompts with llama.cpp's prompts for every
+ * template that llama.cpp ships. Used only in this folder. Pure. */
 #ifndef LLM_CHAT_FAMILY_H
 #define LLM_CHAT_FAMILY_H
 
@@ -15,9 +15,9 @@
 
 struct chat_family {
     enum trait : unsigned {
-        DEVELOPERS = 1,      /* the role "developer" differs from "system" */
+        DEVELOPERS = 1,      /* the template distinguishes the roles "developer" and "system" */
         TRIMS = 2,           /* texts are trimmed, because blanks around a text make the model reason in circles */
-        GATHERS_RESULTS = 4, /* results become part of the message with the calls */
+        GATHERS_RESULTS = 4, /* tool results become part of the message with the tool calls */
         SHOWS_SCHEMA = 8,    /* the template shows the model the answer's schema, from the variable response_format */
     };
     bool (*has_template)(const std::string &source);
@@ -27,8 +27,8 @@ struct chat_family {
     /* Changes the rendered text; NULL if there is nothing to change. `asks` says that the text was rendered with a
      * generation prompt. */
     void (*change_text)(bool asks, chat_text *rendered);
-    /* Returns how many bytes of an answer's opening the text already has, because a turn of the model is open; NULL if
-     * always 0. */
+    /* Returns how many bytes of the answer's opening (chat_form.h) the rendered text already has, because it leaves the
+     * model's turn open; NULL if always 0. */
     size_t (*n_opened)(const std::string &opening, const chat_text &rendered);
     unsigned traits;
 

@@ -23,13 +23,13 @@ const char *const CHAT_FORM_CONTENT = "c0nt3nt0f7h3m355ag3", *const CHAT_FORM_RE
 
 namespace {
 
-/* Placeholder for the grammar of the text in llama.cpp's grammar of the answer. */
+/* Placeholder in llama.cpp's grammar of an answer. The client's grammar of the text is inserted there. */
 const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
 
-/* Beginning of the marks around the items of lists in MiniMax M3's calls. */
+/* Beginning of the delimiters around list items in MiniMax M3's tool calls. */
 const char *const ITEM_MARK = "]<]minimax[>[";
 
-/* The form of calls for templates that have none; chat_request.cpp describes this form to the model. */
+/* The delimiters of tool calls, for templates that have none. describe_tools shows them to the model. */
 const char *const CALL_BEGIN = "<tool_call>", *const CALL_END = "</tool_call>";
 
 common_json message_of(const char *role, const char *content)
@@ -82,7 +82,7 @@ autoparser::generation_params params_of(const common_chat_template &tmpl, const 
     return out;
 }
 
-/* Returns a placeholder for the grammar of an argument. */
+/* Returns the placeholder for the client's grammar of argument i. */
 std::string argument_mark(size_t i)
 {
     return "f0rm0f4n4rgum3n7-" + std::to_string(i);
@@ -118,7 +118,7 @@ common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
     return out;
 }
 
-/* Inserts the grammars of arguments. If a family's arguments are not JSON strings, any text is allowed instead. */
+/* Inserts the client's grammars of arguments. A family whose arguments are not JSON strings allows any text instead. */
 std::string with_arguments(std::string grammar, const chat_wish &wish)
 {
     for (size_t i = 0; i < wish.arguments.size(); i++) {
@@ -129,8 +129,8 @@ std::string with_arguments(std::string grammar, const chat_wish &wish)
     return grammar;
 }
 
-/* A template that refuses the short conversation can still accept the request's conversation. The form is then known,
- * except for its opening. */
+/* A template that refuses the short conversation can still accept the request's conversation. In this case the whole
+ * form is known, except its opening. */
 common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
                              const autoparser::generation_params &params)
 {
@@ -171,8 +171,8 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     return out;
 }
 
-/* Returns the texts that begin a call in the middle of reasoning, one per tool. No texts are needed if llama.cpp's form
- * ends the reasoning at a mark that opens every call. */
+/* Returns the texts that begin a tool call in the middle of reasoning, one per tool. No texts are needed if llama.cpp's
+ * form already ends reasoning at the delimiter that begins every tool call. */
 std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
                                         const call_head &head)
 {
@@ -220,9 +220,9 @@ std::string without_thinking(const std::string &opening, const std::string &thin
     return opening.substr(0, at);
 }
 
-/* If a call is required, llama.cpp's forms still allow unlimited text before the call, and some text after it, so the
- * model might never call. This function replaces the text by blanks. llama.cpp's grammars name rules after the numbers
- * of its parsers. */
+/* If a tool call is required, llama.cpp's grammars still allow unlimited text before it, and some text after it, so the
+ * model might never call a tool. This function changes the rules of this text to blanks. It finds the rules by their
+ * names, which contain the numbers of llama.cpp's parsers. */
 std::string without_text(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -235,8 +235,8 @@ std::string without_text(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* Some of llama.cpp's forms repeat calls even if only one call is allowed. This function changes the rules that have a
- * trigger. */
+/* Some of llama.cpp's grammars repeat tool calls even if only one is allowed. The rules that repeat have a trigger;
+ * this function removes their repetition. */
 std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -248,7 +248,7 @@ std::string with_one_call(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* An id after the arguments, which call_parser.cpp also parses. */
+/* Grammar of a tool call's id after its arguments, which call_parser.cpp parses. */
 const char *const ID_BEHIND =
     R"( ([ \t\n]{0,4} "," [ \t\n]{0,4} "\"id\"" [ \t\n]{0,4} ":" [ \t\n]{0,4} "\"" [^"\\\x00-\x1F\x7F]+ "\"")?)";
 
@@ -266,11 +266,11 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
     return must_call ? out : grammar_without_empty_turns(out);
 }
 
-/* Returns the grammar of an answer without calls: reasoning, then text of the client's grammar. */
+/* Returns the grammar of an answer without tool calls: reasoning, then text that matches the client's grammar. */
 std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
     const autoparser::analyze_content &content = analysis.found.content;
-    /* if the form has calls, llama.cpp parses the frame of a text only if the calls are JSON */
+    /* if tools can be called, llama.cpp parses delimiters around the text only if tool calls are JSON */
     const bool is_read =
         analysis.has_messages || analysis.found.tools.format.mode == autoparser::tool_format::JSON_NATIVE;
     const bool is_framed = content.is_always_wrapped() && (!has_calls || is_read);
@@ -287,7 +287,7 @@ std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, 
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Returns the same grammar, made by llama.cpp's special parser, if that parser has a form for such answers. */
+/* Like plain_grammar, but prefers the grammar that llama.cpp's special parser has for an answer without tool calls. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -309,7 +309,7 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
 
 namespace {
 
-/* Uses the form of calls on which many models were trained, for templates without calls. */
+/* Sets libllm's syntax of tool calls, for templates without their own. Many models were trained with this syntax. */
 void use_own_calls(autoparser::autoparser *analysis)
 {
     analysis->jinja_caps.supports_tool_calls = true;
@@ -321,8 +321,8 @@ void use_own_calls(autoparser::autoparser *analysis)
     analysis->preserved_tokens.push_back(CALL_END);
 }
 
-/* In templates with name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis counts the last marker as a part of the name,
- * too. */
+/* If tool calls are name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis counts the last delimiter also as the end of the
+ * name. This function undoes that. */
 void count_markers_once(autoparser::autoparser *analysis)
 {
     std::string &suffix = analysis->tools.function.name_suffix;
@@ -331,8 +331,8 @@ void count_markers_once(autoparser::autoparser *analysis)
     }
 }
 
-/* In templates that begin every message with the mark of its role, llama.cpp's analysis treats the mark of an
- * answer, with which the prompt ends, as a part of the answer. */
+/* If a template begins every message with a delimiter of its role, the prompt ends with the delimiter of the answer.
+ * llama.cpp's analysis also counts this delimiter as a part of the answer. This function undoes that. */
 void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
                         autoparser::autoparser *analysis)
 {
@@ -354,7 +354,7 @@ void offer_tool(autoparser::generation_params *params)
     params->tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
 }
 
-/* Returns an unknown head if the template refuses a short conversation with a call. */
+/* Returns how a tool call begins: unknown if the template refuses a short conversation with a tool call. */
 call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &analysis,
                         autoparser::generation_params params)
 {
@@ -385,7 +385,7 @@ own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generatio
             return found.has_value() ? own_parser::WORKS : own_parser::NONE;
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) { /* the template refused the conversation, whose message is irrelevant here */
+        } catch (const std::exception &) { /* the template refused the conversation; its reason does not matter here */
         }
     }
     return own_parser::FAILS;
@@ -399,7 +399,7 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
     return out;
 }
 
-/* llama.cpp compares renderings of short conversations. The analysis finds nothing if the template refuses them. */
+/* llama.cpp's analysis compares renderings of short conversations. It finds nothing if the template refuses them. */
 void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
                             autoparser::autoparser *out)
 {
@@ -445,7 +445,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         use_own_calls(&out.found);
     }
     out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
-    if (out.has_messages) { /* a call cannot interrupt a message, and the head contains the example's id */
+    if (out.has_messages) { /* a call cannot begin inside a message, and head.before has the example's id */
         out.head.before.clear();
     }
     return out;
@@ -455,8 +455,8 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 
 namespace {
 
-/* Removes the end token's text from llama.cpp's grammars. A model could otherwise write this text in letters, as part
- * of the answer's text. */
+/* Removes the EOS token's text from llama.cpp's grammars. A model could otherwise spell it with ordinary tokens, as a
+ * part of the answer's text. */
 std::string without_end(std::string grammar, const std::string &eos)
 {
     const std::string option = " \"" + eos + "\"?";
@@ -466,16 +466,16 @@ std::string without_end(std::string grammar, const std::string &eos)
     return grammar;
 }
 
-/* Returns whether the grammar is too large for the document of a constraint. */
+/* Returns whether the grammar is too large for the JSON document of a constraint (chat_constraint.h). */
 bool is_too_large(const std::string &grammar)
 {
     constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document has other members, too */
     return grammar.size() > BYTES_MAX || common_json::make(grammar).dump_safe().size() > BYTES_MAX;
 }
 
-/* Tries once to make a form. `detail` says how much of the tools' schemas the grammar enforces. Returns nullopt if
- * `detail` is for arguments as one object and this family writes each argument separately (or vice versa), or if the
- * grammar of EACH is too large. */
+/* Tries to make a form. `detail` says how much of the tools' schemas its grammar enforces. Returns nullopt if `detail`
+ * is for families that write all arguments as one object, but this family writes each argument separately (or vice
+ * versa). Also returns nullopt if `detail` is EACH and the grammar is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {
@@ -528,7 +528,7 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
     return out;
 }
 
-/* Returns whether the sampler accepts the grammar as a part of its document. */
+/* Returns whether the sampler would accept the grammar in the document of its constraint. */
 bool is_usable_grammar(const model *m, const chat_form &form)
 {
     return !is_too_large(form.grammar) && chat_form_begins(m, form, form.opening);
@@ -571,7 +571,7 @@ chat_form form_of(const model *m, const common_chat_template &tmpl, const chat_a
         }
     }
     if (!out.grammar.empty() && !is_usable_grammar(m, out)) {
-        out.grammar.clear(); /* calls are not enforced, but still parsed */
+        out.grammar.clear(); /* the syntax of tool calls is not enforced, but calls are still parsed */
         out.is_lazy = false;
         out.triggers.clear();
     }

@@ -1,7 +1,8 @@
-/* chat_form.h: the form of a template's answers, as llama.cpp derives it. A form contains the syntax of calls and
- * reasoning, the grammar that enforces this syntax, and the triggers at which the grammar begins. The form depends on
- * the template and the wishes of a request (chat_wish), but not on the messages, so that it can be kept for the next
- * turn (chat_forms). Used only in this folder. */
+/* chat_form.h: the form of an answer: how a model with this chat template writes reasoning, text and tool calls.
+ * llama.cpp derives it from the template. A form contains the parser of answers, the grammar that enforces their
+ * syntax, and the triggers: texts from which on the grammar applies. The form depends on the template and on some
+ * members of the request (chat_wish), but not on the messages, so it is kept for the next turn (chat_forms). Used only
+ * in this folder. */
 #ifndef LLM_CHAT_FORM_H
 #define LLM_CHAT_FORM_H
 
@@ -17,19 +18,20 @@
 #include "model/model.h"
 #include "text/answer/call_head.h"
 
-/* A client's grammar for the text of one argument of a tool (a JSON string). */
+/* A client's grammar for one argument of a tool. The argument is a JSON string. */
 struct chat_argument {
     std::string tool, name, grammar;
 };
 
-/* The wishes of a request: the members of the request that determine the form, together with the template. Texts of the
- * client have no markers here. */
+/* The members of a request that determine the form, together with the template. Texts of the client have no markers
+ * (chat_control.h) here. */
 struct chat_wish {
     common_json tools; /* array of tools as in OpenAI's API, or null */
     common_chat_tool_choice choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
-    std::vector<std::string> names;       /* the only tools that can be called; empty if all can be called */
-    int parallel = -1;                    /* whether one answer can have several calls; -1 if the template decides */
-    std::string grammar;                  /* GBNF for an answer without calls; "" for any text */
+    std::vector<std::string> names;       /* the tools that the answer may call; empty: all tools */
+    int parallel = -1;                    /* 1 or 0: whether an answer may have several tool calls; -1: the template
+                                           * decides */
+    std::string grammar;                  /* GBNF grammar of an answer without tool calls; "": any text */
     std::vector<chat_argument> arguments; /* arguments for which the client has given a grammar */
     bool is_reasoning_apart = true;
     bool continues_reasoning = false; /* the answer continues the last message, which has reasoning */
@@ -55,54 +57,55 @@ struct chat_wish {
     std::string key() const;
 };
 
-/* Placeholders for the content and the reasoning of the message to be continued. */
+/* Placeholders in chat_form::opening for the content and the reasoning of the message that the answer continues. */
 extern const char *const CHAT_FORM_CONTENT, *const CHAT_FORM_REASONING;
 
 struct chat_form {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
     std::string parser; /* "" if answers are plain text */
-    /* end of the prompt; if a message is continued, CHAT_FORM_CONTENT and CHAT_FORM_REASONING stand for its text */
+    /* the text that begins the answer, which the template writes at the end of the prompt; if the answer continues a
+     * message, CHAT_FORM_CONTENT and CHAT_FORM_REASONING stand for the message's text */
     std::string opening;
-    std::string reopening; /* the opening without reasoning */
+    std::string reopening; /* `opening` without the text that opens reasoning */
     std::string grammar;
     bool calls_once = false, must_call = false;
-    bool is_lazy = false; /* the grammar begins with a trigger */
+    bool is_lazy = false; /* the grammar applies only after a trigger */
     std::vector<common_grammar_trigger> triggers;
     std::vector<std::string> preserved, stops;
     std::string thinking_start;
-    /* texts that end reasoning, some of which open a call; empty if the form has no reasoning */
+    /* texts that end reasoning; some of them begin a tool call; empty if the form has no reasoning */
     std::vector<std::string> thinking_ends;
-    std::string thinking_forced; /* text that ends reasoning when the budget is used up */
-    common_json marks;           /* see chat_constraint.h */
+    std::string thinking_forced; /* text that is forced when the limit of reasoning tokens is reached */
+    common_json marks;           /* result of chat_constraint_marks */
 };
 
-/* Facts about the template's form, which are determined once. If the template has no form for calls, libllm's form is
- * used. */
+/* What is known about a template after its analysis, which is made once. If the template cannot write tool calls,
+ * libllm's own syntax of tool calls is used. */
 struct chat_analysis {
     bool is_special = false;       /* llama.cpp has a special parser for this family */
-    bool knows_calls = false;      /* the template writes calls and their results */
+    bool knows_calls = false;      /* the template writes tool calls and their results */
     bool describes_tools = false;  /* the template lists the tools for the model */
-    std::string id_end;            /* mark between a call's id and the following name; "" if no id precedes the name */
-    bool has_messages = false;     /* reasoning, text and calls are separate messages */
+    std::string id_end;            /* delimiter between a tool call's id and its name; "" if no id precedes the name */
+    bool has_messages = false;     /* an answer has separate messages for reasoning, text and tool calls */
     bool has_gemma_values = false; /* arguments are objects in Gemma 4's own syntax */
-    call_head head;                /* the beginning of a call as the template writes it */
+    call_head head;                /* the text with which a tool call begins (call_head.h) */
     autoparser::autoparser found;
 };
 
 /* Analyzes the template. Throws std::bad_alloc. The thread must have a chat_budget. */
 chat_analysis chat_analyse(const common_chat_template &tmpl);
 
-/* Makes the form. Throws std::invalid_argument if llama.cpp has no form for these wishes, and llama.cpp's exceptions.
+/* Makes the form. Throws std::invalid_argument if llama.cpp has no form for this request, and llama.cpp's exceptions.
  * The thread must have a chat_budget. */
 chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
                        const chat_wish &wish);
 
-/* Returns whether the form's grammar is valid and, unless it is lazy, allows an answer after a prompt that ends with
- * `opening`. Throws std::bad_alloc. */
+/* Returns whether the form's grammar is valid. Unless it is lazy, it must also accept `opening`, the end of the prompt,
+ * as the beginning of an answer. Throws std::bad_alloc. */
 bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
 
-/* A cache of recently used forms, because agents send the same tools in every turn and making a form takes long. The
- * key contains everything from which the form is made. Any thread. */
+/* A cache of recently used forms. Making a form takes long, and agents send the same tools in every turn. The key
+ * contains everything from which the form is made. Any thread. */
 class chat_forms {
   public:
     std::shared_ptr<const chat_form> find(const std::string &key);

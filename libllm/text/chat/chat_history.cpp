@@ -55,9 +55,9 @@ bool is_plain_id(const std::string &id)
            std::all_of(id.begin(), id.end(), [](unsigned char c) { return isalnum(c) != 0 && c < 0x80; });
 }
 
-/* Makes the new id from a hash of the id. With a counter instead, a call would get another id if an earlier message
- * were removed, and everything after the call would have to be prefilled again. Nine characters out of 62 hold 53 of
- * the hash's 64 bits. */
+/* Makes the new id of a tool call from a hash of its id. With a counter instead, a call would get another id if an
+ * earlier message were removed, and everything after the call would have to be prefilled again. Nine characters out of
+ * 62 hold 53 of the hash's 64 bits. */
 std::string plain_id(const std::string &id)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -114,8 +114,9 @@ common_json text_message(const char *role, const std::string &content)
     return out;
 }
 
-/* Returns the index of a result's call: the call with the result's id, otherwise the first call without a result,
- * otherwise the last call. A client or a template may have left out the ids. */
+/* Returns the index of the tool call to which a result belongs: the call with the result's id, otherwise the first call
+ * without a result, otherwise the last call. The ids can be missing, because a client or a template may have left them
+ * out. */
 size_t call_of(const common_json &result, const common_json &calls, const std::vector<common_json> &results)
 {
     const std::string id = result.value("tool_call_id", "");
@@ -187,8 +188,8 @@ common_json with_calls_in_turns(const common_json &messages)
 common_json with_written_calls(const common_json &messages)
 {
     common_json out = common_json::array();
-    bool is_after_result = false; /* true if the last message has results of a turn, to which the user's text is
-                                   * added */
+    bool is_after_result = false; /* the last message of `out` has tool results; the user's next text is added to this
+                                   * message */
     for (const common_json &message : messages) {
         const bool is_result = message.at("role") == "tool" || message.at("role") == "function";
         std::string text = chat_text_of(message.value("content", common_json()));
@@ -226,8 +227,8 @@ common_json tools_for_template(const common_json &given, const common_json &tool
     return out.size() == tools.size() ? tools : out.empty() ? common_json() : out;
 }
 
-/* The described form of a call is the form in which with_written_calls writes earlier calls, so that the model sees its
- * earlier calls in the form that it should use for new calls. */
+/* The described syntax of a tool call is also the syntax in which with_written_calls writes earlier calls, so that the
+ * model sees its earlier calls as it should write new calls. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages)
 {
     std::string text;

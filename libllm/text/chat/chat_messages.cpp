@@ -18,7 +18,7 @@ common_json as_parts(const std::string &text)
 void fit_content(common_json &messages, const chat_template_caps &caps)
 {
     for (common_json &message : messages) {
-        common_json &content = message["content"]; /* a message with only calls gets an empty text */
+        common_json &content = message["content"]; /* a message that has only tool calls gets an empty text */
         if (content.is_null()) {
             content = "";
         }
@@ -30,7 +30,7 @@ void fit_content(common_json &messages, const chat_template_caps &caps)
     }
 }
 
-/* Parses arguments as an object. An empty text is an empty object. */
+/* Parses the arguments of a tool call as a JSON object. An empty text is an empty object. */
 bool read_arguments(const std::string &text, common_json *out)
 {
     if (text.empty()) {
@@ -40,9 +40,9 @@ bool read_arguments(const std::string &text, common_json *out)
     return chat_read_json(text, out) && out->is_object();
 }
 
-/* Parses arguments into objects, for templates that need objects. Returns the first arguments that are not an object,
- * or "". With `encloses`, such arguments become a member of an object. Without this change, every later turn would
- * fail, because a call with malformed arguments stays in the history. */
+/* Parses the arguments of tool calls into objects, for templates that need objects. Returns the first arguments that
+ * are not an object, or "". With `encloses`, such arguments become a member of an object. Otherwise the template would
+ * refuse every later turn, because a tool call with malformed arguments stays in the history. */
 std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;
@@ -69,7 +69,7 @@ std::string fit_arguments(common_json &messages, bool encloses)
     return unread;
 }
 
-/* Adds the system's text to the next message, for a template without a system role. */
+/* Adds the text of the system message to the next message, for a template without a system role. */
 void fit_system(common_json &messages, const chat_template_caps &caps)
 {
     if (caps.supports_system_role || messages.empty() || messages.front().at("role") != "system") {
@@ -101,7 +101,7 @@ void trim(common_chat_msg *message)
     }
 }
 
-/* Returns the messages in the shape in which llama.cpp passes them to templates. */
+/* Returns the messages in the format in which llama.cpp passes them to templates. */
 common_json usual(const common_json &messages, bool trims)
 {
     common_json out = common_json::array();

@@ -8,8 +8,8 @@ namespace {
 constexpr long FIRST_PREFIX = 713091731, PREFIXES_MAX = 16;
 constexpr size_t INDEX_DIGITS = 6, NUMBERS_MAX = 1'000'000; /* prefix and index together are exact in a double, too */
 
-/* Returns whether templates print a number without changing its value. Integers have 64 bits with a sign there, and
- * jinja prints other numbers in two ways: with six digits, or with six places. */
+/* Returns whether templates print a number without changing its value. llama.cpp's template engine stores integers as
+ * signed 64-bit numbers. It prints other numbers with six significant digits or with six decimal places. */
 bool is_printed_exactly(const common_json &number)
 {
     if (number.is_number_integer()) {

@@ -1,7 +1,7 @@
-/* chat_numbers.h: numbers that templates would round. llama.cpp's templates print six digits of a number, so that a model
- * that once called f(lat=40.712776, at=1700000000.123) was shown f(lat=40.7128, at=1.7e+09). The template therefore
- * gets an integer instead of such a number, and the integer is replaced by the number in the rendered text. Used only
- * in this folder. One object per request. */
+/* chat_numbers.h: numbers that templates would round. llama.cpp's template engine prints only six digits of a number: a
+ * model that had called f(lat=40.712776, at=1700000000.123) saw f(lat=40.7128, at=1.7e+09) in the next prompt. The
+ * template therefore gets an integer instead of such a number, and in the rendered text the integer is replaced by the
+ * number. Used only in this folder. One object per request. */
 #ifndef LLM_CHAT_NUMBERS_H
 #define LLM_CHAT_NUMBERS_H
 
@@ -22,7 +22,7 @@ class chat_numbers {
     /* Returns an integer to be rendered instead of the number, or the number itself if templates print it unchanged. */
     common_json stand_in(const common_json &number);
 
-    /* Replaces the integers in rendered text. */
+    /* Replaces these integers in rendered text by their numbers. */
     void put(chat_text *rendered) const;
 
   private:

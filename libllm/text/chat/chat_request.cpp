@@ -83,8 +83,8 @@ common_json without_nulls(const common_json &messages)
     return out;
 }
 
-/* Wraps control words in every string and every name of an object (chat_control.h). numbers: not NULL if numbers that a
- * template would round are replaced (chat_numbers.h). */
+/* Wraps control words in every string and every name of an object (chat_control.h). If `numbers` is not NULL, also
+ * replaces the numbers that a template would round (chat_numbers.h). */
 common_json wrapped(const common_json &value, const control_markers &markers, chat_numbers *numbers)
 {
     if (numbers != nullptr && value.is_number()) {
@@ -126,8 +126,8 @@ std::vector<int32_t> read_tokens(const common_json &after)
     return out;
 }
 
-/* Parses `after`, which is ignored if a message is continued, because the tokens of this message are not those of a
- * complete answer. */
+/* Parses the member `after`. It is ignored if it names the message that the answer continues, because the tokens of
+ * this message are not those of a complete answer. */
 std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
     const char *name = "after";
@@ -152,9 +152,9 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-/* Returns the answer as it is passed to the template. The returned answer only has the mark at its end, and the names
- * and ids of its calls, to which later messages refer. All other parts of the answer are known as tokens and are never
- * rendered again. */
+/* Returns the answer as it is passed to the template: with the sentinel `mark` at its end, and with the names and ids
+ * of its tool calls, to which later messages refer. All other parts of the answer are left out: the session has their
+ * tokens, so they are never rendered again. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
@@ -174,7 +174,8 @@ common_json marked_answer(const common_json &answer, chat_answer form, const std
     return out;
 }
 
-/* Puts the mark before the blanks at the end of a text, because templates and families trim these blanks. */
+/* Puts the sentinel `mark` before the blanks at the end of a text, because some templates, and TRIMS (chat_family.h),
+ * remove these blanks. */
 std::string with_mark(const std::string &text, const std::string &mark)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -182,8 +183,9 @@ std::string with_mark(const std::string &text, const std::string &mark)
     return text.substr(0, at) + mark + text.substr(at);
 }
 
-/* Adds marks to texts of later messages, which a template might move before the answer, or leave out. Results that
- * become part of the answer get no marks, because such families parse results as JSON. */
+/* Adds a sentinel to the text of each later message that a template might move before the answer, or leave out. Tool
+ * results that become part of the answer (GATHERS_RESULTS in chat_family.h) get none, because such families parse
+ * results as JSON. */
 void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
 {
     for (size_t i = from; i < messages.size(); i++) {
@@ -215,7 +217,7 @@ common_json with_marks(const common_json &messages, const control_markers &marke
     return out;
 }
 
-/* Puts the last mark into the tools, to find the position at which the template writes them. */
+/* Puts the last sentinel into the tools, to find the position at which the template writes them. */
 void mark_tools(common_json &tools, const control_markers &markers, size_t n_marks)
 {
     common_json &function = tools[tools.size() - 1]["function"];
@@ -276,7 +278,7 @@ common_json read_kwargs(const common_json &request)
     return request.at(name);
 }
 
-/* ---- wishes about the answer ------------------------------------------------------------------------------------- */
+/* ---- options of the answer --------------------------------------------------------------------------------------- */
 
 bool is_known(const common_json &tools, const std::string &name)
 {
@@ -325,8 +327,8 @@ std::string read_grammar(const model *m, const common_json &request)
     }
 }
 
-/* Parses the grammars of tools that have one argument, a text: {argument, kind, text}, with the kinds of
- * constraint_grammar. Ignores a grammar that cannot be enforced. */
+/* Parses the client's grammars for tools whose only argument is a text. Such a tool has a member `form`: {argument,
+ * kind, text}, with the kinds of constraint_grammar. Ignores a grammar that cannot be enforced. */
 std::vector<chat_argument> read_arguments(const model *m, const common_json &request)
 {
     std::vector<chat_argument> out;
@@ -367,8 +369,8 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     return out;
 }
 
-/* Removes the message to be continued from the messages. The message's text is appended to the rendering instead,
- * because templates close the turn of a message. */
+/* Removes the last message, which the answer continues, from the messages. Its text is appended to the rendering
+ * instead, because a template would close the turn of this message. */
 void take_begun(common_json &messages, chat_request *out)
 {
     const common_json last = messages.back();
@@ -383,8 +385,8 @@ void take_begun(common_json &messages, chat_request *out)
     messages.erase(messages.size() - 1);
 }
 
-/* Returns the system messages and a question whose text is a sentinel. The rendered text before the sentinel is the
- * head that many conversations share. */
+/* Returns the system messages, and a user message whose text is a sentinel. The rendered text before the sentinel is
+ * the head of the prompt, which many conversations share. */
 common_json front_of(const common_json &messages, const control_markers &markers)
 {
     common_json out = common_json::array();
@@ -414,7 +416,7 @@ chat_answer form_of(const common_json &request, const std::optional<chat_after> 
     return wanted == chat_answer::calls && !calls ? chat_answer::text : wanted;
 }
 
-/* Writes calls and the list of tools into the messages, if the template has no form for them. */
+/* Writes tool calls and the list of tools as text into the messages, if the template cannot write them. */
 common_json written(const common_json &messages, const common_json &tools, const chat_analysis &analysis)
 {
     common_json out = analysis.knows_calls ? messages : with_written_calls(messages);
@@ -424,9 +426,9 @@ common_json written(const common_json &messages, const common_json &tools, const
     return out;
 }
 
-/* Returns the tools in the template's shape. If the rendering continues after a known answer, the tools contain the
- * last mark, which shows where the template writes them. If the mark is after the answer, the next attempt leaves the
- * tools out (keeps_tools). */
+/* Returns the tools as they are passed to the template. If the rendering continues after an answer, the tools contain
+ * the last sentinel, which shows where the template writes them. If this is after the answer, the next attempt to
+ * render the request leaves the tools out (keeps_tools). */
 common_json shown_tools(const common_json &tools, chat_request &request, const control_markers &markers,
                         const chat_repair &repair, typed_tools *typed)
 {
@@ -497,7 +499,8 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers, &out.numbers);
     out.tools = shown_tools(listed_tools, out, markers, repair, typed);
-    out.kwargs = wrapped(variables(request, out.wish, family), markers, nullptr); /* templates compare them */
+    out.kwargs = wrapped(variables(request, out.wish, family), markers, nullptr); /* without chat_numbers, because
+                                                                                   * templates compare variables */
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());
     out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;

@@ -59,7 +59,7 @@ bool has_alternatives(const std::string &member)
 
 std::string set_types(common_json &schema, shown_types types);
 
-/* Sets the types of a member's schemas. Returns the first type, or "" if no schema has a type. */
+/* Sets the types of the schemas in one member of a schema. Returns the first type, or "" if none of them has a type. */
 std::string set_types_of_member(common_json &member, bool are_by_name, shown_types types)
 {
     if (!member.is_array() && !(are_by_name && member.is_object())) {
@@ -73,10 +73,9 @@ std::string set_types_of_member(common_json &member, bool are_by_name, shown_typ
     return first;
 }
 
-/* Sets the types of a schema and of all schemas inside it. Returns the schema's type, or "" if it has no type. The
- * template then gets the type of a text, because a template that requires a type accepts nothing more general. Each
- * schema is visited once and not copied, because a request can nest a hundred alternatives around a list of a
- * megabyte. */
+/* Sets the types of a schema and of all schemas inside it. Returns the schema's type, or "" if the type is unknown. An
+ * unknown type is shown as "string", because a template that requires a type accepts nothing more general. Each schema
+ * is visited once and not copied, because a request can nest a hundred alternatives around a list of a megabyte. */
 std::string set_types(common_json &schema, shown_types types)
 {
     chat_budget::current().enter();

@@ -1,5 +1,5 @@
 /* chat_tools.h: rewrites the types in schemas of tools, so that more templates can show the schemas. The grammar of
- * calls is made from the client's schema. Used only in this folder. */
+ * tool calls is not affected: it is made from the client's own schemas. Used only in this folder. */
 #ifndef LLM_CHAT_TOOLS_H
 #define LLM_CHAT_TOOLS_H
 
@@ -7,11 +7,12 @@
 
 #include <map>
 
-/* How types are shown. Templates that write out a schema look up each `type`, and some fail on an unexpected type. */
+/* How the types in the schemas are passed to the template. Templates that write out a schema look up each `type`, and
+ * some fail on an unexpected type. */
 enum class shown_types {
     GIVEN,         /* the types that the client wrote */
     SINGLE,        /* one type per schema, the first that is not null, and `required` next to `properties` */
-    WITHOUT_LISTS, /* as SINGLE, but lists have no type */
+    WITHOUT_LISTS, /* like SINGLE, but schemas of lists have no type */
 };
 
 /* The tools of one request with changed types. However often the request is rendered, each change is made once. */
