@@ -10,10 +10,11 @@ int decode_open(decode *d)
     d->step.stop = decode_stops;
     d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
-    /* A command or a result of the store is taken only while waiting notices and deferred commands together are fewer
-     * than LLM_REQUESTS_MAX (decode_has_room). Each command or result adds at most one notice and opens at most two
-     * sessions; each deferred command opens one session. Before the next command or result is taken, each session that
-     * is open by then may be forgotten once, and so may LOOSE_EXPIRED_MAX sessions that are not open. */
+    /* How many notices can wait. A command or a result of the store is taken only while notices and deferred commands
+     * together are fewer than LLM_REQUESTS_MAX (decode_has_room). Each command or result adds at most one notice and
+     * opens at most two sessions; each deferred command opens one session. Each forgotten session adds a notice. Before
+     * the next command or result is taken, each session that is open by then may be forgotten once, and so may
+     * LOOSE_EXPIRED_MAX sessions that have no entry. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -64,9 +65,9 @@ static bool deliver_notices(decode *d)
     return d->n_notices == 0;
 }
 
-/* Delivers as many events as the event ring has room for, and frees requests whose events are all delivered. Returns
- * true if no event is left. If a notice does not fit, nothing after it is delivered, because FORGOTTEN must come before
- * any event of a later session of that name. */
+/* Delivers as many events as the event ring has room for, and frees ended requests whose events are all delivered.
+ * Returns true if no event is left. If a notice does not fit into the ring, no later event is delivered: the notice may
+ * be FORGOTTEN, which must come before any event of a later session of that name. */
 static bool deliver_all(decode *d)
 {
     bool is_all_delivered = deliver_notices(d);
@@ -94,10 +95,11 @@ void decode_deliver(decode *d)
     bool is_all_delivered = deliver_all(d);
     if (!is_all_delivered) {
         session_table_count(d->session_table, LLM_COUNTER_OUTBOX_STALLS, 1);
-        /* Announce the wait, then try once more. Either this attempt sees the room that the reader made before reading
-         * the flag, or the reader sees the flag and wakes this thread (announce_room). Both threads exchange the flag,
-         * so that the two exchanges have an order and the second synchronizes with the first (notifier.c). A plain
-         * store could become visible only after this thread has looked at the ring. */
+        /* Announce the wait with the flag events_blocked, then try once more. If the reader read the flag before that,
+         * the second attempt sees all room that the reader had made by then. Otherwise the reader sees the flag and
+         * wakes this thread (announce_room). Both threads exchange the flag, so that the two exchanges have an order
+         * and the second synchronizes with the first (notifier.c). A plain store could become visible only after this
+         * thread has looked at the ring. */
         (void)atomic_exchange(&d->events_blocked, true);
         is_all_delivered = deliver_all(d);
     }
@@ -133,8 +135,8 @@ static void publish(decode *d)
     table_publish(d->table);
 }
 
-/* Whether the thread has work. The notifier calls this function once more after it is armed, so that no work arrives
- * unseen. */
+/* Whether the thread has work. notifier_wait calls this function once more after it has armed the notifier, so that no
+ * work is missed. */
 static bool has_work(void *context)
 {
     decode *d = context;
@@ -160,8 +162,8 @@ static uint64_t idle_now(decode *d)
     return idle_clock_now(&d->idle_clock, clock_ms(), clock_elapsed_ms());
 }
 
-/* Forgets idle sessions that have expired. Does nothing before the oldest session can expire, or while a notice waits,
- * because each expired session adds a notice. */
+/* Forgets idle sessions that have expired. Does nothing before the oldest session can expire. Also does nothing while a
+ * notice has not been delivered: each expired session adds a notice, and notices must not pile up. */
 static void expire(decode *d)
 {
     if (d->idle_ms_max == 0 || d->n_notices > 0) {
@@ -186,8 +188,8 @@ static int ms_until(uint64_t moment, uint64_t now, uint64_t units_of_ms)
 }
 
 /* Returns how long the thread may sleep: until the next session expires, or until a request stops waiting for the disk;
- * -1 for no limit. While notices wait for the reader, no session expires (see `expire`), and the reader wakes the
- * thread. */
+ * -1 for no limit. While notices have not been delivered, no session expires (see `expire`), and the reader of events
+ * wakes the thread. */
 static int wait_ms(decode *d)
 {
     const bool expires = d->idle_ms_max != 0 && d->n_notices == 0;
@@ -218,7 +220,7 @@ static void *serve(void *context)
         decode_take_stored(d);
         decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
-        d->n_owners_before = atomic_load(&d->table->n_owners); /* shares depend on n_owners */
+        d->n_owners_before = atomic_load(&d->table->n_owners); /* each owner's share depends on n_owners */
         decode_start_waiting(d);
         decode_take_sampled(d);
         const bool stepped = decode_step(d);
@@ -226,7 +228,7 @@ static void *serve(void *context)
         decode_deliver(d);
         publish(d);
         session_table_count(d->session_table, LLM_COUNTER_HEARTBEAT, 1);
-        /* the event ring has room again, and so do the outboxes of paused requests */
+        /* the event ring has room again, so requests whose outboxes were full can run again */
         const bool may_go_on = was_undelivered && !d->is_undelivered;
         if (!stepped && !may_go_on && !d->may_assign_slots) {
             notifier_wait(d->command_notifier, has_work, d, wait_ms(d));
@@ -239,7 +241,7 @@ static void *serve(void *context)
 void decode_finish(decode *d)
 {
     decode_take_commands(d, HUGE_VAL);
-    /* a command may wait for the result of the command before */
+    /* a command may wait for the store's result for an earlier command */
     while (d->n_replies_due > 0 && decode_has_room(d)) {
         store_wait(d->table->store);
         decode_take_stored(d);
@@ -249,7 +251,7 @@ void decode_finish(decode *d)
 
 int decode_start(decode *d)
 {
-    /* The main thread handles all signals. */
+    /* The new thread inherits a mask that blocks all signals, because the main thread handles them. */
     sigset_t all;
     sigset_t before;
     sigfillset(&all);

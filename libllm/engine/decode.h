@@ -1,14 +1,15 @@
 /* decode.h: the decode thread, which takes commands, schedules, steps the model, samples and delivers events. From
- * decode_start to decode_stop, the thread owns the model's sequences, the entries and all requests.
+ * decode_start to decode_stop, the thread owns the model's sequences, the entries of the session table and all
+ * requests.
  *
  *   every loop:  take commands -> start requests -> take sampled tokens -> one step -> deliver events -> (sleep)
  *
- * A step that needs two model calls delivers events and takes commands between the calls. A call that only prefills is
- * stopped for new commands, if the model supports that (decode_step.c).
+ * A step that needs two model calls delivers events and takes commands between the calls. A model call that only
+ * prefills may be stopped when a request or a cancel arrives, if the model supports that (decode_step.c).
  *
  * If a step finds too few KV cells, cells are freed and the step is repeated. Any other failure ends exactly the
- * requests whose branches the failure made invalid. The thread never waits for the reader: events for which the event
- * ring has no room stay in the outboxes (outbox.h) and in `notices`. */
+ * requests whose branches the failure made invalid. The thread never waits for the reader of events: events for which
+ * the event ring has no room stay in the requests' outboxes (outbox.h) and in `notices`. */
 #ifndef LLM_DECODE_H
 #define LLM_DECODE_H
 
@@ -33,7 +34,7 @@ typedef struct notice {
     uint32_t n_bytes;
 } notice;
 
-/* A command that waits because the name and pin of its session are being written. */
+/* A command that waits because the store is writing the name and pin of its session. */
 typedef struct deferred {
     wire_command command; /* its session names point into this struct */
     char session[LLM_SESSION_NAME_BYTES_MAX];
@@ -48,17 +49,18 @@ enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
 typedef struct decode_pushed {
     _Atomic uint32_t n_generate;
     _Atomic uint32_t n_cancel;
-    _Atomic uint64_t cancelled[CANCELS_SEEN_MAX]; /* requests of the last CANCELs; the n-th at n % CANCELS_SEEN_MAX */
+    /* request ids of the last CANCELs; the n-th id is at n % CANCELS_SEEN_MAX */
+    _Atomic uint64_t cancelled[CANCELS_SEEN_MAX];
 } decode_pushed;
 
 typedef enum decode_life {
     DECODE_NEW,
     DECODE_SERVING, /* the thread exists or is being created, so commands pushed now are carried out */
-    DECODE_JOINED   /* the thread has ended; the owner thread answers commands that are left (decode_finish) */
+    DECODE_JOINED   /* the thread has ended; the owner thread answers the commands left in the ring (decode_finish) */
 } decode_life;
 
 typedef struct decode {
-    model *model; /* the engine's, like the next two members; used by this thread only */
+    model *model; /* owned by the engine, like the next two members; used by this thread only */
     session_table *session_table;
     branch_table *table;
 
@@ -73,15 +75,15 @@ typedef struct decode {
     _Atomic bool events_blocked; /* events wait for room in the ring; set by this thread, cleared by the loop thread */
     decode_pushed pushed;        /* writer: the loop thread */
     uint32_t n_generate_taken;   /* GENERATEs counted in `pushed` when commands were last taken */
-    uint32_t n_cancel_taken;     /* CANCELs counted in `pushed` at that time */
+    uint32_t n_cancel_taken;     /* CANCELs counted in `pushed` when commands were last taken */
     uint32_t n_cancelled;        /* CANCELs taken off the ring */
-    bool is_unfinished;          /* the current command has more to copy and stays first in the ring */
+    bool is_unfinished;          /* the current command has more states to copy, so it stays first in the ring */
     double lost_us; /* time lost in calls that were stopped for new requests, since the last completed call */
 
     /* in order of arrival; an ENDED request stays until its events are delivered */
     request *requests[LLM_REQUESTS_MAX];
     uint32_t n_requests;
-    branch_claim *scratch_queue; /* first request that waits for any scratch session */
+    branch_claim *scratch_queue; /* first of the requests that wait for any scratch branch */
     uint32_t n_scratch_waiting;
     notice *notices; /* owned */
     uint32_t n_notices;
@@ -94,14 +96,14 @@ typedef struct decode {
 
     step step;
     sampling_threads *sampling; /* owned: the threads for slow samplers */
-    /* requests without a slot try again, because a request has ended, KV cells were freed, the store has read a
+    /* requests without a slot ask for one again, because a request has ended, KV cells were freed, the store has read a
      * state, or a command has changed a session */
     bool may_assign_slots;
-    uint64_t fetched_by_us; /* when the first wait for the disk ends; 0 if no request waits for the disk */
+    uint64_t fetched_by_us; /* when the first request stops waiting for the disk; 0 if none waits */
     uint64_t idle_ms_max;   /* 0 if sessions do not expire */
     idle_clock idle_clock;
     uint32_t n_owners_before; /* n_owners when waiting requests were last considered */
-    uint64_t expire_at_ms;    /* by idle_clock: when to look for expired sessions next; 0 for at once */
+    uint64_t expire_at_ms;    /* time of idle_clock at which to look for expired sessions next; 0 for at once */
     float *logits;            /* n_vocab logits, owned: a copy that a sampler may modify */
 } decode;
 
@@ -124,21 +126,21 @@ void decode_finish(decode *d);
 /* Counts a command that was checked and is in the ring now. Called by the loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: whether the notices have room for the reply to one more command or result of the store, in addition
- * to the replies to all deferred commands, which one result may start. Without room, commands wait in the ring and
- * results wait in the store. */
+/* decode_command.c: whether `notices` has room for the reply to one more command, or for the reply that follows from
+ * one more result of the store. Room is kept for the replies to all deferred commands, too, because one result may
+ * start all of them. Without room, commands wait in the ring and results wait in the store. */
 bool decode_has_room(const decode *d);
 
 /* Takes commands off the ring while there is room for their replies, even if the disk is busy. Commands that copy
  * states (FORK, SAVE, PARK) take long, so after budget_us the remaining commands stay in the ring until the next step
  * is over. Many such commands then cannot stop decoding sessions. If budget_us is HUGE_VAL, takes all commands. */
 void decode_take_commands(decode *d, double budget_us);
-/* Returns how long this loop may work outside the step before decoding sessions are delayed; HUGE_VAL if none
+/* Returns how long the thread may work between two steps before decoding sessions are delayed; HUGE_VAL if none
  * decodes. */
 double decode_stall_budget_us(const decode *d);
 request *decode_find(const decode *d, uint64_t id); /* NULL if no such request is live */
 void decode_leave_queue(decode *d, request *r);     /* removes the request from the queue in which it waits, if any */
-void decode_forgotten(void *d, uint32_t owner, const char *name); /* callback of branch_table.h */
+void decode_forgotten(void *d, uint32_t owner, const char *name); /* callback of branch_table.h: adds FORGOTTEN */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_status status);
 
@@ -152,20 +154,21 @@ branch *decode_latest(decode *d, session_name name);           /* returns the mo
 int decode_fork(decode *d, branch *from, session_name name);   /* a fork with all tokens */
 void decode_session_command(decode *d, const wire_command *c); /* all commands except GENERATE, CANCEL and PAUSE */
 void decode_take_stored(decode *d);                            /* takes results of the store */
-void decode_save_all(decode *d); /* at an orderly stop; also answers commands that wait for the store */
+/* saves all sessions at an orderly stop, and answers commands that wait for the store */
+void decode_save_all(decode *d);
 
 /* decode_step.c: one step of the model for all requests that can run. Returns false if no request can run. */
 bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* takes tokens from the sampling threads */
-bool decode_stops(void *d);          /* callback of step.h: stop */
+bool decode_stops(void *d);          /* callback `stop` of step.h */
 
-/* Which requests are considered: all requests, requests of the asker's kind (named or scratch), or requests of the
- * asker's kind and owner. */
+/* Which requests are considered for an asker, a request that needs a slot or cells: all requests, requests of the
+ * asker's kind (named or scratch), or requests of the asker's kind and owner. */
 typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
-/* Parks the newest session that holds a slot without progress, because its requests have not begun, or its generation
- * is paused for a client that does not read. Returns false if no session can be parked, or the policy does not park. */
+/* Parks the newest branch that holds a slot without progress: its requests have not begun, or its generation is paused
+ * because the client does not read. Returns false if no branch can be parked, or the policy does not park. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 
 #endif

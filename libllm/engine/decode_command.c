@@ -51,7 +51,8 @@ void decode_reply(decode *d, uint64_t request_id, llm_status status, const branc
 
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b)
 {
-    const bool is_saved = job->verb == STORE_SAVE && status == LLM_OK; /* the session may hold more tokens by now */
+    /* a saved session is reported with the tokens saved; it may hold more by now */
+    const bool is_saved = job->verb == STORE_SAVE && status == LLM_OK;
     const uint32_t n_tokens = is_saved ? job->file.n_tokens : b != NULL ? branch_n_tokens(b) : 0;
     reply(d, job->request, status, b, n_tokens, status == LLM_IO ? (uint32_t)job->os_error : 0);
 }
@@ -119,15 +120,16 @@ static bool is_first_of(const request *r, const branch *b)
 static void end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     if (r->branch != NULL && is_first_of(r, r->branch)) {
-        r->branch->parked.wait_until_us = 0; /* the next request's wait for the disk starts anew */
+        r->branch->parked.wait_until_us = 0; /* the time limit of the next request's wait for the disk starts anew */
     }
     decode_leave_queue(d, r);
     request_end(r, outcome, status);
     d->may_assign_slots = true;
 }
 
-/* Ends a request. If its branch was parked meanwhile, the state can leave host memory now, and must leave if the budget
- * is exceeded. But states that already wait for the store go first. */
+/* Ends a request. If its branch was parked meanwhile, the request has kept the branch's state in host memory. The state
+ * can go to disk now, and must if parked states exceed their limit (table_spill). But a state that already waits for
+ * the store goes first. */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     const bool is_parked = r->branch != NULL && !branch_has_slot(r->branch);
@@ -137,7 +139,7 @@ void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status s
     }
 }
 
-/* Ends all requests of a branch. The caller decides what happens to its parked state. */
+/* Ends all requests of a branch. The caller decides what happens to the branch's parked state. */
 void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_status status)
 {
     while (b->waiting != NULL) {
@@ -160,8 +162,8 @@ static int fork_parent(decode *d, const wire_command *c)
     return parent != NULL ? decode_fork(d, parent, c->session) : LLM_OK;
 }
 
-/* Whether the owner may have one more busy branch, or the session already has a busy branch. Checked before a branch is
- * opened for the request. */
+/* Whether the owner may have one more busy branch, or the session has a busy branch already, which this request may
+ * join. Checked before a branch is opened for the request. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
     bool may = table_may_be_busy(d->table, c->session.owner);
@@ -172,8 +174,8 @@ static bool may_be_busy(const decode *d, const wire_command *c)
     return may;
 }
 
-/* Adds the request to the queue of the branch for its prompt. Otherwise returns the status with which the request is
- * refused. */
+/* Adds the request to the queue of the branch that table_admit chooses or opens for its prompt, and returns LLM_OK.
+ * Otherwise returns the status with which the request is refused. */
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
     branch *b = NULL;
@@ -212,8 +214,8 @@ static llm_status admit_scratch(decode *d, request *r)
     return LLM_OK;
 }
 
-/* Returns the id of the live request that `after` names, or 0. That request must have arrived earlier, because a later
- * request could be queued behind this one. */
+/* Returns the id of the live request that `after` names, or 0 if there is none. Only requests that arrived before this
+ * one are found. A later request could be queued behind this one, and each would wait for the other. */
 static uint64_t first_of(const decode *d, const wire_command *c)
 {
     const request *first = c->after != 0 ? decode_find(d, c->after) : NULL;
@@ -264,9 +266,10 @@ static void cancel(decode *d, uint64_t id)
     }
 }
 
-/* Ends the generations whose CANCEL is still in the ring, after commands for which there was no time. CANCELs that were
- * already taken are skipped, because another request may have the same id by now. If the GENERATE of a request is still
- * in the ring, too, or there are more CANCELs than `pushed` holds, the request ends when its CANCEL is taken. */
+/* Ends the generations whose CANCEL is still in the ring, because there was no time for the commands before it. CANCELs
+ * that were already taken are skipped, because another request may have the same id by now. If the GENERATE of a
+ * request is still in the ring, too, or there are more CANCELs than `pushed` holds, the request ends when its CANCEL is
+ * taken. */
 static void cancel_ahead(decode *d)
 {
     const int32_t n_more =
@@ -286,7 +289,8 @@ static void pause_request(decode *d, const wire_command *c)
     }
 }
 
-/* Limits on commands that wait for the disk. RESET and CLOSE have the higher limit, because they end generations. */
+/* Limits on the number of commands that wait for the disk. The higher limit, REMOVALS_DUE_MAX, is for RESET and CLOSE,
+ * because they end generations. */
 enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4, REMOVALS_DUE_MAX = STORE_JOBS_MAX };
 
 static void apply_to_session(decode *d, const wire_command *c)

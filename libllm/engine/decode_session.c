@@ -29,8 +29,8 @@ static void end_requests(decode *d, branch *b)
     decode_end_session_requests(d, b, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Closes every branch of a name, even a busy one, except `kept` (which may be NULL), and removes the files of the name
- * that have no entry. */
+/* Closes every branch of the session `name`, even busy branches, except `kept` (which may be NULL). Also removes files
+ * of the session whose branches have no entry. */
 static void close_all(decode *d, session_name name, const branch *kept)
 {
     branch *after = NULL;
@@ -47,7 +47,7 @@ static void close_all(decode *d, session_name name, const branch *kept)
 }
 
 /* Empties a session: closes all branches except `kept`, and empties `kept`, which keeps the session's pin. The caller
- * decides about the file of `kept`. */
+ * decides what happens to the file of `kept`. */
 static void empty_all(decode *d, session_name name, branch *kept)
 {
     if (table_is_pinned(d->table, name)) {
@@ -80,14 +80,14 @@ static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int 
     }
 }
 
-/* Replies when the files are removed. */
+/* Ends the removal of files that the caller has begun. The reply follows when the files are removed. */
 static void end_removal(decode *d, const wire_command *c, const branch *kept)
 {
     reply_unless_due(d, c, table_removing_end(d->table, c->session, c->request), LLM_OK, kept);
 }
 
-/* Empties the session, of which the most recently used branch is kept. If the session waits on disk without an entry, a
- * new branch gets the session's name and pin. */
+/* Empties the session. Its most recently used branch stays open, without tokens. If the session is only on disk and has
+ * no entry, a new branch gets the session's name and pin. */
 static void reset_session(decode *d, const wire_command *c)
 {
     branch *kept = latest_of(d, c);
@@ -120,7 +120,7 @@ static void close_session(decode *d, const wire_command *c)
 
 /* Fills `to` with the first `at` tokens of `from`, and with their state. `to` must be open and empty. If both branches
  * have slots, the model copies the state. Otherwise, or if the model has no cells for a copy, the state of `from` is
- * saved and loaded. */
+ * copied in host memory or on disk (table_copy). */
 static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
     const bool has_state = from->slot != BRANCH_NO_SLOT && from->record.state != LLM_STATE_TORN;
@@ -144,8 +144,8 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
     }
 }
 
-/* Opens the fork's session. If a session of the name exists, that session is emptied, and its files are added to the
- * removal in progress. */
+/* Opens the fork's session. If a session of that name exists, it is emptied, and its files are added to the removal
+ * that the caller has begun. */
 static int open_fork(decode *d, branch *from, session_name name, branch **out)
 {
     assert(!session_name_equal(branch_session_name(from), name));
@@ -162,11 +162,11 @@ static int open_fork(decode *d, branch *from, session_name name, branch **out)
 
 static void become_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
-    table_used(d->table, from); /* the most recently used branch is parked last */
+    table_used(d->table, from); /* now `from` is the most recently used branch, which is parked last */
     to->record.n_last_prompt = 0;
     const bool was_held = from->is_held;
-    /* `from` must not be forgotten for a slot of its fork, which only policy evict would do; being parked does no
-     * harm */
+    /* `from` must not be forgotten to give its fork a slot, which only the policy evict would do; to park `from` does
+     * no harm */
     from->is_held = was_held || d->table->options.policy == LLM_POLICY_EVICT;
     fill_fork(d, from, to, at);
     from->is_held = was_held;
@@ -216,8 +216,8 @@ static void fork_session(decode *d, const wire_command *c)
 
 /* ---- park, pin, rename ---- */
 
-/* Parks one branch per call. If other branches of the session still have slots, the command stays in the ring, so that
- * decoding sessions get a step between two copies. */
+/* Parks one branch of the session per call. If another branch still has a slot, the command stays in the ring and is
+ * carried out again after a step, so that decoding sessions get a step between two copies. */
 static void park(decode *d, const wire_command *c)
 {
     branch *b = NULL;
@@ -296,8 +296,8 @@ static void save(decode *d, const wire_command *c)
     reply_unless_due(d, c, status == LLM_OK, status, b);
 }
 
-/* Starts to read the saved session. The existing session is replaced only after the saved session has been read, so
- * that a damaged file replaces nothing. */
+/* Starts to read the saved session from disk. The existing session is replaced only after the saved session has been
+ * read, so that a damaged file replaces nothing. */
 static void load(decode *d, const wire_command *c)
 {
     const int status = table_load(d->table, c->session, c->other, c->request);
@@ -310,8 +310,8 @@ static void unsave(decode *d, const wire_command *c)
     reply_unless_due(d, c, status == LLM_OK, status, NULL);
 }
 
-/* Replaces the session by the loaded session. Sets *is_due if the reply must wait until the loaded tokens of a pinned
- * session are written, and the files of the replaced session are removed. */
+/* Replaces the session by the saved session that the store has read. Sets *is_due if the reply must wait until the
+ * files of the replaced session are removed, and the tokens of a pinned session are written. */
 static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
 {
     const session_name name = session_name_from(job->owner, job->name);
@@ -330,13 +330,14 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
     }
     *is_due = table_removing_end(d->table, name, job->request);
     if (status == LLM_OK) {
-        table_become_warm(d->table, b, job); /* any write of the state follows the removal */
+        /* called last, so that the state is written only after the old files are removed */
+        table_become_warm(d->table, b, job);
     }
     return (llm_status)status;
 }
 
 /* Whether the orderly stop has written all sessions. A session that is created after that would be confirmed to the
- * client, and lost. */
+ * client, but lost. */
 static bool is_saved(const decode *d)
 {
     return atomic_load(&d->life) == DECODE_JOINED;
@@ -401,7 +402,7 @@ static void carry_out(decode *d, const wire_command *c)
     case LLM_COMMAND_UNSAVE: unsave(d, c); break;
     case LLM_COMMAND_GENERATE:
     case LLM_COMMAND_CANCEL:
-    case LLM_COMMAND_PAUSE: assert(false); break; /* decode_command.c */
+    case LLM_COMMAND_PAUSE: assert(false); break; /* see decode_command.c */
     }
 }
 
@@ -434,7 +435,8 @@ static void carry_out_deferred(decode *d)
 
 void decode_take_stored(decode *d)
 {
-    /* Slots are assigned again, because the state of a branch without a slot may be in memory now. */
+    /* Slots are assigned again after each result, because the store may have read the state of a branch that waits for
+     * a slot. */
     while (table_take_stored(d->table, decode_has_room(d), stored, d)) {
         d->may_assign_slots = true;
         carry_out_deferred(d);

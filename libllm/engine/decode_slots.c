@@ -4,7 +4,7 @@
 #include "engine/decode.h"
 #include "sessions/resuming.h"
 
-/* Whether a generation has begun, has lost its slot, and would continue with a slot. */
+/* Whether the request's generation has begun and lost its slot, and would continue if it got a slot. */
 static bool has_lost_slot(const request *r)
 {
     return r->phase == REQUEST_RUNNING && !r->claim.is_paused && !branch_has_slot(r->branch);
@@ -28,20 +28,21 @@ static void begin(decode *d, request *r, branch *b)
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);
-        /* no step follows, so slots are assigned again: a request may wait for this prompt, or for the slot if this
-         * request has ended */
+        /* this request needs no step now, so slots are assigned again: other requests may wait for its prompt
+         * (`after`), or for its slot if it has ended */
         d->may_assign_slots = true;
     }
 }
 
 /* ---- turns ---- */
 
-/* Freed cells are often enough for a new request, but too few for a generation that lost its slot, so that the
- * generation could wait for ever. So only this many requests may begin before such a generation continues; then all new
- * requests wait. */
+/* Freed cells are often enough for a new request, but too few for a generation that lost its slot. So such a generation
+ * could wait for ever. Therefore only OVERTAKEN_MAX requests may begin before it continues; then all new requests
+ * wait. */
 enum { OVERTAKEN_MAX = 8 };
 
-/* A request that needs a slot, and how many slots of the same kind (named or scratch) its owner's generations have. */
+/* A request that needs a slot, and how many slots of the same kind (for named or for scratch branches) the generations
+ * of its owner have. */
 typedef struct turn {
     request *r;
     bool is_tried;
@@ -49,8 +50,8 @@ typedef struct turn {
     uint32_t n_with_slot;
 } turn;
 
-/* Counts the slots of that kind that the owner's requests have; with `read`, only those of requests that make
- * progress. */
+/* Counts the slots for named branches, or those for scratch branches, that the owner's requests have. With `read`,
+ * counts only requests that make progress. */
 static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool read)
 {
     uint32_t n = 0;
@@ -61,8 +62,8 @@ static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool re
     return n;
 }
 
-/* Whether the request must wait until an earlier request (`after`) has consumed its prompt, of which both share a
- * prefix. A request that holds a slot does not wait for an earlier request that waits for a slot, because each would
+/* Whether the request must wait until an earlier request (`after`) has consumed its prompt, because both prompts share
+ * a prefix. A request that holds a slot does not wait for an earlier request that waits for a slot, because each would
  * wait for the other. */
 static bool is_too_early(const decode *d, const request *r)
 {
@@ -72,8 +73,8 @@ static bool is_too_early(const decode *d, const request *r)
     return first != NULL && !first->is_decoding && !would_wait;
 }
 
-/* Whether the KV cache has room for the request and its next token, in addition to those of the first n requests (in
- * order of arrival) that make progress. */
+/* Whether the KV cache has room for the tokens of request `r` and one more, in addition to the tokens of other
+ * requests. Of these, only the first n in order of arrival count, and only if they make progress. */
 static bool fits_with_requests(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;
@@ -95,7 +96,7 @@ static uint32_t slots_max(const decode *d, bool named)
     return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->table->n_owners));
 }
 
-/* Whether the owner of `r` has its whole share of slots; with `read`, only slots of requests that make progress
+/* Whether the owner of `r` has its whole share of slots; with `read`, only the slots of requests that make progress
  * count. */
 static bool is_at_share(const decode *d, const request *r, bool read)
 {
@@ -103,8 +104,8 @@ static bool is_at_share(const decode *d, const request *r, bool read)
     return n_with_slot(d, r->owner, named, read) >= slots_max(d, named);
 }
 
-/* Whether new requests must wait: a generation without a slot was overtaken OVERTAKEN_MAX times, and could continue
- * without the requests that arrived after it. */
+/* Whether new requests must wait, because OVERTAKEN_MAX requests have begun before a generation that lost its slot.
+ * They wait only if this generation could continue without the requests that arrived after it. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -117,8 +118,8 @@ static bool do_newcomers_wait(const decode *d)
     return false;
 }
 
-/* Whether the request could begin or continue with a slot: it waits for any scratch branch, is first in the queue of
- * its branch, or has lost its slot (decode_step.c) and its client reads. */
+/* Whether the request could begin or continue if it got a slot: it waits for any scratch branch, or is first in the
+ * queue of its branch, or has lost its slot (decode_step.c) and its client reads. */
 static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch)
 {
     switch (r->phase) {
@@ -156,8 +157,8 @@ static uint32_t collect_turns(decode *d, turn *out)
     return n;
 }
 
-/* Returns the request to try next: of the owners below their share of slots, chooses the owner with the fewest slots,
- * and of this owner's requests the first to arrive. NULL if no request is left to try. */
+/* Returns the request to try next, or NULL if none is left to try. Chooses, of the owners who have less than their
+ * share of slots, the owner with the fewest slots, and of this owner's requests the first to arrive. */
 static request *next_turn(const decode *d, turn *turns, uint32_t n)
 {
     turn *best = NULL;
@@ -201,11 +202,11 @@ static decode_among holders_of(const decode *d, const request *r)
                                                       : AMONG_KIND;
 }
 
-/* Parks a request that holds a slot without progress, if that helps `r`. If `r` has begun, parking helps if the freed
- * cells are enough for `r`. If `r` is new, a request is parked only if none of the requests that hold the resource
- * which `r` lacks makes progress. A request that makes progress will free the resource, but requests without progress
- * could all wait for each other. Only one request is parked before the next step, so that decoding sessions wait for
- * one copy at most. */
+/* Parks the branch of a request that holds a slot without progress, if that helps `r`. If `r` has begun, parking helps
+ * if the freed cells are enough for `r`. If `r` is new, nothing is parked while a request that makes progress holds the
+ * resource that `r` lacks (holders_of), because that request will free it. If all holders of the resource make no
+ * progress, all could wait for each other, so one is parked. Only one branch is parked before the next step, so that
+ * decoding sessions wait for one copy at most. */
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;
@@ -223,7 +224,7 @@ static void go_on(decode *d, request *r)
 {
     r->n_overtaken = 0;
     d->may_assign_slots = true;                      /* new requests that waited for `r` may begin */
-    if (r->branch->record.state == LLM_STATE_TORN) { /* its next step would fail other requests, too */
+    if (r->branch->record.state == LLM_STATE_TORN) { /* a step with this branch would fail other requests, too */
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
     }
 }
@@ -254,8 +255,8 @@ static void ask_for_slot(decode *d, request *r)
     const bool begins = r->phase == REQUEST_WAITING;
     slot_result result = b != NULL ? table_take_slot(d->table, b) : SLOT_LATER;
     if (result != SLOT_READY && b != NULL && !branch_is_named(b) && begins && b->parked.state != NULL) {
-        /* an empty branch gets a slot sooner than a branch that needs cells, and clients do not rely on scratch
-         * state */
+        /* empty the scratch branch: an empty branch gets a slot sooner than a branch that needs cells, and clients do
+         * not rely on scratch state */
         branch_reset(b);
         result = table_take_slot(d->table, b);
     }
@@ -271,7 +272,8 @@ static void ask_for_slot(decode *d, request *r)
         }
         break;
     case SLOT_LATER:
-        /* Try once more at once, because the branch that was to be parked may have got its slot by now. */
+        /* Slots are assigned once more at once: another branch that was about to take the slot (table_may_take_slot)
+         * may have taken it by now. */
         d->may_assign_slots = d->may_assign_slots || (begins && !r->waits_for_slot);
         r->waits_for_slot = begins;
         break;
@@ -280,8 +282,9 @@ static void ask_for_slot(decode *d, request *r)
     }
 }
 
-/* Frees a slot for the first request that still has none, but at most one slot per loop. Considers also requests of
- * owners at their share, because another request of the same owner may hold a slot without progress. */
+/* Frees a slot for the first request that still has none, but at most one slot per loop of the decode thread. Considers
+ * also requests whose owners have their whole share, because another request of the same owner may hold a slot without
+ * progress. */
 static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
 {
     bool is_made = false;
@@ -307,7 +310,8 @@ double decode_stall_budget_us(const decode *d)
     return schedule_stall_budget_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
 }
 
-/* Returns false if some requests had no turn yet. */
+/* Lets waiting requests ask for slots, in turn, until the stall budget is used up. Returns false if some requests had
+ * no turn yet. */
 static bool start_waiting(decode *d)
 {
     turn turns[LLM_REQUESTS_MAX];
@@ -339,8 +343,8 @@ static uint64_t earlier(uint64_t a_us, uint64_t b_us)
     return b_us != 0 && (a_us == 0 || b_us < a_us) ? b_us : a_us;
 }
 
-/* Returns the time after now_us at which the request stops waiting for the disk; 0 if the request does not wait for
- * it. */
+/* Returns the time, later than now_us, at which the request stops waiting for the disk; 0 if the request does not wait
+ * for the disk. */
 static uint64_t wait_end_us(const request *r, uint64_t now_us)
 {
     const uint64_t fetch_us = r->phase == REQUEST_WAITING && r->fetching != 0 ? r->fetched_by_us : 0;

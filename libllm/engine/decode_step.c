@@ -1,5 +1,5 @@
-/* decode_step.c: one step for all requests that can run, and the work after the model call: tokens are sampled, KV
- * cells are freed, or the requests whose state was harmed end. */
+/* decode_step.c: one step for all requests that can run, and the work after the model call. Then tokens are sampled, or
+ * KV cells are freed, or the requests whose state was harmed end. */
 #include <assert.h>
 
 #include "engine/decode.h"
@@ -29,7 +29,8 @@ static void collect_requests(decode *d)
     }
 }
 
-/* If a request has no slot, the picked token stays in the job until the request has a slot again. */
+/* If a request has no slot, the token that a sampling thread picked for it stays in the job until the request has a
+ * slot again. */
 void decode_take_sampled(decode *d)
 {
     bool is_any = false;
@@ -63,7 +64,7 @@ static void sample(decode *d)
     }
 }
 
-/* Delivers events. Requests that have ended leave the step first, because delivery may free them. */
+/* Delivers events. Before that, removes ended requests from the step, because delivery may free them. */
 static void deliver_step(decode *d)
 {
     step_drop_ended(&d->step);
@@ -77,7 +78,7 @@ static void sample_and_learn(decode *d)
     step_learn(&d->step, clock_us() - began_us);
 }
 
-/* Whether the request holds a slot without progress: its client does not read, or the request waits although no
+/* Whether the request holds a slot without progress: its client does not read, or the request has not begun although no
  * generation runs in its branch. */
 static bool is_unmoving(const request *r)
 {
@@ -132,7 +133,7 @@ static bool takes_more(const step *t, uint32_t a, uint32_t b)
     return t->take[a] != t->take[b] ? t->take[a] > t->take[b] : t->requests[a]->queued_us > t->requests[b]->queued_us;
 }
 
-/* Returns the request with the most tokens in the current call; of equals the newest. */
+/* Returns the request with the most tokens in the current call; if several have the most, the newest of them. */
 static request *largest_in_call(const step *t)
 {
     uint32_t worst = t->n_requests;
@@ -145,7 +146,7 @@ static request *largest_in_call(const step *t)
     return t->requests[worst];
 }
 
-/* Frees the cells of a branch. A named branch keeps its tokens, and its next request prefills these again. */
+/* Frees the cells of a branch. A named branch keeps its tokens, and its next request prefills them again. */
 static void give_cells_back(decode *d, branch *b)
 {
     if (branch_is_named(b)) {
@@ -200,7 +201,8 @@ static double elapsed_us(const decode *d)
     return (double)(clock_us() - d->step.call_began_us);
 }
 
-/* `is_answering` is true if some requests of the step decode. */
+/* Makes one model call, and repeats the call if cells had to be freed. `is_answering` is true if some requests of the
+ * step decode. */
 static void call(decode *d, unsigned parts, bool is_answering)
 {
     for (;;) {
@@ -221,7 +223,7 @@ static void call(decode *d, unsigned parts, bool is_answering)
 /* ---- a call that is stopped ---- */
 
 /* Whether a CANCEL for the request arrived since commands were last taken. Returns false if more CANCELs arrived than
- * `pushed` holds. */
+ * `pushed` (decode.h) can hold. */
 static bool is_cancelled(const decode *d, uint64_t id)
 {
     const uint32_t n = atomic_load(&d->pushed.n_cancel);
@@ -242,7 +244,7 @@ static double share_needed(const decode *d)
     return (double)n_needed / d->step.batch.n;
 }
 
-/* Whether a state may have been read for which a request with a slot waits. */
+/* Whether a request with a slot waits for a state from disk, and the store may have read it. */
 static bool may_go_on_fetched(const decode *d)
 {
     return d->fetched_by_us != 0 && store_has_result(d->table->store, decode_has_room(d));

@@ -12,7 +12,7 @@
 
 enum {
     N_BATCH_DEFAULT = 512,
-    N_BATCH_MIN = 32, /* in addition to one token for every session */
+    N_BATCH_MIN = 32, /* least tokens of a step, in addition to one for each slot */
     GAP_MS_DEFAULT = 100,
     EVENT_RING_BYTES = 1 << 20,
     COMMAND_RING_BYTES = 1 << 20,
@@ -22,7 +22,7 @@ enum {
     BRANCHES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
     DEAD_SEGMENTS_MAX = 4,
-    /* the limit on states on their way to or from disk is at least this, even if parked_bytes_max is small */
+    /* least limit on the bytes of states in transfer to or from disk, for a small parked_bytes_max */
     IN_FLIGHT_BYTES_MIN = 1 << 28,
     MEMORY_SHARE = 10, /* a tenth of free memory for checkpoints, another tenth for parked sessions */
 };
@@ -150,8 +150,8 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
     return status;
 }
 
-/* Opens the segment of a dead daemon of this model. Returns NULL if there is none. Segments of other models are left
- * for daemons of those models. */
+/* Opens the session table that a dead daemon of this model left in the shared-memory segment `name`. Returns NULL if
+ * there is none. Segments of other models are left for daemons of those models. */
 static llm_session_table *dead_session_table(const char *name, const char *fingerprint)
 {
     llm_session_table *dead = NULL;
@@ -167,7 +167,7 @@ static llm_session_table *dead_session_table(const char *name, const char *finge
     return dead;
 }
 
-/* Segments of dead daemons of this model, newest first. */
+/* Shared-memory segments with the session tables of dead daemons of this model, newest first. */
 typedef struct dead_segments {
     char *names; /* owned */
     uint32_t n;
@@ -252,9 +252,10 @@ static int open_table(llm_engine *e, const llm_engine_options *o, const adoption
     return table_open(&e->table, &shared, &sizes, e->store);
 }
 
-/* Adopts the sessions that dead daemons left. The new segment gets its name only when it holds all sessions of the old
- * segment, and only then the old segment is removed. So whenever a start is killed, one of the two segments is
- * complete. Of several dead segments only the newest is adopted, because its daemon had already adopted the others. */
+/* Adopts the sessions that dead daemons left in their session tables (shared-memory segments). The new segment gets its
+ * name only when it holds all sessions of the old segment, and only then the old segment is removed. So even if the
+ * daemon is killed while it starts, one of the two segments is complete. Of several dead segments only the newest is
+ * adopted, because its daemon had already adopted the others. */
 static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
     char fingerprint[33];
@@ -269,7 +270,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
     if (status == LLM_OK) {
         adoption_open(adopted, &e->table);
         table_settle(&e->table);
-        table_publish(&e->table); /* readers may look before the decode thread's first loop */
+        table_publish(&e->table); /* readers may read before the decode thread's first loop */
         status = session_table_publish(e->session_table);
     }
     end_dead(&dead, status == LLM_OK);
@@ -531,9 +532,11 @@ int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
     }
     notifier_arm(engine->event_notifier);
     count += move_events(engine, bytes, n_bytes, &at);
-    announce_room(engine); /* last, because it clears the flag: room made after that would not be announced */
+    /* last, because it clears the flag events_blocked: room that is made later would not be announced */
+    announce_room(engine);
     if (!ring_is_empty(engine->events)) {
-        notifier_wake(engine->event_notifier); /* some events did not fit `out`, so the descriptor stays readable */
+        /* some events did not fit into `out`, so the descriptor stays readable */
+        notifier_wake(engine->event_notifier);
     }
     if (count == 0) {
         return 0;

@@ -51,7 +51,7 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
     return sampler_open(m, &options, &r->sampler);
 }
 
-/* Opens the checkpoint points with the last LLM_BOUNDARIES_MAX boundaries of the command. */
+/* Opens the prompt's checkpoint points. Uses the last LLM_BOUNDARIES_MAX boundaries of the command. */
 static void open_checkpoint_points(request *r, const model *m, const wire_command *command)
 {
     uint32_t boundaries[LLM_BOUNDARIES_MAX];
@@ -157,7 +157,8 @@ static void release(request *r, const stop_result *released)
     r->n_released = released->n_released;
 }
 
-/* Returns how many of the session's tokens the client has seen completely. */
+/* Returns how many tokens of the branch the client can have seen: the prompt, and the generated tokens whose text was
+ * released completely. */
 static uint32_t count_visible(const request *r)
 {
     uint32_t n = r->n_generated;
@@ -167,8 +168,8 @@ static uint32_t count_visible(const request *r)
     return r->claim.prompt.n_tokens + n;
 }
 
-/* Removes tokens that the client did not see, after a stop string. If the model's memory cannot be truncated there, the
- * tokens stay, and n_visible in FINISHED reports the tokens that the client saw. */
+/* Called after a stop string: removes the tokens that the client did not see. If the model's memory cannot be truncated
+ * there, these tokens stay, and n_visible in FINISHED reports how many tokens the client saw. */
 static void truncate_invisible(request *r, uint32_t n_visible)
 {
     if (n_visible < branch_n_tokens(r->branch)) {
@@ -258,8 +259,8 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Returns how many stop strings, from the first on, are ignored for the last token: all stop strings before min_tokens,
- * and while the model reasons the stop strings that apply only to the answer. */
+/* Returns how many of the first stop strings are not searched for in the text of the last token. Before min_tokens,
+ * that is all stop strings. While the model reasons, these are the stop strings that apply only to the answer. */
 static uint32_t n_ignored_stops(const request *r)
 {
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {
@@ -319,7 +320,7 @@ static void continue_with(request *r, const model *m, int status, int32_t token)
     }
 }
 
-/* Returns false if memory is short. */
+/* Queues a copy of the logits for a sampling thread. Returns false if memory is short. */
 static bool begin_sampling(request *r, sampling_threads *threads, const float *logits)
 {
     if (r->job == NULL) {

@@ -30,13 +30,15 @@ typedef struct request {
     request_phase phase;
     bool is_cold;          /* LLM_GENERATE_COLD */
     bool reports_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
-    uint64_t after;        /* the request waits until this live request has consumed its prompt; 0 if there is none */
-    /* could not get a slot yet, because a slot may become free later or the request waits for the disk */
+    /* id of a live request, which must consume its prompt before this request begins; 0 if there is none */
+    uint64_t after;
+    /* asked for a slot and did not get it: a slot may become free later, or the request waits for the disk */
     bool waits_for_slot;
-    bool has_fetched;       /* states on disk were considered for the prompt, which happens once */
-    uint64_t fetching;      /* number of the read for which the request waits (resuming.h); 0 if none */
-    uint64_t fetched_by_us; /* when that wait ends */
-    uint32_t n_overtaken;   /* if RUNNING without a slot: how many requests have begun since the slot was lost */
+    bool has_fetched;       /* states on disk have been considered for the prompt, which is done only once */
+    uint64_t fetching;      /* number of the disk read for which the request waits (resuming.h); 0 if none */
+    uint64_t fetched_by_us; /* time at which the request stops waiting for this read */
+    /* of a RUNNING request without a slot: how many requests have begun since it lost the slot */
+    uint32_t n_overtaken;
 
     int32_t *prompt; /* owned; claim.prompt points to it */
     /* the branch that the request holds or waits for; NULL if the request waits for any scratch branch, or has ended */
@@ -46,15 +48,15 @@ typedef struct request {
     bool is_decoding;         /* the whole prompt is consumed */
     int32_t next_token;       /* sampled and not yet consumed; -1 if none */
     uint32_t max_tokens;      /* > 0, clamped to the context */
-    uint32_t min_tokens;      /* stop strings are ignored in the first min_tokens tokens */
-    uint32_t n_answer_stops;  /* how many stop strings, from the first on, apply only outside reasoning */
+    uint32_t min_tokens;      /* stop strings are not searched for in the first min_tokens tokens */
+    uint32_t n_answer_stops;  /* the first n_answer_stops stop strings are not searched for in reasoning */
     stop stop;                /* owned */
-    sampler *sampler;         /* owned by `job` if that is not NULL, else by the request */
+    sampler *sampler;         /* owned by `job` if there is a job, else by the request */
     sampling_job *job;        /* owned; NULL until a thread samples for the request (sampling.h) */
     bool is_sampling;         /* a thread is picking the next token, so the request takes part in no step */
 
     uint32_t n_generated; /* sampled tokens, including a token that ended the turn */
-    uint64_t n_bytes;     /* bytes of all pieces so far */
+    uint64_t n_bytes;     /* bytes of the texts of all generated tokens */
     uint64_t *ends;       /* owned: n_bytes after each generated token */
     uint32_t ends_capacity;
     uint64_t n_released; /* raw bytes released so far, see stop.h */
@@ -91,20 +93,20 @@ static inline bool request_is_for_named(const request *r)
 int request_open(const model *m, const wire_command *command, request **out);
 void request_close(request *r); /* NULL is allowed */
 
-/* Gives the branch to the request, and resumes the prompt in the branch (resuming.h). The branch must have a slot.
- * Returns the kept logits after the prompt, or NULL if there are none. The caller samples from kept logits at once
- * (request_sample), without a step. */
+/* Gives the branch to the request, and resumes the prompt in the branch (resuming.h). The branch must have a slot. If
+ * the reused state includes the logits after the whole prompt, returns these logits, and the caller samples from them
+ * at once (request_sample), without a step. Otherwise returns NULL. */
 const float *request_begin(request *r, branch_table *table, branch *b);
 
 /* Called after a step has consumed more of the prompt. Reports progress if the client requested reports. */
 void request_consumed(request *r);
 
-/* Called after a step has consumed all tokens and produced logits. Samples a token and moves its text to the outbox.
- * May end the request. A slow sampler runs in a sampling thread, and is_sampling is set meanwhile. */
+/* Called when a step has produced the logits after the request's last token. Samples a token and moves its text to the
+ * outbox. May end the request. A slow sampler runs in a sampling thread, and is_sampling is set meanwhile. */
 void request_sample(request *r, const model *m, sampling_threads *threads, float *logits);
 
-/* Continues a request that has a slot and is_sampling, if its token was picked. Returns whether the token was
- * picked. */
+/* Called for a request that has a slot and is_sampling. If the sampling thread has picked the token, continues the
+ * request and returns true. */
 bool request_take_sampled(request *r, const model *m);
 
 /* Ends the request, in any phase, for a reason outside the generation. The request gives up its branch. */

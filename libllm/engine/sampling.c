@@ -173,7 +173,7 @@ sampling_job *sampling_job_open(sampling_threads *p, sampler *s)
     return j;
 }
 
-/* Returns true if no thread will use the job any more. Returns false if a thread works on the job; this thread then
+/* Returns true if no thread will use the job any more. Returns false if a thread works on the job; that thread then
  * frees the abandoned job. */
 static bool let_go(sampling_threads *p, sampling_job *j)
 {

@@ -2,7 +2,7 @@
  * samplers that sort the vocabulary. The steps of other requests go on meanwhile.
  *
  * A generation whose token is being picked takes part in no step. Its sampler and a copy of its logits belong to the
- * threads until the result is taken. A request that ends before abandons both.
+ * threads until the result is taken. If the request ends before that, it abandons both.
  *
  *            sampling_begin          done            sampling_take
  *   (none) -----------------> QUEUED ----> DONE --------------------> (none)
@@ -22,13 +22,13 @@ typedef struct sampling_threads sampling_threads;
 typedef struct sampling_job sampling_job;
 
 /* `consumer` is woken for each result. Returns LLM_OK or LLM_NO_MEMORY. Threads are created when the first job begins.
- * All functions in this header are called by the decode thread or the opener. */
+ * All functions in this header are called by the decode thread, or by the thread that opens the engine. */
 int sampling_open(uint32_t n_vocab, notifier *consumer, sampling_threads **out);
 /* All jobs must have been abandoned. NULL is allowed. */
 void sampling_close(sampling_threads *p);
 
-/* Creates the job of one generation, with space for logits. The job owns the sampler from then on. Returns NULL if
- * memory is short. */
+/* Creates the sampling job of one generation, with space for logits. The job is used for every token of the generation,
+ * and owns the sampler from now on. Returns NULL if memory is short. */
 sampling_job *sampling_job_open(sampling_threads *p, sampler *s);
 void sampling_abandon(sampling_job *j); /* NULL is allowed */
 

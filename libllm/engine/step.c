@@ -58,8 +58,8 @@ static uint32_t prefill_left(const request *r)
     return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - branch_n_tokens(r->branch);
 }
 
-/* Returns by how many tokens the checkpoint of a decoding request will be late after one more token; 0 if none is
- * due. */
+/* Returns by how many tokens the checkpoint of a decoding request will be late if it is taken after the next token; 0
+ * if no checkpoint is due. */
 static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
 {
     const branch *b = r->branch;
@@ -70,8 +70,8 @@ static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
                : 0;
 }
 
-/* Chooses at most one decoding request per step for a checkpoint. Requests that began together reach their checkpoints
- * together, and all copies would fall into one gap. */
+/* Chooses at most one decoding request per step for a checkpoint. Requests that began together are due for checkpoints
+ * together, and all these copies would fall into the gap between two tokens. */
 static void choose_checkpoint(step *t)
 {
     uint32_t most = 0;
@@ -128,7 +128,7 @@ static void add_tokens(step *t, uint32_t i)
     t->batch.n = n;
 }
 
-/* The request may have ended or lost its slot since the step was planned. */
+/* Whether the request still has a slot. It may have ended or lost its slot since the step was planned. */
 static bool is_alive(const request *r)
 {
     return r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT;
@@ -151,7 +151,7 @@ static void build_batch(step *t, unsigned parts)
     }
 }
 
-/* Writes the names of the sessions of the current call, for the log in case the call ends the process. */
+/* Writes the names of the sessions in the current call. They are logged if the process dies in the call. */
 static void name_sessions(const void *work, char *out, size_t n_bytes)
 {
     const step *t = work;
@@ -167,7 +167,7 @@ static void name_sessions(const void *work, char *out, size_t n_bytes)
     }
 }
 
-/* Returns the mean number of tokens before the prompt tokens of the batch. */
+/* Returns the mean depth of the batch's prompt tokens: the number of tokens that precede a token in its sequence. */
 static double depth_called(const step *t)
 {
     double sum = 0;
@@ -181,8 +181,8 @@ static double depth_called(const step *t)
     return n > 0 ? sum / n : 0;
 }
 
-/* Returns the bytes of the copies that the model makes before a call that can be stopped (model.h), and frees after the
- * call. */
+/* Returns how many bytes of state the model copies before a call that can be stopped (model.h). It frees these copies
+ * after the call. */
 static size_t undo_bytes(const step *t)
 {
     size_t n_bytes = 0;
@@ -204,7 +204,7 @@ static model_result call_model(step *t)
     }
     session_table_gauge(t->session_table, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
-    /* the calls of a step with decoding requests are short anyway, and a stoppable call may cost a copy */
+    /* a step with decoding requests is short anyway, and a call that can be stopped may cost a copy of states */
     bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
     ledger *account = t->table->shared.ledger;
     const size_t n_undo_bytes = may_stop ? undo_bytes(t) : 0;

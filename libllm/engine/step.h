@@ -1,6 +1,7 @@
-/* step.h: one step of the model for some requests: decides how many tokens each request consumes, builds the batch,
- * calls the model, and appends the consumed tokens to the branches, or marks the branches invalid. decode_step.c
- * samples from the logits, and decides which requests a failure ends. Owned by the decode thread. */
+/* step.h: one step of the model for some requests: decides how many tokens each request consumes, builds the batch, and
+ * calls the model. Then appends the consumed tokens to the branches, or, if the call failed, marks the branches
+ * invalid. decode_step.c samples from the logits, and decides which requests a failure ends. Owned by the decode
+ * thread. */
 #ifndef LLM_STEP_H
 #define LLM_STEP_H
 
@@ -13,14 +14,14 @@
 #include "policy/schedule.h"
 #include "sessions/branch_table.h"
 
-/* Which requests a model call covers. */
+/* Which requests take part in a model call: requests that decode, requests that prefill, or all. */
 typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_part;
 
 /* A checkpoint that is due after a call. */
 typedef struct step_due {
     branch *branch;
     uint32_t n_tokens;
-    checkpoint_due reached; /* which point of the prompt was reached; CHECKPOINT_NONE if the branch decodes */
+    checkpoint_due reached; /* kind of the prompt's checkpoint that is due; CHECKPOINT_NONE if the branch decodes */
 } step_due;
 
 typedef struct step {
@@ -39,9 +40,10 @@ typedef struct step {
     uint64_t call_began_us; /* start of the current or last call */
     uint64_t call_us;       /* duration of the last call */
     uint32_t n_decoded;     /* decoded tokens in the current or last call */
-    double depth;           /* mean number of tokens before the prompt tokens of that call */
+    double depth;           /* mean depth of the call's prompt tokens (schedule.h) */
 
-    /* the current step: arrays by request, then arrays by batch token */
+    /* the current step; the first arrays have an element per request, the last four an element per token of the
+     * batch */
     uint32_t n_requests;
     request *requests[LLM_SEQUENCES_MAX];
     uint32_t take[LLM_SEQUENCES_MAX];
@@ -67,13 +69,13 @@ void step_begin(step *t);
 void step_add(step *t, request *r);
 void step_plan(step *t);
 
-/* Removes requests that have ended since they were added, because an ended request may be freed. */
+/* Removes from the step the requests that have ended since they were added, because an ended request may be freed. */
 void step_drop_ended(step *t);
 
-/* Whether a request of this part has tokens in the planned step. */
+/* Whether the planned step has tokens for requests of this part (decoding or prefilling requests). */
 bool step_has(const step *t, step_part part);
 
-/* Makes one model call for the requests of these parts whose branches still have slots.
+/* Makes one model call for the requests of these parts (a set of step_part) whose branches still have slots. Returns
  *   MODEL_OK            the branches hold the consumed tokens, and step_logits has the logits; or no request was left.
  *                       The caller must call step_checkpoint before the next call
  *   MODEL_NO_CELLS      nothing changed; is_called says which requests took part: free cells and call again, or give up
@@ -81,19 +83,20 @@ bool step_has(const step *t, step_part part);
  *   anything else       the branches that the failure harmed are invalid */
 model_result step_call(step *t, unsigned parts);
 
-/* Saves each checkpoint that became due in the last model call, unless its branch has changed since. Saving copies the
- * state, so the caller chooses a moment when the copy delays nobody. */
+/* Saves each checkpoint that became due in the last model call, unless the branch has changed since. Saving copies the
+ * branch's state, so the caller chooses a moment when the copy delays nobody. */
 void step_checkpoint(step *t);
 
-/* Learns from the duration of the last call how large the next calls should be. `sampling_us` is the time of the work
- * between the call and the delivery of its tokens. */
+/* Learns from the duration of the last call how long tokens take, from which the size of later calls follows.
+ * `sampling_us` is the time of the work between the call and the delivery of its tokens. */
 void step_learn(step *t, uint64_t sampling_us);
 
 /* Returns the expected duration of the current call, which only prefills; 0 if nothing is known yet. */
 double step_expected_us(const step *t);
 
-/* Returns the n_vocab logits after the request's last token, or NULL if the last call, which must have succeeded,
- * produced none for the request. A sampler may modify the logits, which are valid until the next call. */
+/* Returns the n_vocab logits that the last call produced after the last token of request number `index`, or NULL if it
+ * produced none for this request. The last call must have succeeded. A sampler may modify the logits. They are valid
+ * until the next call. */
 float *step_logits(step *t, uint32_t index);
 
 #endif

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* An event holds the outbox's text and the token details, and must fit the smallest event ring, whose largest record is
- * a little under half the ring. So the waiting details are limited to half the text's limit, plus the details of text
- * that is released at once when a stop string was not completed. */
+ * a little under half the ring. So undelivered details are limited to half the limit of the text. An event may have
+ * somewhat more, because text that was held back for a possible stop string can be released at once. */
 enum { WAITING_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 2, EVENT_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 4 * 3 };
 
 void token_details_open(token_details *t, const model *m, const wire_command *command)
@@ -54,7 +54,7 @@ static size_t n_likeliest(const token_details *t)
     return t->n_likeliest > 0 ? (size_t)t->n_likeliest : 0;
 }
 
-/* Returns the bytes of a token in an event. */
+/* Returns how many bytes the details of a token take in an event. */
 static size_t token_bytes(int32_t n_likeliest_of_each)
 {
     const size_t plain = sizeof(int32_t) + sizeof(uint32_t);
@@ -72,7 +72,7 @@ static bool enlarge(void **array, size_t n_bytes)
     return true;
 }
 
-/* Makes room for one more token. Arrays that grew before memory ran out stay enlarged. */
+/* Makes room for one more token. Returns false if memory is short; arrays that were already enlarged stay so. */
 static bool has_room(token_details *t)
 {
     if (t->n < t->capacity) {
@@ -129,8 +129,8 @@ void token_details_released(token_details *t, const stop_result *released, uint6
         return;
     }
     for (; t->n_released < t->n && t->raw_ends[t->n_released] <= released->n_released; t->n_released++) {
-        /* a replaced invalid byte makes the text longer than the raw bytes, so only a token at the text's end has an
-         * exact end */
+        /* U+FFFD is longer than the invalid byte that it replaces, so the end is exact only for a token that ends with
+         * the text */
         const uint64_t end = t->raw_ends[t->n_released];
         uint32_t n = end > before ? (uint32_t)(end - before) : 0;
         n = end == released->n_released || n > released->n_text ? released->n_text : n;
@@ -179,7 +179,8 @@ void token_details_delivered(token_details *t, const wire_tokens *next)
     if (n_rest > 0) {
         memmove(t->tokens, t->tokens + n, n_rest * sizeof *t->tokens);
         memmove(t->raw_ends, t->raw_ends + n, n_rest * sizeof *t->raw_ends);
-        /* the text of the remaining tokens, which did not fit the event, is already delivered */
+        /* these tokens did not fit into the event, but their text was delivered with it, so they end at character 0 of
+         * the next text */
         memset(t->ends, 0, t->n_released * sizeof *t->ends);
     }
     if (n_rest > 0 && wants_logprobs(t)) {

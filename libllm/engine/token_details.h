@@ -1,11 +1,11 @@
-/* token_details.h: the tokens of one answer on their way to a client that requested them (LLM_GENERATE_RETURN_TOKENS,
- * n_logprobs), in addition to the outbox's text. Other requests keep no details. Owned by the decode thread.
+/* token_details.h: ids and log probabilities of one answer's tokens, until they are delivered with the outbox's text.
+ * They are kept only if the client requested them (LLM_GENERATE_RETURN_TOKENS, n_logprobs). Owned by the decode thread.
  *
  *   sampled --token_details_sampled--> held
  *           --its text is released: token_details_released--> in the outbox --token_details_delivered--> (gone)
  *
- * Tokens that are still held when the answer ends are not delivered: a stop string cut them off, or the client has
- * left. */
+ * Tokens whose text was not released when the answer ended are not delivered: the text belonged to a stop string, or
+ * the client has left. */
 #ifndef LLM_TOKEN_DETAILS_H
 #define LLM_TOKEN_DETAILS_H
 
@@ -18,16 +18,16 @@
 
 typedef struct token_details {
     bool is_enabled;
-    int32_t n_likeliest; /* how many likeliest tokens are reported for each token; -1 if no log probabilities are */
+    int32_t n_likeliest; /* how many most likely tokens are reported with each token; -1: no log probabilities */
     uint32_t n_vocab;
     float *raw;          /* owned: the model's logits before the sampler changed them; NULL if there are none yet */
     uint32_t n_chars;    /* characters of the outbox's text */
     uint32_t n;          /* tokens kept */
-    uint32_t n_released; /* of these, tokens whose text is in the outbox */
-    uint32_t capacity;   /* capacity of the arrays, owned: */
+    uint32_t n_released; /* how many of the tokens kept have their text in the outbox */
+    uint32_t capacity;   /* capacity of the arrays below, which are owned */
     int32_t *tokens;
     uint64_t *raw_ends; /* offsets as in stop.h */
-    uint32_t *ends;     /* characters of the outbox's text, for the first n_released tokens */
+    uint32_t *ends;     /* characters of the outbox's text up to the token's end; set for the first n_released tokens */
     float *logprobs;
     token_logprob *likeliest; /* capacity * n_likeliest */
 } token_details;
@@ -37,7 +37,8 @@ void token_details_close(token_details *t);
 
 /* Called before a token is sampled. Returns false if memory is short. */
 bool token_details_logits(token_details *t, const float *logits);
-/* Called when a token was sampled. The token's text ends at raw_end. Returns false if memory is short. */
+/* Called when a token was sampled. The token's text ends at offset raw_end of the raw bytes. Returns false if memory is
+ * short. */
 bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end);
 /* Called when this text, whose raw bytes begin at offset `before`, goes to the outbox. */
 void token_details_released(token_details *t, const stop_result *released, uint64_t before);
