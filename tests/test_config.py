@@ -140,9 +140,9 @@ def test_bad_values_in_environment_and_file_say_where(tmp_path: Path) -> None:
         ("port = 70000", "port: '70000'"),
         ("prot = 1", "no option 'prot'"),
         ("port = {}", "port is a table; expected text, a number, true, false or a list of texts"),
-        ("port = [1, 2]", "port is a list in which not everything is text; expected text, .* or a list of texts"),
-        ("allowed-hosts = [['a']]", "allowed-hosts is a list in which not everything is text; expected"),
-        ("allowed_hosts = ['a', 1]", "allowed_hosts is a list in which not everything is text; expected"),
+        ("port = [1, 2]", "port is a list that has values other than text; expected text, .* or a list of texts"),
+        ("allowed-hosts = [['a']]", "allowed-hosts is a list that has values other than text; expected"),
+        ("allowed_hosts = ['a', 1]", "allowed_hosts is a list that has values other than text; expected"),
         ("port = 2026-01-01", "port is a date; expected"),
         ("ctx_size = 1\nctx-size = 2", "ctx_size and ctx-size are the same option"),
         ("port", "not valid TOML"),
@@ -210,9 +210,9 @@ def test_a_name_that_is_none_gets_the_nearest(tmp_path: Path) -> None:
 def test_a_variable_that_is_no_option_is_remarked_on() -> None:
     environment = dict.fromkeys(["LLMD_PROT", "LLMD_PORT", "LLMD_JOBS", "PORT", "LLMD_ZZZ", "llmd_port"], "1")
     assert config_reader.remarks(environment) == [
-        "the environment has LLMD_PROT, which is not an option (did you mean LLMD_PORT?); llmd --help lists all "
-        "options",
-        "the environment has LLMD_ZZZ, which is not an option; llmd --help lists all options",
+        "the environment variable LLMD_PROT is ignored: llmd has no such option (did you mean LLMD_PORT?); "
+        "llmd --help lists all options",
+        "the environment variable LLMD_ZZZ is ignored: llmd has no such option; llmd --help lists all options",
     ]
 
 
@@ -220,7 +220,7 @@ def test_more_threads_than_processors_are_remarked_on(monkeypatch: pytest.Monkey
     monkeypatch.setattr(config_checks, "n_processors", lambda: 2)
     assert config_checks.remarks(load(["--threads", "2"], {})) == config_checks.remarks(load([], {})) == []
     (remark,) = config_checks.remarks(load(["--threads", "3"], {}))
-    assert remark.startswith("--threads 3: this process may use 2 processors; ")
+    assert remark.startswith("--threads 3: this process may use only 2 processors; ")
 
 
 def test_layers_on_a_gpu_that_is_not_there_are_remarked_on() -> None:

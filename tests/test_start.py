@@ -548,7 +548,7 @@ def test_a_variable_that_is_no_option_is_logged(start: Start, tmp_path: Path) ->
     (tmp_path / "state").write_text("")  # so that it ends at once
     _, errors = start.fails(LLMD_PROT="8001")
     line = json.loads(errors.splitlines()[0])
-    assert (line["level"], line["message"].split(",")[0]) == ("warning", "the environment has LLMD_PROT")
+    assert (line["level"], line["message"].split(" is ")[0]) == ("warning", "the environment variable LLMD_PROT")
 
 
 def test_what_is_probably_not_meant_is_logged(start: Start, tmp_path: Path) -> None:

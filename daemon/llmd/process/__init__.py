@@ -1,1 +1,1 @@
-"""The daemon as a process: options, sockets, log, systemd."""
+"""The daemon as a process of the system: its options, listening sockets, log lines and messages to systemd."""

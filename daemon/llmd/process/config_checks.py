@@ -1,4 +1,4 @@
-"""Checks options that depend on each other, or on this machine."""
+"""Checks the options whose valid values depend on other options, or on this machine."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from .config_table import SLOTS_MAX, Config
 
 
 class ConfigError(Exception):
-    """An option has an invalid value, or a file cannot be read. The message names the option or the file."""
+    """Raised if an option has an invalid value, or if the file of --config cannot be read. The message names the option
+    or the file.
+    """
 
 
 def check(config: Config) -> None:
-    """Checks combinations of options. Raises ConfigError."""
+    """Raises ConfigError if two options contradict each other."""
     if config.max_sessions + config.scratch_sessions > SLOTS_MAX:
         raise ConfigError(
-            f"--max-sessions: {config.max_sessions} and --scratch-sessions: {config.scratch_sessions} "
-            f"are more than {SLOTS_MAX} together"
+            f"--max-sessions {config.max_sessions} and --scratch-sessions {config.scratch_sessions} "
+            f"are more than {SLOTS_MAX} together, the limit; choose smaller numbers"
         )
 
 
 def remarks(config: Config) -> list[str]:
-    """Returns warnings about values that are valid, but are probably a mistake."""
+    """Returns warnings about options whose values are valid, but are probably a mistake."""
     n = n_processors()
     if config.threads <= n:
         return []
     processors = f"{n} processor{'s' if n > 1 else ''}"
     return [
-        f"--threads {config.threads}: this process may use {processors}; with more threads than that, "
+        f"--threads {config.threads}: this process may use only {processors}; with more threads than processors, "
         "each token takes many times as long"
     ]
 
@@ -40,16 +42,16 @@ _CGROUP_SELF = Path("/proc/self/cgroup")
 
 
 def n_processors(mount: Path = _CGROUP_MOUNT, own: Path = _CGROUP_SELF) -> int:
-    """Returns the number of processors that this process can use: the number in its affinity mask, or the smallest
-    quota of its control groups (version 2) if that is smaller. libllm computes the number in the same way
-    (machine/cgroup.h).
+    """Returns the number of processors that this process can use. This is the number of processors in its affinity
+    mask, or the smallest CPU quota of its control groups (version 2), whichever is smaller. libllm computes the same
+    number (machine/cgroup.h).
     """
     return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
 
 
 def _quotas(mount: Path, own: Path) -> list[int]:
-    """Returns the quotas of this process's control group and of all groups above it, in processors, rounded up. Quotas
-    that cannot be read are left out.
+    """Returns the CPU quotas of this process's control group and of all groups above that group. A quota is a number of
+    processors, rounded up. A group is left out if it has no quota, or if its quota cannot be read.
     """
     group = PurePosixPath("/")
     with suppress(OSError):
@@ -57,7 +59,7 @@ def _quotas(mount: Path, own: Path) -> list[int]:
         group = PurePosixPath(named[0]) if named and "/.." not in named[0] else group
     found = []
     for level in (group, *group.parents):
-        with suppress(OSError, ValueError):  # ValueError: "max" is not a number
+        with suppress(OSError, ValueError):  # ValueError: the file says "max", which means no quota
             quota, period = map(int, (mount / level.relative_to("/") / "cpu.max").read_text().split())
             found.append(math.ceil(quota / period))
     return found

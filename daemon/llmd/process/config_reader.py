@@ -1,5 +1,5 @@
-"""Reads the options. The command line overrides the environment, the environment overrides the TOML file, and the file
-overrides the defaults.
+"""Reads the options from the command line, the environment and the TOML file. The command line overrides the
+environment, the environment overrides the TOML file, and the file overrides the defaults.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ USAGE_ERROR = 2
 _CONFIG = next(option for option in OPTIONS if option.name == "config")
 _MODEL = "positional_model"
 _SYNONYMS = {"-m": "--model", "-c": "--ctx-size", "-ngl": "--gpu-layers", "-t": "--threads", "-np": "--max-sessions"}
-"""Short options of llama.cpp's programs, with the options of llmd that do the same."""
+"""The llmd option that does the same as each of these short options of llama.cpp's programs. Used to suggest the llmd
+option in an error.
+"""
 
 
 def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
-    """Returns the configuration. Raises ConfigError. `--help` and `--version` end the process."""
+    """Returns the values of all options. Raises ConfigError. If `--help` or `--version` is given, prints its text and
+    ends the process.
+    """
     environment = os.environ if environment is None else environment
     parsed, strange = parser().parse_known_args(arguments)
     if strange:
@@ -56,7 +60,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
 
 
 def load_or_exit(arguments: Sequence[str]) -> Config:
-    """Does the same as `load`. If an option is invalid, prints a sentence and ends the process with status 2."""
+    """Does the same as `load`, but if an option is invalid, prints the error and ends the process with status 2."""
     try:
         return load(arguments)
     except ConfigError as error:
@@ -66,8 +70,8 @@ def load_or_exit(arguments: Sequence[str]) -> Config:
 
 _SEE = f"; {PROGRAM} --help lists all options"
 
-# Variables that build.sh, libllm and the tests use. They are known here, because they can be set when `./build.sh
-# serve` runs llmd.
+# Environment variables of build.sh, libllm and the tests. `remarks` does not warn about them, because they can be set
+# when `./build.sh serve` runs llmd.
 NOT_OPTIONS = frozenset(
     f"LLMD_{name}"
     for name in """
@@ -78,10 +82,13 @@ NOT_OPTIONS = frozenset(
 
 
 def remarks(environment: Mapping[str, str]) -> list[str]:
-    """Returns warnings about environment variables that look like options but have no effect."""
+    """Returns a warning for each environment variable that looks like an option (LLMD_...) but has no effect."""
     known = {option.environment for option in OPTIONS}
     strange = sorted(name for name in environment if name.startswith("LLMD_") and name not in known | NOT_OPTIONS)
-    return [f"the environment has {name}, which is not an option{nearest(name, known)}{_SEE}" for name in strange]
+    return [
+        f"the environment variable {name} is ignored: llmd has no such option{nearest(name, known)}{_SEE}"
+        for name in strange
+    ]
 
 
 def _parse(option: Option, text: str, where: str) -> Any:
@@ -107,17 +114,19 @@ def _read_file(path: Path) -> dict[str, str]:
         if name not in known:
             raise ConfigError(f"{path}: there is no option {key!r}{nearest(name, known)}{_SEE}")
         if name in spellings:
-            raise ConfigError(f"{path}: {spellings[name]} and {key} are the same option; keep one of them")
+            raise ConfigError(f"{path}: {spellings[name]} and {key} are the same option; remove one of them")
         spellings[name] = key
         values[name] = _toml_text(path, key, value)
     return values
 
 
-_TOML_KINDS: dict[type, str] = {dict: "a table", list: "a list in which not everything is text"}
+_TOML_KINDS: dict[type, str] = {dict: "a table", list: "a list that has values other than text"}
 
 
 def _toml_text(path: Path, key: str, value: object) -> str:
-    """Returns a TOML value in the syntax of the command line."""
+    """Converts a value of the TOML file to text in the syntax of the command line. Raises ConfigError if an option
+    cannot have a value of this type.
+    """
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

@@ -1,5 +1,6 @@
-"""The option table. Each field of `Config` defines one option (option.py), and an instance of `Config` has the values
-of all options. config_reader.py makes the instance, and config_checks.py checks combinations of options.
+"""The table of all options. Each field of the class `Config` defines one option (option.py), and an instance of
+`Config` has the values of all options. config_reader.py makes the instance, and config_checks.py checks options against
+each other.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def default_state_dir() -> Path:
     return (Path(state) if state else Path(os.path.expanduser("~/.local/state"))) / "llmd"
 
 
-# --- the table -------------------------------------------------------------------------------------------------------
+# --- the options -----------------------------------------------------------------------------------------------------
 
 MODEL, SERVER, SESSIONS, MACHINE = "model", "server", "sessions", "machine"
 ACCESS, STREAMS, LOG = "access", "streams", "log"
@@ -63,55 +64,58 @@ class Config:
 
     # fmt: off
     model: str = _model(str(EMBEDDED_MODEL), model, "PATH",
-        "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, sim:hybrid, sim:none,embed=N"
-        " (default: the model that comes with llmd)")
+        "GGUF file to serve, or a simulated model for tests: sim:dense, sim:window, sim:recurrent, sim:hybrid, "
+        "sim:none,embed=N (default: the model that comes with llmd)")
     model_id: str = _model("", text("a name"), "NAME", "name of the model in answers (default: the model's own name)")
     chat_template_file: Path | None = _model(None, path, "FILE", "Jinja chat template that replaces the model's own")
     host: str = _server("127.0.0.1", text("an address"), "ADDRESS",
-        "address to listen on; an address that is not loopback needs --api-key-file or --open on")
+        "address to listen on; an address that other machines can reach needs --api-key-file or --open on")
     port: int = _server(8000, integer(0, 65535, "a port from {} to {}; 0 picks a free one"), "PORT",
         "TCP port to listen on")
     socket: Path = _server(default_socket, path, "PATH",
         "unix socket to listen on; every user who can open the socket is an administrator")
     config: Path | None = _server(None, path, "FILE",
-        "TOML file with options (ctx_size = 8192); flags and environment variables override the file")
+        "TOML file with options (ctx_size = 8192); the command line and environment variables override the file")
     state_dir: Path | None = _server(default_state_dir, path_or_none, "DIR",
-        "directory for sessions that survive a restart and for parked states beyond --park-memory; none: keep "
-        "sessions in memory only")
+        "directory in which llmd keeps sessions, so that they survive a restart, and parked states that exceed "
+        "--park-memory; none: keep sessions in memory only")
     body_limit: int = _server(64 * KIB ** 2, size(KIB, 4 * KIB ** 3, "a size from 1K to 4G"), "SIZE",
         "maximum size of a request body", "bytes")
     shutdown_timeout: float = _server(30.0, number(0, 86400), "S",
         "maximum time for running requests to finish after SIGTERM", "seconds")
     ctx_size: int = _sessions(0, size(0, 1 << 24, "0 to 16777216 tokens (8k is 8192); 0 is the model's own"), "N",
-        "context size: maximum tokens of a branch, or of a text for an embedding model; 0: the context that"
-        " the model was trained for, at most 131072 (8192 for embeddings) and at most what fits --kv-memory", "tokens")
+        "context size: maximum tokens of a branch, or of one text for an embedding model; 0: the context that the model"
+        " was trained for, but at most 131072 tokens (8192 for embeddings) and at most what fits into --kv-memory",
+        "tokens")
     max_sessions: int = _sessions(8, integer(1, SLOTS_MAX - 1), "N",
-        "slots in the model's memory for named sessions; each branch of a session needs one slot while it runs")
+        "slots in the model's memory for named sessions; a branch of a session needs a slot while its request runs")
     scratch_sessions: int = _sessions(4, integer(1, SLOTS_MAX - 1), "N",
         "slots in the model's memory for requests that name no session")
     scratch_reuse: bool = _sessions(True, switch, "on|off",
         "let requests that name no session reuse the state of earlier requests")
     capacity_policy: str = _sessions("park", choice("park", "evict", "refuse"), "POLICY",
-        "if a request needs a slot and all slots are taken: park moves the least recently used idle session to host "
-        "memory, then to disk; evict forgets that session; refuse answers the request with 429")
+        "what to do if a request needs a slot and all slots are taken: park moves the least recently used idle session "
+        "to host memory, and later to disk; evict forgets this session; refuse answers the request with status 429")
     session_timelines: int = _sessions(3, integer(1, BRANCHES_MAX), "N",
         "maximum branches of one session; a branch is one token history with its state")
     max_parked: int = _sessions(64, integer(1, PARKED_MAX), "N",
         "maximum parked branches to keep in addition to the branches in slots")
     park_memory: int = _sessions(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
-        "host memory for parked states; states beyond this size go to disk; 0: a tenth of free memory", "bytes")
+        "host memory for parked states, which are states of idle sessions outside the model's memory; parked states "
+        "that exceed this size go to disk; 0: a tenth of free memory", "bytes")
     park_disk: int = _sessions(0, size(0, 1 << 50, "a size such as 20G; 0 is automatic"), "SIZE",
-        "disk space for the states of sessions in --state-dir; beyond this size llmd drops the least "
-        "recently used states and keeps their tokens; 0: half of the space that is free at the start", "bytes")
+        "disk space for the states of sessions in --state-dir; if the states need more, llmd deletes the least "
+        "recently used ones and keeps their tokens; 0: half of the space that is free at the start", "bytes")
     checkpoint_memory: int = _sessions(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
-        "host memory for the checkpoints of all sessions; 0: a tenth of free memory", "bytes")
+        "host memory for the checkpoints of all sessions, which are saved states that an edited or regenerated "
+        "conversation can resume from; 0: a tenth of free memory", "bytes")
     checkpoint_every: int = _sessions(256, integer(1, 1 << 20, "{} to {} tokens"), "N",
         "number of generated tokens between two checkpoints", "tokens")
     session_idle_time: int = _sessions(0, integer(0, 1 << 30, "seconds, {} to {}; 0 is never"), "S",
         "forget a session that is not pinned after this time without a request; 0: never", "seconds")
     history: str = _sessions("resident", choice("resident", "template"), "HISTORY",
-        "tokens of past answers in a prompt: resident keeps the generated tokens; template renders and tokenizes the "
-        "answers again")
+        "which tokens past answers have in a prompt: resident keeps the generated tokens; template renders and "
+        "tokenizes the answers again")
     threads: int = _machine(0, integer(0, 1024, "{} to {}; 0 is automatic"), "N",
         "threads for the model; more threads than cores are usually much slower; 0: the fastest number that llmd "
         "measures at the start, at most one per physical core, and fewer while other processes use the cores")
@@ -120,8 +124,8 @@ class Config:
     kv_memory: int = _machine(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
         "memory for the KV cache of all sessions; 0: a fraction of free memory", "bytes")
     oversize: str = _machine("refuse", choice("refuse", "allow"), "refuse|allow",
-        "what to do if the model is larger than the available memory: refuse stops the start; allow loads the model, "
-        "which then reads its weights from disk again and again (very slow)")
+        "what to do if the model is larger than the available memory: refuse does not start llmd; allow loads the "
+        "model, whose weights are then read from disk again and again (very slow)")
     gap_target_ms: int = _machine(100, integer(1, 60000, "{} to {} milliseconds"), "MS",
         "maximum pause of running streams while llmd processes a long prompt; llmd splits the prompt "
         "into chunks that take at most this time, but have at least 16 tokens", "milliseconds")
@@ -129,15 +133,15 @@ class Config:
         "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line; other users must not have access"
         " to the file; SIGHUP reloads the file")
     open: bool = _access(False, switch, "on|off",
-        "allow other machines to connect to --host without --api-key-file: all of them can use the model, and they "
-        "share sessions")
+        "let other machines use the model without API keys, if --host is an address that they can reach; all of them "
+        "share their sessions")
     allowed_hosts: tuple[str, ...] = _access((), words, "NAMES",
         "names to accept in the Host header in addition to localhost, IP addresses and the names that containers use "
         "for their host; * allows all")
     allowed_origins: tuple[str, ...] = _access((), origins, "ORIGINS",
         "web origins whose pages can call the server, such as http://localhost:3000; * allows all")
     keepalive_interval: float = _streams(10.0, number(0.1, 86400), "S",
-        "send a comment in a stream after this time without output", "seconds")
+        "send a comment, which clients ignore, if a stream has had no output for this time", "seconds")
     slow_reader_timeout: float = _streams(30.0, number(0.1, 86400), "S",
         "cancel a stream if its client has read nothing for this time", "seconds")
     request_timeout: float = _streams(0.0, number(0, 86400, "seconds, {:g} to {:g}; 0 is off"), "S",

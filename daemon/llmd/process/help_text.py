@@ -1,4 +1,4 @@
-"""The titled lists in a program's manual, for `--help` and the man page."""
+"""Texts for `--help` and man pages: lists of terms with explanations, and suggestions for unknown options."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 WIDTH = 100
 TERM_WIDTH_MAX = 44
-"""Maximum width of the column of terms. The explanation of a longer term begins on the next line."""
+"""Maximum width of the column of terms, in characters. If a term is wider, its explanation begins on the next line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     title: str
     rows: tuple[tuple[str, str], ...]
-    """The terms, each with its explanation."""
+    """Pairs of a term and its explanation."""
 
 
 def format_sections(*sections: Section) -> str:
-    """Returns the sections as text for a terminal, for the epilog of --help."""
+    """Formats the sections as text for a terminal. The text is printed at the end of --help."""
     return "\n".join(f"{section.title}:\n{_listed(section.rows)}" for section in sections)
 
 
@@ -38,17 +38,20 @@ def _listed(rows: tuple[tuple[str, str], ...]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-# --- suggestions ------------------------------------------------------------------------------------------------------
+# --- unknown options --------------------------------------------------------------------------------------------------
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Returns a suggestion to append to an error about an unknown word, or "" if none of `words` is similar."""
+    """Returns a suggestion (" (did you mean ...?)") to append to an error about the unknown `word`, or "" if none of
+    the known `words` is similar.
+    """
     return _suggestion(*difflib.get_close_matches(word, list(words), 1))
 
 
 def unrecognized(arguments: Sequence[str], flags: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
-    """Returns the error for arguments that the parser did not recognize. If the first argument is a flag, the error is
-    about this flag only. `synonyms` maps flags of other programs to llmd's flags.
+    """Returns the error message for command-line arguments that the parser did not recognize. If the first of these
+    arguments is a flag, the message is about this flag only. `synonyms` maps flags of other programs to llmd's flags,
+    which the message then suggests.
     """
     if not arguments[0].startswith("-"):
         return f"unrecognized arguments: {' '.join(arguments)}"

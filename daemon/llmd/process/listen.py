@@ -1,8 +1,9 @@
 """The sockets that the daemon listens on.
 
-The sockets are opened before the model is loaded, so that a port in use is reported at once, and no other program can
-take the port while the model loads. Only this user may use the unix socket. If a file exists at the path of the unix
-socket, llmd removes it only if it is a socket of this user on which no program listens (socket_trust.py).
+The sockets are opened before the model is loaded. So a port that is in use is reported at once, and no other program
+can take the port while the model loads. Only the user that runs llmd can use the unix socket. If a file already exists
+at the path of the unix socket, llmd removes the file only if it is a socket of this user on which no program listens
+(socket_trust.py).
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ log = logging.getLogger("llmd")
 
 _OTHER_PATH = "choose another path with --socket"
 UNIX_PATH_BYTES_MAX = 107
-"""Size of sun_path (unix(7)), without the terminating zero."""
+"""Maximum length of the path of a unix socket: the size of sun_path (unix(7)) without the terminating zero."""
 
 
 class ListenError(Exception):
-    """The daemon cannot listen on an address. The message names the address and says what to do."""
+    """Raised if the daemon cannot listen on an address. The message names the address and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnixSocket:
-    """The unix socket. This process has created its file, and removes the file at the end."""
+    """The unix socket that this process has opened. `close` removes its file, unless another file has replaced it."""
 
     listener: socket.socket
     path: Path
     inode: tuple[int, int]
     lock: int
-    """Descriptor of the lock file next to the socket. The daemon holds the lock until it ends. The lock file is never
-    removed, because two daemons could otherwise lock two different files of the same name.
+    """Descriptor of the lock file next to the socket. The daemon holds the lock until the daemon ends, so that no other
+    daemon uses the socket's path. The lock file is never removed. Otherwise two daemons could lock two different files
+    of the same name.
     """
 
     def close(self) -> None:
@@ -53,13 +55,15 @@ class UnixSocket:
             if _inode(os.lstat(self.path)) == self.inode:
                 self.path.unlink()
         except OSError:
-            pass  # the file does not exist, or this user may no longer write the directory
+            pass  # the file is gone, or this user may no longer write to the directory
         os.close(self.lock)
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The open sockets. `local` is also in `sockets`; it is None if systemd passed the sockets."""
+    """The sockets on which the daemon listens. `local` is the unix socket, which is also in `sockets`. `local` is None
+    if systemd passed the sockets, because systemd then owns the socket's file.
+    """
 
     sockets: list[socket.socket]
     local: UnixSocket | None
@@ -98,8 +102,8 @@ def address_of(listener: socket.socket) -> str:
 
 
 def open_listeners(config: Config) -> Listeners:
-    """Returns the sockets that systemd passed or, if it passed none, opens the sockets of the configuration. Raises
-    ListenError.
+    """Returns the sockets that systemd passed to this process. If systemd passed none, opens the TCP port and the unix
+    socket of the configuration. Raises ListenError.
     """
     passed = _passed()
     if passed:
@@ -152,11 +156,11 @@ def _tcp(host: str, port: int) -> socket.socket:
 
 
 def _unix(path: Path) -> UnixSocket:
-    """Opens the unix socket. From its first moment on, only this user can use the socket, whatever the umask. The
-    socket's path is changed only while the lock is held.
+    """Opens the unix socket. Only this user can use the socket, from the moment of its creation and whatever the umask
+    is. The file at `path` is removed and created only while this process holds the lock.
     """
     if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
-        raise ListenError(f"--socket: {path} has more than {UNIX_PATH_BYTES_MAX} bytes; choose a shorter path")
+        raise ListenError(f"--socket: the path {path} has more than {UNIX_PATH_BYTES_MAX} bytes; choose a shorter path")
     with ExitStack() as opened:
         lock = _lock(path)
         opened.callback(os.close, lock)
@@ -164,7 +168,7 @@ def _unix(path: Path) -> UnixSocket:
         try:
             _remove_dead(path)
             listener.setblocking(False)
-            os.fchmod(listener.fileno(), SOCKET_MODE)  # bind() gives the file this mode
+            os.fchmod(listener.fileno(), SOCKET_MODE)  # bind() gives the socket's file this mode
             listener.bind(os.fspath(path))
             found = UnixSocket(listener, path, _inode(os.lstat(path)), lock)
         except OSError as error:
@@ -174,8 +178,8 @@ def _unix(path: Path) -> UnixSocket:
 
 
 def _lock(path: Path) -> int:
-    """Acquires the lock, which shows that a daemon uses the socket's path, and returns its descriptor. Creates the
-    directory if it does not exist.
+    """Locks the lock file of the socket's path, and returns the descriptor of the lock file. The lock shows other
+    daemons that this path is in use. Creates the directory of the path if it does not exist.
     """
     try:
         make_private(path.parent)
@@ -200,8 +204,8 @@ def _lock(path: Path) -> int:
 
 
 def _remove_dead(path: Path) -> None:
-    """Removes the socket of a daemon that was killed. Raises an error, and removes nothing, if the path has any other
-    file.
+    """Removes the socket that a killed daemon has left at `path`. Raises an error, and removes nothing, if the file at
+    `path` is anything else.
     """
     try:
         found = os.lstat(path)
@@ -214,7 +218,9 @@ def _remove_dead(path: Path) -> None:
 
 
 def _is_listened_on(path: Path) -> bool:
-    """Returns whether a program may listen on the socket. Only a refused connection proves that no program listens."""
+    """Returns False only if certainly no program listens on the socket: the connection is refused, or the socket does
+    not exist. Every other result, such as a full queue of connections, returns True.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -227,8 +233,8 @@ def _is_listened_on(path: Path) -> bool:
 
 
 def descriptors_for(n_connections: int) -> int:
-    """Raises the process's limit of open files as far as needed and allowed. Returns how many of `n_connections`
-    connections the process can then have.
+    """Raises the process's limit on open files to what `n_connections` connections need, or to the hard limit if that
+    is lower. Returns how many connections the process can have with the new limit, at most `n_connections`.
     """
     needed = n_connections + limits.DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,5 +1,5 @@
-"""Log lines on standard error, for people (text) or for programs (json). A line has a message and fields. Writing a
-line must neither block nor stop the daemon.
+"""Log lines on standard error, as text for people or as JSON for programs. A log line has a message and fields
+(NAME=VALUE). Writing a line must neither block nor stop the daemon.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..core import limits
 
 _PLAIN = re.compile(r"[\w.:/@%+,*\[\]-]+")
 STDERR = 2
-"""The descriptor of standard error."""
+"""The file descriptor of standard error."""
 
 
 def configure(level: str, form: str) -> None:
@@ -36,7 +36,7 @@ def configure(level: str, form: str) -> None:
 
 
 def print_fatal(text: str) -> None:
-    """Prints the reason why the daemon cannot start."""
+    """Prints to standard error why the daemon cannot start. A line for systemd's journal begins with its priority."""
     line = f"<{_PRIORITIES[logging.ERROR]}>{text}" if writes_to_journal() else text
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
@@ -52,8 +52,9 @@ def writes_to_journal(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Sink(logging.Handler):
-    """Writes whole lines to a descriptor. If a line cannot be written (the reader has stopped, the disk is full or the
-    terminal is lost), the line is dropped and counted, and the daemon waits for LOG_PATIENCE_MS at most.
+    """Writes log lines to a descriptor. If a line cannot be written within LOG_PATIENCE_MS (the program that reads the
+    lines has stopped, the disk is full or the terminal was closed), the line is dropped and counted. The next line that
+    can be written is preceded by the number of dropped lines.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -81,7 +82,7 @@ class Sink(logging.Handler):
             while left and self._writable.poll(0 if self._lost else limits.LOG_PATIENCE_MS):
                 left = left[os.write(self._descriptor, left[: select.PIPE_BUF]) :]
         except OSError:
-            pass  # EPIPE, ENOSPC, EIO, EAGAIN: the next line tries again
+            pass  # EPIPE, ENOSPC, EIO or EAGAIN: the line is lost, and the next line is tried again
         if len(left) < len(data):
             self._is_torn = len(left) > 0
         return not left
@@ -94,7 +95,7 @@ def _loss(n: int) -> logging.LogRecord:
 
 
 def fields(**values: Any) -> dict[str, dict[str, Any]]:
-    """Returns the `extra` of a log call, without values that are None."""
+    """Returns the argument `extra` of a log call, which adds these fields to the log line. None values are left out."""
     return {"fields": {name: value for name, value in values.items() if value is not None}}
 
 
@@ -117,7 +118,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _value(value: object) -> str:
-    """Returns the value on one line. Line ends and control characters are escaped."""
+    """Returns the value of a field as text on one line. Line ends and control characters are escaped."""
     text = str(value)
     if _PLAIN.fullmatch(text):
         return text
@@ -139,11 +140,11 @@ class JsonFormatter(logging.Formatter):
 
 
 _PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
-"""Priorities of syslog(3), by the level of logging."""
+"""The priority of syslog(3) for each log level."""
 
 
 class JournalFormatter(logging.Formatter):
-    """Adds the priority to each line, as sd-daemon(3) describes."""
+    """Begins each line with its priority in the form that systemd's journal expects (sd-daemon(3))."""
 
     def __init__(self, lines: logging.Formatter) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The texts of llmd's --help and man page, except the texts about options."""
+"""The texts of llmd's --help and man pages, except the help of each option, which is in config_table.py."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from .help_text import Section
 
 PROGRAM = "llmd"
 USAGE = "llmd [options] [MODEL]"
-PURPOSE = "serves one language model to many independent, named, warm conversations"
+PURPOSE = "serves one language model to many conversations and keeps their states"
 
 DESCRIPTION = """\
-Serves one language model to many independent, named, warm conversations, over an OpenAI-compatible HTTP interface.
-Without arguments it serves the embedded model on http://127.0.0.1:8000 and on a unix socket for llmctl.
+Serves one language model over an OpenAI-compatible HTTP interface. Each conversation is a session whose state is kept,
+so that its next prompt continues where the last answer ended. Without arguments, llmd serves the model that comes with
+it on http://127.0.0.1:8000 and on a unix socket for llmctl.
 """
 
 PRECEDENCE = """\
@@ -23,15 +24,15 @@ SIGNALS = Section(
     (
         (
             "SIGTERM, SIGINT",
-            "stop: wait up to --shutdown-timeout for running requests, cancel the others, and save the sessions; a "
-            "second signal ends llmd at once, and sessions that are not saved yet are lost as in a crash",
+            "stop: wait up to --shutdown-timeout until running requests end, cancel those that still run, and save the "
+            "sessions; a second signal ends llmd at once, and changes that are not saved yet are lost, as in a crash",
         ),
         (
             "SIGHUP",
-            "read --api-key-file again (systemctl reload llmd); if llmd was started from a terminal, the signal "
-            "means that the terminal was closed, and llmd stops as after SIGTERM",
+            "read --api-key-file again (systemctl reload llmd); if llmd was started from a terminal, SIGHUP means that "
+            "the terminal was closed, and llmd stops as after SIGTERM",
         ),
-        ("SIGQUIT", "exit at once and print the stack of every thread"),
+        ("SIGQUIT", "print the stack of every thread and exit at once"),
     ),
 )
 
@@ -40,7 +41,7 @@ EXIT_STATUSES = Section(
     (
         ("0", "llmd stopped after SIGTERM, SIGINT or SIGHUP"),
         ("1", "llmd could not start"),
-        ("2", "an option is wrong"),
+        ("2", "llmd did not start: an option, a key file or a template is not valid"),
         ("128 + signal", "a signal ended llmd at once"),
     ),
 )
@@ -49,10 +50,10 @@ EXAMPLES = Section(
     "examples",
     (
         ("llmd model.gguf --ctx-size 16384", "serve a model with a context of 16384 tokens"),
-        ("llmd --model model.gguf --max-sessions 32", "use 32 slots for named sessions instead of 8"),
+        ("llmd --model model.gguf --max-sessions 32", "keep 32 sessions in the model's memory instead of 8"),
         ("llmd --host 0.0.0.0 --api-key-file keys", "let other machines connect with a key"),
         ("llmd --config /etc/llmd/llmd.toml", "read options from a file: llmd.toml(5)"),
-        ("llmd --model sim:hybrid --port 0", "serve a simulated model on a free port"),
+        ("llmd --model sim:hybrid --port 0", "serve a simulated model, for tests, on a free port"),
         ("llmctl chat --session work", "chat with the model, from another terminal"),
     ),
 )
@@ -65,9 +66,9 @@ REQUEST = """\
 ENVIRONMENT = Section(
     "environment",
     (
-        ("LLMD_NAME", "sets the option of that name, as LLMD_CTX_SIZE sets --ctx-size"),
-        ("XDG_RUNTIME_DIR", "directory that holds llmd/llmd.sock, unless --socket is set"),
-        ("XDG_STATE_HOME", "directory that holds the state directory llmd, unless --state-dir is set"),
+        ("LLMD_NAME", "sets the option of that name: LLMD_CTX_SIZE sets --ctx-size"),
+        ("XDG_RUNTIME_DIR", "directory of the default unix socket, llmd/llmd.sock; --socket sets another path"),
+        ("XDG_STATE_HOME", "directory of the default state directory, llmd; --state-dir sets another path"),
     ),
 )
 
@@ -104,8 +105,8 @@ TOML = (
     "ctx_size, or ctx-size. A value is text, a number, true or false, or a list of texts; a size can have a unit "
     '("8G").',
     "The command line overrides the environment, and the environment overrides the file. If a key is unknown or "
-    "occurs twice, or if a value is invalid, llmd names the key and does not start. llmd reads the file once, at "
-    "its start, as the user that runs llmd.",
+    "occurs twice, or if a value is invalid, llmd prints an error that names the key and does not start. llmd reads "
+    "the file only when it starts, as the user that runs llmd.",
 )
 
 TOML_EXAMPLE = """\

@@ -1,8 +1,8 @@
-"""Options. An option is a field of `Config`, with the facts that the command line, the environment, the TOML file,
---help and the documentation need.
+"""What an option is: a field of `Config` (config_table.py), with all facts that the command line, the environment, the
+TOML file, --help and the documentation need about the option.
 
-All spellings of an option are made from the field's name. The option `ctx_size` is `--ctx-size` on the command line,
-`LLMD_CTX_SIZE` in the environment, and `ctx_size` in TOML.
+All spellings of an option are made from the field's name. For example, the field `ctx_size` is `--ctx-size` on the
+command line, `LLMD_CTX_SIZE` in the environment, and `ctx_size` in the TOML file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ NO_PATH = "none"
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A type of option values. `parse` raises ValueError if a text is invalid."""
+    """A type of values that an option can have. `parse` converts the text of a value, and raises ValueError if the text
+    is invalid.
+    """
 
     parse: Callable[[str], Any]
     expects: str
-    """Description of the valid texts, for errors."""
+    """Says which texts are valid. Error messages show it after "expected"."""
     words: tuple[str, ...] = ()
-    """All valid texts, if there are only a few."""
+    """All valid texts, if there are only a few. Empty for other types."""
 
 
 def _text(value: str) -> str:
@@ -61,7 +63,7 @@ def size(low: int, high: int, expects: str) -> ValueKind:
 
 
 def _between(low: float, value: N, high: float) -> N:
-    """Returns the value. Raises ValueError if the value is outside the range, or NaN."""
+    """Returns `value`. Raises ValueError if the value is below `low`, above `high`, or NaN."""
     if not low <= value <= high:
         raise ValueError
     return value
@@ -88,7 +90,7 @@ def _words(value: str) -> tuple[str, ...]:
 
 
 class PartError(ValueError):
-    """A text has several values, and one of them, `part`, is invalid."""
+    """Raised if an option's text is a list, and one of the listed values, `part`, is invalid."""
 
     def __init__(self, part: str) -> None:
         self.part = part
@@ -101,8 +103,8 @@ _OTHER_ORIGINS = ("*", "null", "file://")
 
 
 def _origins(value: str) -> tuple[str, ...]:
-    """Returns the origins in a list. Raises PartError for an origin with a pattern, a path or a default port, because
-    browsers send origins without these, so such an origin would never match.
+    """Returns the web origins in a comma-separated list. Raises PartError if an origin has a pattern, a path or a
+    default port. Browsers send origins without these, so such an origin would never match a request.
     """
     found = _words(value)
     for one in found:
@@ -114,21 +116,22 @@ def _origins(value: str) -> tuple[str, ...]:
 def _path(value: str) -> Path:
     try:
         return Path(_text(value)).expanduser()
-    except RuntimeError as error:  # the path begins with ~ and the name of an unknown user
+    except RuntimeError as error:  # the path begins with ~NAME, and no user has that name
         raise ValueError from error
 
 
 switch = ValueKind(_switch, "on or off", ("on", "off"))
 words = ValueKind(_words, "names separated by commas")
 origins = ValueKind(
-    _origins, "SCHEME://HOST or SCHEME://HOST:PORT, no path, pattern or default port, separated by commas; * allows all"
+    _origins,
+    "SCHEME://HOST or SCHEME://HOST:PORT without path, pattern or default port, separated by commas; * allows all",
 )
 model = ValueKind(lambda value: os.path.expanduser(_text(value)), "a path or sim:CLASS")
 path = ValueKind(_path, "a path")
 path_or_none = ValueKind(lambda value: None if value in ("", NO_PATH) else _path(value), "a path, or none")
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- from fields to options -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ class Option:
         return "LLMD_" + self.name.upper()
 
     def default_text(self) -> str:
-        """Returns the default in the syntax of the command line, or "" if the option has no default."""
+        """Returns the option's default in the syntax of the command line, or "" if the option has no default."""
         if callable(self.default):
             return str(self.default())
         if isinstance(self.default, bool):

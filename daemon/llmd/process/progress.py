@@ -1,4 +1,4 @@
-"""Progress of loading the model, and of the decode thread, for /ready and systemd."""
+"""How far the model is loaded, and whether the decode thread makes progress. /ready and systemd are told both."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from ..core import limits
 
 ReadHeartbeat = Callable[[], tuple[int, bool]]
-"""Returns the number of loops that the decode thread has completed, and whether the thread is inside a step
-(Engine.heartbeat).
+"""Type of Engine.heartbeat, a function that returns how many iterations of its loop the decode thread has completed,
+and whether the thread is inside a step.
 """
 
 
 class Heartbeat:
-    """Finds out whether the decode thread makes progress, by comparing each reading with the last. A thread that waits
-    for work counts as making progress. A thread that is still in the same step as at the last reading makes no
-    progress.
+    """Tells whether the decode thread makes progress, by comparing each reading of its counter with the reading before.
+    A thread that waits for work counts as making progress. A thread that is still in the same step as at the last
+    reading makes no progress.
     """
 
     def __init__(self, read: ReadHeartbeat, clock: Callable[[], float] = time.monotonic) -> None:
@@ -27,8 +27,8 @@ class Heartbeat:
         self._since = clock()
 
     def stalled_for_s(self) -> float:
-        """Returns the number of seconds for which the decode thread has been observed in the same step, or 0 if the
-        thread makes progress.
+        """Reads the counter again. Returns for how many seconds the decode thread has been seen in the same step, or 0
+        if the thread makes progress.
         """
         count, busy = self._read()
         if count != self._count or not busy:
@@ -38,11 +38,11 @@ class Heartbeat:
         return self._clock() - self._since
 
 
-# --- loading ----------------------------------------------------------------------------------------------------------
+# --- loading the model ------------------------------------------------------------------------------------------------
 
 
 class Loading:
-    """Progress of loading the model."""
+    """Measures how far the model is loaded, and for how long it has been loading."""
 
     def __init__(self, per_mille: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
         self.per_mille = per_mille
@@ -53,8 +53,8 @@ class Loading:
         return self._clock() - self._since
 
     def retry_after_s(self) -> int:
-        """Returns the number of seconds after which a client should try again: the remaining time of loading, estimated
-        from the time that the loaded part has taken.
+        """Returns after how many seconds a client should try again. This is the remaining time of loading, estimated
+        from the time that the part loaded so far has taken, within fixed limits.
         """
         per_mille = self.per_mille()
         left = self.seconds() * (1000 - per_mille) / per_mille if per_mille > 0 else 0.0

@@ -1,9 +1,10 @@
-"""Rules that decide which unix socket llmd and llmctl trust.
+"""Rules that decide which unix socket llmd and llmctl may use safely.
 
-The unix socket needs no key, and everybody who can open the socket is an administrator (LOCAL in http/access.py). So
-only this user can open the socket, from its first moment on. If a file exists at the socket's path, llmd uses the path
-only if the file belongs to this user. llmctl refuses a socket that another user may have created. engine/segment.py
-ignores a lock file of another user. The rules for TCP clients are in http/access.py.
+Clients of the unix socket need no API key, and everybody who can open the socket is an administrator (LOCAL in
+http/access.py). So llmd creates the socket such that only the user that runs llmd can open it. If a file already exists
+at the socket's path, llmd uses the path only if the file belongs to this user. llmctl refuses to use a socket that
+another user may have created. engine/segment.py ignores a lock file that belongs to another user. The rules for TCP
+clients are in http/access.py.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ from pathlib import Path
 log = logging.getLogger("llmd")
 
 SOCKET_MODE = 0o600
-"""Mode of the socket's file, whatever the umask. bind() gives the file the mode that the descriptor has."""
+"""Mode of the socket's file, whatever the umask is. llmd sets this mode on the socket's descriptor before bind(), which
+gives the new file the mode of the descriptor.
+"""
 
 
 class UntrustedSocketError(Exception):
-    """Another user could impersonate the daemon, or owns a file that the daemon needs. The message names the file and
-    says what to do.
+    """Raised if another user could impersonate the daemon, or owns a file that the daemon needs. The message names the
+    file and says what to do.
     """
 
 
-# --- path ------------------------------------------------------------------------------------------------------------
+# --- the socket's path -----------------------------------------------------------------------------------------------
 
 
 def default_socket() -> Path:
-    """Returns the default path of the socket, for the daemon and for llmctl."""
+    """Returns the path that the daemon and llmctl use if --socket is not set."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if os.geteuid() == 0:
         return Path("/run/llmd/llmd.sock")
@@ -44,8 +47,9 @@ def _socket_in_tmp() -> Path:
 
 
 def check_socket(path: Path) -> None:
-    """Checks the default directory in /tmp, because any user could have created it first. Raises UntrustedSocketError
-    if the directory exists and another user owns it or can write to it. Does nothing for other paths.
+    """Checks the directory of the socket if `path` is the default path in /tmp, where any user could have created this
+    directory first. Raises UntrustedSocketError if the directory exists, and another user owns it or can write to it.
+    Does nothing for other paths.
     """
     if path != _socket_in_tmp():
         return
@@ -59,12 +63,12 @@ def check_socket(path: Path) -> None:
         )
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- directories and files -------------------------------------------------------------------------------------------
 
 
 def make_private(directory: Path) -> None:
-    """Creates the directory and its missing parents. Only this user can use the created directories, whatever the
-    umask. Path.mkdir would create the parents with the mode of the umask.
+    """Creates the directory and its missing parents. Only this user can use the created directories, whatever the umask
+    is. Path.mkdir with parents=True is not used, because it would let the umask decide the mode of the parents.
     """
     if not directory.is_dir():
         make_private(directory.parent)
@@ -74,11 +78,13 @@ def make_private(directory: Path) -> None:
 def warn_of_open(directory: Path) -> None:
     mode = directory.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        log.warning("every user of this machine can replace the unix socket: all of them can write to %s", directory)
+        log.warning("every user of this machine can write to %s and so replace the unix socket there", directory)
 
 
 def check_own(name: str, status: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
-    """Raises UntrustedSocketError unless a file has the right kind and belongs to this user."""
+    """Raises UntrustedSocketError unless the file `name` is of the right kind and belongs to this user. `kind` names
+    the kind for the message, and `is_kind` checks the file's mode.
+    """
     if not is_kind(status.st_mode):
         raise UntrustedSocketError(f"{name} exists and is not {kind}; remove it, or choose another path with --socket")
     if status.st_uid != os.geteuid():

@@ -1,5 +1,5 @@
-"""systemd's protocols for readiness, the watchdog and socket activation. Without systemd, these functions do
-nothing.
+"""systemd's protocols for readiness, the watchdog and socket activation. These functions do nothing if systemd has not
+started the process.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ LISTEN_FDS_START = 3
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Notifies the service manager, like sd_notify(3). Returns False if there is no service manager, or if it cannot be
-    notified.
+    """Sends the lines to the service manager, like sd_notify(3). Returns False if no service manager expects them, or
+    if they cannot be sent.
     """
     address = environment.get("NOTIFY_SOCKET")
     if not address:
@@ -33,20 +33,22 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def more_time(seconds: float, is_needed: bool = True) -> tuple[str, ...]:
-    """Returns a line for `notify`, or none if `is_needed` is false. The line extends systemd's timeout for the start or
-    stop: the time left is `seconds` from now, whatever the unit sets.
+    """Returns a line for `notify` that extends systemd's timeout for the start or stop of the service: systemd then
+    waits for at least `seconds` from now, whatever the unit file says. Returns no line if `is_needed` is false.
     """
     return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_needed else ()
 
 
 def reloading() -> str:
-    """Returns the lines for `notify` that announce a reload. READY=1 must follow when the reload is done."""
+    """Returns the lines for `notify` that announce a reload of the configuration. After the reload, the caller must
+    send READY=1.
+    """
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | None:
-    """Returns the interval at which the watchdog must be notified, which is half of the watchdog's timeout. Returns
-    None if systemd has no watchdog for this process.
+    """Returns the interval at which llmd notifies systemd's watchdog, which is half of the watchdog's timeout. Returns
+    None if the service has no watchdog, or if it watches another process.
     """
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
@@ -58,8 +60,8 @@ def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | 
 
 
 def listen_sockets(environment: MutableMapping[str, str] = os.environ) -> list[socket.socket]:
-    """Returns the sockets that systemd opened for this process (sd_listen_fds(3)). A second call returns none, and
-    child processes do not inherit the sockets.
+    """Returns the sockets that systemd opened for this process (sd_listen_fds(3)). Only the first call returns them.
+    Child processes do not inherit the sockets.
     """
     count = environment.pop("LISTEN_FDS", "")
     pid = environment.pop("LISTEN_PID", "")
