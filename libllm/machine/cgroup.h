@@ -1,7 +1,7 @@
-/* cgroup.h: the memory and processors that the control groups (version 2) allow this process. In a container the
- * system's own figures are for the whole machine, and a process that uses the whole machine's memory would be killed. A
- * service has its limit at its own group, a container at a group above, so the tightest limit of all groups counts. Any
- * thread. */
+/* cgroup.h: how much memory and how many processors the control groups (version 2) allow this process. In a container,
+ * the system's own figures are for the whole machine, and a process that uses so much memory would be killed. The limit
+ * of a service is set in the group of the process, the limit of a container in a group above it. So the tightest limit
+ * of the process's group and of all groups above it counts. Called by any thread. */
 #ifndef LLM_CGROUP_H
 #define LLM_CGROUP_H
 
@@ -14,8 +14,8 @@ extern "C" {
 #define CGROUP_MOUNT "/sys/fs/cgroup"
 #define CGROUP_SELF "/proc/self/cgroup"
 
-/* Returns the bytes of memory until a limit is reached, or UINT64_MAX if there is no limit. Pages of files that the
- * kernel can drop count as free. */
+/* Returns how many more bytes of memory the process can use before it reaches a limit, or UINT64_MAX if there is no
+ * limit. Cached pages of files, which the kernel can drop, count as free. */
 uint64_t cgroup_memory_free(const char *mount, const char *self);
 
 /* Returns the number of processors that the tightest quota allows, rounded up, or INT32_MAX if there is no quota. */

@@ -1,8 +1,8 @@
 /* idle_clock.h: the clock by which idle sessions expire. The idle clock shows the time of the wall clock, as the time
  * stamps of sessions do, but never advances faster than time elapses. Otherwise a machine that starts with a wrong
- * clock and corrects it a minute later would forget every session that is not pinned. The price is that, until the next
- * start or until the wall clock is set back, sessions that are used after such a jump expire later by the length of the
- * jump. Pure. */
+ * clock and corrects it a minute later would forget every session that is not pinned. The price: sessions that are used
+ * after such a jump of the wall clock expire later, by the length of the jump. This lasts until the next start, or
+ * until the wall clock is set back. Pure. */
 #ifndef LLM_IDLE_CLOCK_H
 #define LLM_IDLE_CLOCK_H
 
@@ -10,7 +10,7 @@
 
 typedef struct idle_clock {
     uint64_t now_ms;
-    uint64_t elapsed_ms; /* the elapsed time when now_ms was set; 0 if it was never set */
+    uint64_t elapsed_ms; /* the elapsed time at the call that set now_ms; 0 before the first call */
 } idle_clock;
 
 /* Returns the clock's time. wall_ms is CLOCK_REALTIME. elapsed_ms is CLOCK_BOOTTIME, which also advances while the

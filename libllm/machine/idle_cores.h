@@ -1,6 +1,6 @@
 /* idle_cores.h: how many of the processors that this process may use were idle lately. team.h uses this number before
- * it tries an additional thread, because without a free core such a trial makes a step several times as long. One
- * thread. */
+ * it tries an additional thread, because without a free core such a trial makes a step several times as long. Used by
+ * one thread. */
 #ifndef LLM_IDLE_CORES_H
 #define LLM_IDLE_CORES_H
 
@@ -13,15 +13,15 @@ extern "C" {
 #define IDLE_CORES_STAT "/proc/stat"
 
 typedef struct idle_cores {
-    uint64_t since_us; /* when ticks were counted last; 0 if they never were */
+    uint64_t since_us; /* when the kernel's counts of ticks were last read; 0 before the first read */
     uint64_t idle_ticks, all_ticks;
     uint32_t n_cores; /* processors that were counted */
     double n;         /* idle processors, the last result */
 } idle_cores;
 
-/* Returns the average number of idle processors since the last count. A new count is made after a tenth of a second;
- * until then the last result is returned. Returns 0 at the first call and after a pause of more than 5 s, and a
- * negative number if the kernel does not count. `stat` is IDLE_CORES_STAT. */
+/* Returns the average number of idle processors since the kernel's counts were last read. They are read again after a
+ * tenth of a second; before that, the last result is returned. Returns 0 at the first call and after a pause of more
+ * than 5 s, and a negative number if the kernel has no such counts. `stat` is IDLE_CORES_STAT. */
 double idle_cores_lately(idle_cores *c, const char *stat, uint64_t now_us);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* processor.h: describes for people which features of this processor a build uses, which features it leaves out, and
- * why, because a build for another machine is slower without any error. Any thread. */
+/* processor.h: describes for people which features of this processor the build uses, which features it does not use,
+ * and why. Otherwise nobody would notice that a build for another machine is slower. Called by any thread. */
 #ifndef LLM_PROCESSOR_H
 #define LLM_PROCESSOR_H
 
@@ -12,10 +12,11 @@ extern "C" {
 #define PROCESSOR_INFO "/proc/cpuinfo"
 
 typedef struct processor_build {
-    const char *used;     /* the features that its kernels use, as ggml's words with a blank before and after each
-                           * word */
-    const char *amx;      /* result of the test of AMX at build time: works, absent, broken, unknown-to-compiler; "" if
-                           * not tested */
+    /* the features that the compute kernels of the build use, in ggml's words, with a blank before and after each
+     * word */
+    const char *used;
+    /* result of the AMX test at build time: works, absent, broken or unknown-to-compiler; "" if AMX was not tested */
+    const char *amx;
     const char *compiler; /* name and version */
 } processor_build;
 

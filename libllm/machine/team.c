@@ -1,5 +1,5 @@
-/* A clear result is accepted after one or two steps, a small difference after four. Otherwise half of an answer of 24
- * tokens would be generated before a trial with steps of twice the time ends. */
+/* team.c: a trial with a clear result ends after one or two steps, a trial with a small difference after four. If
+ * trials were longer, half of an answer of 24 tokens could be generated with steps that take twice the time. */
 #include "machine/team.h"
 
 enum {
@@ -11,14 +11,15 @@ enum {
     GUESS_US = 10000000 /* pause between trials for which no core seems to be idle */
 };
 
-static const double SHARE_WAITED = 0.15; /* of a step; if threads wait longer for cores, other processes want the
-                                          * cores */
-static const double SHARE_CLEAR = 0.3;   /* of a step; if threads wait longer, other processes clearly want the cores */
-static const double GAIN = 0.95;         /* steps of a successful trial are shorter than this times the usual step */
+/* share of a step's time; if threads wait longer for cores, other processes want the cores */
+static const double SHARE_WAITED = 0.15;
+/* share of a step's time; if threads wait longer, other processes clearly want the cores */
+static const double SHARE_CLEAR = 0.3;
+static const double GAIN = 0.95; /* steps of a successful trial are shorter than this times the usual step */
 static const double GAIN_CLEAR = 0.8;
 static const double LOSS_CLEAR = 1.2; /* a single step longer than this times the usual step ends the trial */
 static const double WEIGHT = 0.25;    /* weight of the last step in the moving averages */
-static const double ROOM = 0.5;       /* number of idle cores that can make an additional thread useful */
+static const double ROOM = 0.5;       /* average number of idle cores from which on an additional thread is tried */
 
 void team_open(team *t, int32_t n_most, int32_t n_first)
 {
@@ -35,7 +36,7 @@ bool team_is_short(const team *t)
     return t->n_settled < t->n_most;
 }
 
-/* Uses n threads from the next step on; 0 ends the trial. */
+/* Begins a trial with n threads at the next step; if n is 0, ends the trial. */
 static void start_trial(team *t, int32_t n)
 {
     t->n_tried = n;
@@ -49,8 +50,9 @@ static void wait_for_next(team *t, uint64_t us, uint64_t now_us)
     t->retry_us = now_us + t->trial_gap_us;
 }
 
-/* After a change, the pause between trials is the shortest again. An unsuccessful guess does not make the pause longer,
- * because guesses have their own pause (GUESS_US). */
+/* Ends the trial, and keeps its number of threads if its steps were shorter. If the number is kept, the pause between
+ * trials becomes the shortest again. Otherwise the pause is doubled, except after a guess, because guesses have a pause
+ * of their own (GUESS_US). */
 static void judge_trial(team *t, uint64_t now_us)
 {
     const double us = t->sum_us / t->n_steps;
@@ -70,17 +72,18 @@ static int32_t smaller(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* Returns how many additional threads to try: a quarter of the present number, but not more than idle cores. With
- * twenty threads, the gain from one more thread is too small to be measured, so a large team would never grow. */
+/* Returns how many additional threads to try: a quarter of the present number, but not more than there are idle cores,
+ * and at least one. If a trial always added one thread, a large team would never grow: with twenty threads, the gain
+ * from one more is too small to be measured. */
 static int32_t n_more(const team *t, double n_idle_cores)
 {
     const int32_t n = smaller(t->n_settled / 4, smaller((int32_t)n_idle_cores, t->n_most - t->n_settled));
     return n > 1 ? n : 1;
 }
 
-/* Begins a trial, if none is running: with one thread fewer if other processes want its core, or with more threads if a
- * core is idle. A step with one thread too many takes several times as long, so that without an idle core more threads
- * are tried only rarely, as a guess. */
+/* Called after a step that is not part of a trial. Updates the moving averages, and begins a trial if one is due: with
+ * one thread fewer if other processes want cores, or with more threads if a core is idle. Without an idle core, more
+ * threads are tried only rarely, as a guess, because a step with one thread too many takes several times as long. */
 static void watch(team *t, double us, double share, double n_idle_cores, uint64_t now_us)
 {
     t->usual_us += WEIGHT * (us - t->usual_us);
@@ -112,14 +115,14 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
 {
     const double share = us > 0 ? waited_us / us : 0;
     if (t->tried_us == 0) {
-        t->tried_us = now_us; /* lets the first guess be due after GUESS_US, and not at once */
+        t->tried_us = now_us; /* so that the first guess is due after GUESS_US, and not at once */
     }
     if (n_tokens != t->work) {
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
-        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us; /* also set if the trial was not finished, because the
-                                                              * trial has cost a step */
+        /* also set if a trial is stopped before it has a result, because the trial has cost a step */
+        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us;
         start_trial(t, 0);
     } else if (t->n_tried == 0) {
         watch(t, us, share, n_idle_cores, now_us);

@@ -1,12 +1,12 @@
-/* team.h: decides how many threads compute the next step. If other processes want the cores, a step waits for the
- * thread that has no core. One thread fewer is then faster, as long as the other processes are busy. While one other
- * process is busy, a token takes 110 ms with two threads, and 97 ms with the number that is chosen here (a model of
- * 0.6B, two cores).
+/* team.h: decides how many threads compute the next step. If other processes use the cores, each step has to wait for a
+ * thread that has no core. As long as the other processes are busy, steps are then faster with one thread fewer. For
+ * example, with a model of 0.6B on two cores, while one other process is busy, a token takes 110 ms with two threads,
+ * and 97 ms with the number that is chosen here.
  *
- * The measured times of steps decide. In a trial, some steps run with another number of threads, and if they are
+ * The measured times of steps decide. In a trial, some steps run with another number of threads. If these steps are
  * clearly shorter, the new number is kept. But trials cost time, because with one thread too many a step takes several
- * times as long (52 ms with one thread, 219 with two). So an additional thread is only tried if the kernel counts an
- * idle core, or as a rare guess, and after each unsuccessful trial the pause before the next trial is longer.
+ * times as long (52 ms with one thread, 219 with two). So an additional thread is tried only if the kernel reports an
+ * idle core, or rarely as a guess. After each unsuccessful trial, the pause before the next trial is longer.
  *
  *   settled --(threads wait for cores: one fewer)-------> trial --(shorter)------> settled, with the new number
  *      |  `---(a core is idle, or a guess is due: more)-----^  `---(not shorter)--> settled, next trial later
@@ -24,22 +24,23 @@ extern "C" {
 #endif
 
 typedef struct team {
-    int32_t n_most;        /* never more threads than this */
-    int32_t n_settled;     /* the best number of threads so far */
-    int32_t n_tried;       /* threads of the present trial; 0 if no trial is running */
-    uint32_t work;         /* tokens of a step; only steps with equally many tokens are compared */
-    uint32_t n_steps;      /* steps of the trial; without a trial, steps with `work` tokens since the last trial */
-    double sum_us;         /* time of the trial's steps */
-    double usual_us;       /* time of a step of `work` tokens with n_settled threads, a moving average */
-    double usual_share;    /* share of usual_us during which the step's threads waited for a core */
+    int32_t n_most;    /* limit on the number of threads */
+    int32_t n_settled; /* the best number of threads so far */
+    int32_t n_tried;   /* threads of the present trial; 0 if no trial is running */
+    uint32_t work;     /* tokens of a step; only steps with equally many tokens are compared */
+    uint32_t n_steps;  /* steps of the trial; without a trial, steps with `work` tokens since the last trial */
+    double sum_us;     /* time of the trial's steps */
+    double usual_us;   /* time of a step of `work` tokens with n_settled threads, a moving average */
+    /* time for which the threads of a step wait for cores, divided by the time of the step; a moving average */
+    double usual_share;
     uint64_t trial_gap_us; /* pause between trials, which is doubled after each unsuccessful trial */
     uint64_t retry_us;     /* no trial begins before this time */
-    uint64_t tried_us;     /* the end of the last trial, whether it was judged or not finished */
+    uint64_t tried_us;     /* when the last trial ended, with or without a result */
     bool is_guess;         /* the trial began although no core seemed to be idle */
 } team;
 
-/* Begins with n_first threads: n_most, or the number that was fastest in a measurement during which other processes may
- * have wanted the cores. */
+/* Begins with n_first threads: n_most, or the number that was fastest in an earlier measurement. Other processes may
+ * have used the cores during that measurement. */
 void team_open(team *t, int32_t n_most, int32_t n_first);
 
 /* Returns the number of threads for the next step. */
