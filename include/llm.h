@@ -1,5 +1,4 @@
-/* llm.h, llm_wire.h, llm_words.h and llm_session_table.h are the whole API of libllm. What these headers do not declare
- * is not API.
+/* llm.h, llm_wire.h, llm_words.h and llm_session_table.h are the whole API of libllm.
  *
  * libllm loads one language model and serves many independent sessions with it. A session holds one or more branches. A
  * branch is one history of tokens. libllm records every token that a branch has consumed, and reuses a state only for a
@@ -18,7 +17,7 @@
  * length is given. libllm never calls back into the caller. No exception and no signal leaves the library. Token ids
  * are int32. Durations are microseconds of CLOCK_MONOTONIC. Times of day are milliseconds of CLOCK_REALTIME.
  *
- * cffi reads this file after the preprocessor, with LLM_CFFI defined. */
+ * The daemon's cffi module is built from this file, after the preprocessor has run with LLM_CFFI defined. */
 #ifndef LLM_H
 #define LLM_H
 
@@ -43,18 +42,19 @@ enum {
     LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
     LLM_STOP_TOKENS_MAX = 128,
-    LLM_DRY_BREAKERS_MAX = 16,          /* texts that end a repetition, of at most LLM_STOP_BYTES_MAX bytes */
+    /* sequence breakers of the DRY sampler, each of at most LLM_STOP_BYTES_MAX bytes */
+    LLM_DRY_BREAKERS_MAX = 16,
     LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* bytes of the document in the command's `constraint` */
     LLM_SEQUENCES_MAX = 256,            /* slots in the model's memory, for named and scratch branches together */
     LLM_PARKED_MAX = 1024,              /* entries beyond the slots, for parked branches */
-    LLM_BOUNDARIES_MAX = 256,           /* boundaries of one prompt; of a longer list only the last 256 are used */
+    LLM_BOUNDARIES_MAX = 256,           /* message boundaries used of one prompt; if a command has more, the last 256 */
     LLM_LABEL_BYTES_MAX = 128,          /* bytes of a saved session's label, which is printable ASCII without spaces */
     LLM_SAVED_MAX = 1024,               /* saved sessions in one model's state directory */
     LLM_SAVED_PER_OWNER_MAX = 128,
     LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting generations included */
     LLM_SESSION_QUEUE_MAX = 8,    /* requests that wait for one busy session */
     LLM_SCRATCH_QUEUE_MAX = 192,  /* requests that wait for a scratch branch */
-    LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered event bytes above which a request is not stepped */
+    LLM_OUTBOX_BYTES_MAX = 65536, /* a request with so many bytes of undelivered text takes part in no step */
     LLM_TEXT_BYTES_MAX = 256,
     LLM_LOGPROBS_MAX = 20,     /* most likely tokens reported for each generated token */
     LLM_JSON_DEPTH_MAX = 1024, /* nesting levels that llm_json_scan can follow */
@@ -70,8 +70,8 @@ LLM_API const char *llm_backend_version(void);
  * whether the most recently opened model runs with flash attention. Any thread. */
 LLM_API void llm_processor(char *out, size_t n_out);
 
-/* Returns the reason why a library that was built for a GPU computes everything on the CPU, or "" if the library uses
- * the GPU or was not built for one. The reason is known once an engine has been opened on a model file. Any thread. The
+/* Returns the reason why a library that was built for a GPU computes everything on the CPU. Returns "" if the library
+ * uses the GPU or was not built for one. The reason is known once an engine has opened a model file. Any thread. The
  * string is static. */
 LLM_API const char *llm_gpu_trouble(void);
 
@@ -89,8 +89,9 @@ typedef struct llm_engine_options {
      * unchanged. */
     const char *dead_table_names;
     const char *chat_template; /* Jinja source that replaces the model's own template, or NULL */
-    uint32_t n_ctx;            /* tokens one branch can hold; 0: the model's training context, at most 131072
-                                       (GPU: 8192), or fewer if kv_bytes_max is too small */
+    /* tokens one branch can hold; 0: the context length of the model's training, but at most 131072 (8192 on a GPU), or
+     * fewer if kv_bytes_max is too small */
+    uint32_t n_ctx;
     uint32_t n_sessions;       /* slots for branches of named sessions, >= 1 */
     uint32_t n_scratch;        /* slots for scratch branches, >= 1 */
     uint64_t kv_bytes_max;     /* bytes of the KV cache for all sessions; 0: a fraction of free memory */
@@ -98,34 +99,38 @@ typedef struct llm_engine_options {
     uint32_t n_parked_max;     /* entries beyond the slots, for parked branches (policy park); 0: 64 */
     uint32_t branches_max;     /* most branches of one session; 0: 3 */
     uint64_t parked_bytes_max; /* host memory for parked states; 0: a tenth of free memory */
-    uint64_t
-        parked_disk_bytes_max;     /* disk for the states of sessions in state_dir; 0: half of the space that is free at
-                                     * the start, plus the bytes that such states already occupy */
+    /* limit on the bytes of states in state_dir; 0: half of the space that is free at the start, plus the bytes that
+     * such states already occupy */
+    uint64_t parked_disk_bytes_max;
     uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of free memory */
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
     uint32_t idle_s_max;           /* seconds after which an idle session is forgotten; 0: never */
-    const char *state_dir;  /* existing directory for parked and saved sessions, or NULL to write nothing to disk */
-    int32_t n_threads;      /* threads of a step; 0: the number that is fastest in a measurement at the start, at most
-                             * one per physical core that this process can use, and fewer while other processes use the
-                             * cores */
-    int32_t n_gpu_layers;   /* layers on the GPU; -1: as many as fit; ignored without a GPU */
-    uint32_t n_batch;       /* most tokens of one model step; 0: 512 */
-    uint32_t gap_ms_target; /* prefill in a step is limited so that two tokens of a decoding session are at most this
-                             * far apart, unless 16 prompt tokens alone take longer; 0: 100 */
-    uint32_t n_owners;      /* number of owners that share the engine; 0: 1. See llm_engine_set_owners */
-    uint32_t exact;         /* nonzero: bit-exact configuration, with separate KV streams, without flash attention, and
-                             * with a cell for each position of a sliding window */
+    const char *state_dir; /* existing directory for parked and saved sessions; NULL: nothing is written to disk */
+    /* threads of a step; 0: the number that is fastest in a measurement at the start, at most one per physical core
+     * that this process can use, and fewer while other processes use the cores */
+    int32_t n_threads;
+    int32_t n_gpu_layers; /* layers on the GPU; -1: as many as fit; ignored without a GPU */
+    uint32_t n_batch;     /* most tokens of one model step; 0: 512 */
+    /* milliseconds: prefill in a step is limited so that two tokens of a decoding session are at most this far apart,
+     * unless 16 prompt tokens alone take longer; 0: 100 */
+    uint32_t gap_ms_target;
+    uint32_t n_owners; /* number of owners that share the engine; 0: 1. See llm_engine_set_owners */
+    /* nonzero: configuration with bit-exact results, that is with separate KV streams, without flash attention, and
+     * with a cell for each position of a sliding window */
+    uint32_t exact;
     uint32_t command_ring_bytes; /* bytes of the command ring; 0: two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;   /* bytes of the event ring; 0: 1 MiB */
     uint32_t allow_oversize;     /* nonzero: load a model that is larger than the available memory */
-    const char *crash_notice;    /* text for stderr if llama.cpp crashes while it opens the model; the process then ends
-                                  * with status 1. NULL if crashes are not caught */
+    /* text for stderr if llama.cpp crashes while it opens the model; the process then ends with status 1. NULL: crashes
+     * are not caught */
+    const char *crash_notice;
 } llm_engine_options;
 
-/* Every sampling parameter: X(type, name, least, most, default, meaning of the value or which value switches it
- * off). llm_sampling, the parser of commands and the daemon's class Sampling are made from this table. llm_command_push
- * refuses a parameter outside its range. The ranges are wider than any useful value, and narrow enough that no
- * computation with them overflows. repeat_penalty has a positive minimum because the sampler divides by it. */
+/* Every sampling parameter: X(type, name, least value, most, default, text). The text says what the value means, or
+ * which value switches the parameter off. llm_sampling, the parser of commands and the daemon's class Sampling are made
+ * from this table. llm_command_push refuses a parameter outside its range. The ranges are wider than any useful value,
+ * and narrow enough that no computation with them overflows. repeat_penalty has a positive minimum because the sampler
+ * divides by it. */
 #define LLM_SAMPLING_TABLE(X)                                                                                          \
     X(float, temperature, 0, 100, 0, "0: greedy")                                                                      \
     X(float, top_p, 0, 1, 1, "1: off")                                                                                 \
@@ -164,8 +169,9 @@ typedef struct llm_sampling {
     LLM_SAMPLING_TABLE(LLM_SAMPLING_MEMBER)
 } llm_sampling;
 
-/* Facts of the opened model. X(type, member, text) is a fact, X(member, bytes, text) a fact that is a text. model.h
- * uses the same tables. tests/test_travels.py lists every place that has to report a new fact. */
+/* Facts about the opened model. A row of LLM_MODEL_FACT_TABLE is X(type, member, text); a row of LLM_MODEL_TEXT_TABLE,
+ * for facts that are strings, is X(member, bytes, text). model.h uses the same tables. tests/test_travels.py lists
+ * every place that has to report a new fact. */
 #define LLM_MODEL_FACT_TABLE(X)                                                                                        \
     X(uint32_t, n_ctx, "tokens one branch can hold")                                                                   \
     X(uint32_t, n_ctx_train, "context length of the model's training, in tokens")                                      \
@@ -196,31 +202,34 @@ typedef struct llm_info {
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     uint32_t memory; /* llm_memory */
     uint32_t has_chat_template;
-    uint32_t n_sessions; /* slots for named branches; for an embedding-only model this and the next members are 0 */
+    /* slots for named branches; for an embedding-only model, this and the next three members are 0 */
+    uint32_t n_sessions;
     uint32_t n_scratch;
     uint32_t n_entries;  /* entries of the session table: one for each slot, and the entries for parked branches */
-    uint32_t n_pins_max; /* most branches that can be pinned, all owners together */
+    uint32_t n_pins_max; /* limit on pinned branches, all owners together */
     uint64_t parked_bytes_max;
-    uint64_t parked_disk_bytes_max; /* 0: no state directory */
+    uint64_t parked_disk_bytes_max; /* limit on disk use; 0: no state directory */
     uint64_t checkpoint_bytes_max;
     char fingerprint[33]; /* hash of the model's file, 128 bits in hexadecimal; does not depend on the options */
 } llm_info;
 
 /* Loads the model and opens everything. The calling thread becomes the engine's owner. Opening a large file takes
- * seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause.
- * A model that only makes embeddings (memory LLM_MEMORY_NONE) has no sessions; the n_ctx of such a model limits the
- * tokens of one text. Errors: LLM_INVALID if an option is out of range. LLM_MODEL_LOAD if the file is missing, damaged,
- * or not a text model. libllm checks the file before llama.cpp reads it, and also returns this error if an assertion of
- * llama.cpp fails. LLM_IO if the shared memory cannot be made; `error` has its name and errno. LLM_NO_MEMORY if the
- * weights or the state are larger than the available memory. */
+ * seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause. A model that only
+ * makes embeddings (memory LLM_MEMORY_NONE) has no sessions; for such a model n_ctx limits the tokens of one text.
+ *
+ *   LLM_INVALID     an option is out of range
+ *   LLM_MODEL_LOAD  the file is missing, damaged, or not a text model (libllm checks the file before llama.cpp reads
+ *                   it), or an assertion of llama.cpp failed
+ *   LLM_IO          the shared memory cannot be made; `error` has its name and errno
+ *   LLM_NO_MEMORY   the weights or the state are larger than the available memory */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
 /* Returns the loaded part of the model in thousandths: 0 before loading begins, 1000 when the whole model is loaded. A
  * process opens one model at a time. Any thread. */
 LLM_API uint32_t llm_loading_progress(void);
 
-/* Starts the decode thread, which then serves commands. Owner thread. LLM_MISUSE if the engine was started before,
- * LLM_IO if the system cannot make a thread. */
+/* Starts the decode thread, which then serves commands. Owner thread. Returns LLM_MISUSE if the engine was started
+ * before, or LLM_IO if the system cannot make a thread. */
 LLM_API int llm_engine_start(llm_engine *engine);
 
 /* Stops serving: cancels all requests (each still gets its FINISHED), joins the decode thread, and, if there is a state
@@ -239,8 +248,8 @@ LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 /* Copies facts about the open engine. The facts never change. Any thread. */
 LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
 
-/* Counts completed loops of the decode thread. The count does not change during a step, nor while the thread sleeps
- * because there is no work. *busy (may be NULL) is 1 while the thread is inside a step. Any thread. */
+/* Returns how many loops the decode thread has completed. The number does not change during a step, nor while the
+ * thread sleeps because there is no work. *busy (may be NULL) is 1 while the thread is inside a step. Any thread. */
 LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 
 /* ---- text ------------------------------------------------------------------------------------------------- *
@@ -254,8 +263,8 @@ LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special,
                              int parse_special, int32_t *out, size_t n_out);
 
-/* Converts tokens to bytes, which can begin or end inside a UTF-8 character. `special` includes the text of control
- * tokens. */
+/* Converts tokens to bytes, which can begin or end inside a UTF-8 character. If `special` is nonzero, the bytes include
+ * the text of control tokens. */
 LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special, char *out,
                                size_t n_out);
 
@@ -285,21 +294,21 @@ typedef struct llm_prompt {
     int32_t *boundaries; /* ascending token counts at which messages end; owned */
     size_t n_boundaries;
     size_t n_history; /* tokens before the generation prompt, equal to the last boundary; 0: unknown */
-    size_t
-        n_head; /* tokens of the leading system messages and of the tools, which many conversations share; 0: the prompt
-                     * has no head, or its end is not known */
-    uint32_t
-        is_after; /* nonzero: the prompt contains only what follows the answer that `after` names, and all counts begin
-                   * after that answer */
-    char *syntax; /* input of llm_answer_parser_open for the answer to this prompt; 0 bytes: the answer is plain text;
-                   * owned */
+    /* tokens of the prompt's head: the leading system messages and the tools, which many conversations share; 0: the
+     * prompt has no head, or the end of the head is not known */
+    size_t n_head;
+    /* nonzero: `tokens` has only what follows the answer that the request's `after` names, and all counts begin after
+     * that answer */
+    uint32_t is_after;
+    /* input of llm_answer_parser_open for the answer to this prompt; 0 bytes: the answer is plain text; owned */
+    char *syntax;
     size_t n_syntax_bytes;
     char *constraint; /* value of the GENERATE entry `constraint`; 0 bytes: no constraint; owned */
     size_t n_constraint_bytes;
     int32_t *preserved; /* control tokens whose text belongs to the answer's text; owned */
     size_t n_preserved;
-    char *stops; /* JSON list of texts that end this template's answers, in addition to the end tokens; 0 bytes: no
-                  * texts; owned */
+    /* JSON list of stop strings that end this template's answers, besides the end tokens; 0 bytes: none; owned */
+    char *stops;
     size_t n_stops_bytes;
 } llm_prompt;
 
@@ -307,37 +316,38 @@ typedef struct llm_prompt {
  *   messages               list, in OpenAI's form
  *   add_generation_prompt  bool, default true
  *   chat_template_kwargs   object: variables of the template
- *   after                  {"message": index, "rest": text, "last": [...]}: render only what follows that answer
+ *   after                  {"message": index, "rest": text, "last": [...]}: render only what follows the assistant
+ *                          message with this index (see below)
  *   tools                  list, in OpenAI's form. A function with is_deferred true can be called, but the template
  *                          does not list it, because a message describes it
  *   tool_choice            {"mode": "auto" | "none" | "required", "names": [the only functions that can be called]}
  *   parallel_tool_calls    bool: true allows several calls in one answer, false returns calls after the first as text.
  *                          null: the template decides
  *   constraint             {"kind": ..., "text": ...}: the form that the answer's text must have. With tools, the
- *                          answer has this form or is a call. With mode "required" only calls are possible, and
+ *                          answer has this form or is a tool call. With mode "required" only calls are possible, and
  *                          `constraint` is ignored
  *   reasoning_apart        bool, default true; false: reasoning is part of the text
  *   continues              bool: the last message is the assistant's, and the answer continues it
  *   thinking_tokens_max    most reasoning tokens; -1: not limited
- *   follows_thinking       bool: the prompt's constraint says where reasoning ends even if thinking_tokens_max is
- *                          missing, because n_answer_stops (llm_wire.h) needs it
+ *   follows_thinking       bool: if true, the prompt's constraint says where reasoning ends even if thinking_tokens_max
+ *                          is missing; n_answer_stops (llm_wire.h) needs that
  *
  * Only the template's own text can become control tokens. Text from messages and tools never becomes control tokens.
  *
- * If a template does not describe tools, libllm describes them in a system message. If a template has no form for
- * calls, libllm uses a form of its own. Parts of a tool's schema that a grammar of llama.cpp cannot express are not
- * enforced. If a template refuses the id of a call, libllm replaces it with nine letters and digits. Arguments of a
- * past call that are not JSON become a member of an object.
+ * If a template does not describe tools, libllm describes them in a system message. If a template has no format for
+ * tool calls, libllm uses a format of its own. Parts of a tool's schema that a grammar of llama.cpp cannot express are
+ * not enforced. If a template refuses the id of a tool call, libllm replaces the id with nine letters and digits. If
+ * the arguments of a past tool call are not JSON, the template gets an object with one member that contains their text.
  *
- * `after` names an assistant message. The caller has the tokens of this answer and of the messages before. Only what
- * follows the answer is rendered, and the caller appends its tokens. The earlier tokens therefore stay unchanged, even
- * if the template would now render the earlier messages differently, for example without old reasoning. `rest` is the
- * part of the answer's text that the caller's tokens do not cover. `last` are the last tokens of the answer; 32
- * suffice. If libllm cannot find the answer's end in the rendered text, libllm renders the whole chat and sets is_after
- * to 0.
+ * `after` names an assistant message. The caller already has the tokens of this answer and of all messages before it.
+ * Only what follows the answer is rendered, and the caller appends the new tokens to its own. The earlier tokens
+ * therefore stay unchanged, even if the template would now render the earlier messages differently, for example without
+ * old reasoning. `rest` is the part of the answer's text that the caller's tokens do not cover. `last` are the last
+ * tokens of the answer; 32 suffice. If libllm cannot find the end of the answer in the rendered text, it renders the
+ * whole chat and sets is_after to 0.
  *
- * A template is a program of unknown origin. All renderings of one request together have a limit on time and memory,
- * which grows with the request, and a limit on recursion.
+ * A template is a program of unknown origin. All renderings of one request together have a limit on time and on memory,
+ * which both grow with the size of the request, and a limit on recursion.
  *
  * LLM_INVALID if `request` is not JSON of this form. LLM_TEMPLATE if the template refused the chat, failed or exceeded
  * a limit, or if there is no template. `error` names the cause. Free with llm_prompt_free, which allows NULL members
@@ -361,19 +371,20 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  *   {"kind": "text" | "reasoning", "text": ...}
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
  * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call is
- * returned as text. No text is returned twice. Text is lost only if it is a blank next to a call, or follows the error
- * in a malformed call up to the text that closes calls. The arguments of a complete call are a JSON object; the
- * arguments of an incomplete call are the beginning of a JSON object. They are not checked against the tool's schema.
- * The cost per token does not grow with the answer.
- * `is_final` says that the answer ends with this text. `is_cut` says that a limit cut the answer off, so an incomplete
- * call without its whole name is dropped instead of returned as text. LLM_MISUSE after a call with `is_final`,
+ * returned as text. No text is returned twice. Only two kinds of text are lost: blanks next to a tool call, and in a
+ * malformed call the text from the error to the delimiter that closes calls. The arguments of a complete call are a
+ * JSON object; the arguments of an incomplete call are the beginning of a JSON object. They are not checked against the
+ * tool's schema. The cost per token does not grow with the answer.
+ *
+ * `is_final` says that the answer ends with this text. `is_cut` says that a limit cut the answer off, so a tool call
+ * whose name is incomplete is dropped instead of returned as text. Returns LLM_MISUSE after a feed with `is_final`, or
  * LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
                                    int is_cut, const char **diffs, size_t *n_diffs_bytes);
 
-/* Returns how many bytes of the answer the next feed may parse again. The number is small everywhere except inside a
- * call whose form does not allow the parser to forget parsed text. The next feeds can then take long. Any thread, one
- * at a time. */
+/* Returns how many bytes of the answer the next feed may parse again. The number is small, except inside a tool call
+ * whose format does not allow the parser to forget parsed text. Then the next feeds can take long. Any thread, one at a
+ * time. */
 LLM_API size_t llm_answer_parser_rescan_bytes(const llm_answer_parser *parser);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
@@ -382,13 +393,14 @@ typedef struct llm_document {
     size_t n_bytes;
 } llm_document;
 
-/* Makes a constraint document from the description of the form that an answer must have. A GENERATE carries the
- * document as `constraint` (llm_wire.h). `request` is JSON: {"kind": ..., "text": ..., "strict": bool (default true)}:
+/* Makes a constraint document, which describes for the sampler the form that an answer must have. A GENERATE carries
+ * the document as `constraint` (llm_wire.h). `request` is JSON: {"kind": ..., "text": ..., "strict": bool (default
+ * true)}:
  *   json         any JSON object
  *   json_schema  `text` is a schema. If strict, a schema with keywords that cannot be enforced is refused. Otherwise
  *                these keywords are ignored, and the answer can violate them. Never enforced: formats other than date,
  *                time, date-time, duration, email and uuid; that exactly one alternative of oneOf matches; maxLength
- *                and maxItems above 2000. In a pattern, a set of characters never contains a character that JSON
+ *                and maxItems above 2000. In a `pattern`, a set of characters never matches a character that JSON
  *                escapes
  *   grammar      `text` is GBNF, with a rule named root
  *   regex        `text` is a regular expression that the whole answer matches
@@ -406,9 +418,10 @@ LLM_API void llm_document_free(llm_document *document);
  * number of embedded texts. `tokens` has the tokens of all texts in order: n_tokens[i] of text i, between 1 and
  * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1. The
  * call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
- * memory; for an embedding-only model llm_engine_open allocates it. Any thread; concurrent calls run one after the
+ * memory. For an embedding-only model, llm_engine_open has allocated it. Any thread; concurrent calls run one after the
  * other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag to
  * nonzero, the call ends soon (on a GPU, after the current step).
+ *
  * On error the contents of `out` are undefined. LLM_CANCELLED if the flag was set, LLM_INVALID (no texts, or a model
  * that makes no embeddings), LLM_CONTEXT_LENGTH (a text has too many tokens), LLM_TOKEN, LLM_NO_MEMORY,
  * LLM_STEP_FAILED. */
@@ -442,9 +455,9 @@ typedef struct llm_json {
     uint64_t n_text_bytes;
 } llm_json;
 
-/* Checks JSON (RFC 8259, strict, UTF-8) in one pass, and copies it into a form that is cheap to decode. The copy has no
- * blanks between values, the character instead of \uXXXX where JSON allows it, and U+FFFD instead of half of a
- * surrogate pair. Everything else is copied unchanged. The scan stops at the first error or exceeded limit. Time and
+/* Checks JSON (RFC 8259, strict, UTF-8) in one pass, and makes a copy that is cheap to decode. The copy has no blanks
+ * between values. Where JSON allows it, the copy has the character itself instead of \uXXXX. Half of a surrogate pair
+ * becomes U+FFFD. Everything else is copied unchanged. The scan stops at the first error or exceeded limit. Time and
  * memory are linear in n_bytes, and nesting uses no stack. Any thread. LLM_INVALID (out->verdict is the error,
  * out->offset its position; out->text is NULL), LLM_NO_MEMORY. Free with llm_json_free, which allows NULL. */
 LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
@@ -461,12 +474,12 @@ typedef struct llm_saved {
     char label[LLM_LABEL_BYTES_MAX + 8];
 } llm_saved;
 
-/* Copies the list of all owners' sessions saved for this model, in no particular order, but at most n_out sessions.
- * Returns the number of saved sessions, at most LLM_SAVED_MAX; 0 without a state directory. Any thread. */
+/* Copies the list of the sessions that any owner has saved for this model, in no particular order, but at most n_out of
+ * them. Returns the number of saved sessions, at most LLM_SAVED_MAX; 0 without a state directory. Any thread. */
 LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out);
 
-/* Copies the oldest unread message for people about parked and saved sessions, for example about a full disk or a
- * refused file. LLM_NOT_FOUND if all messages have been read. Any thread. */
+/* Copies the oldest unread log message about parked and saved sessions, for example about a full disk or a refused
+ * file. LLM_NOT_FOUND if all messages have been read. Any thread. */
 LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
 
 #ifndef LLM_CFFI

@@ -7,12 +7,12 @@
  *   entries_at      llm_session_table_entry entries[n_entries]
  *   tokens_at       int32 tokens[n_entries][n_ctx]
  *
- * Each entry has one commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens.
+ * Each entry has one commit word:  generation << 32 | closed << 31 | name index << 30 | n_tokens.
  *   append     write tokens, then store the word with the larger count (release)
  *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite tokens
  *   open/close store the word with generation + 1 and `closed`, fence, change the record; to open an entry, store the
  *              word again with generation + 1 and without `closed`
- *   rename     write the other name, then store the word with generation + 1 that points to it
+ *   rename     write the name buffer that is not in use, then store the word with generation + 1 and its index
  *   read       load the word (acquire). If `closed` is set, the entry has no branch. Otherwise copy, fence, and load
  *              the word again. If the generation is the same, the copy is valid even if tokens were appended meanwhile;
  *              otherwise begin again
@@ -31,8 +31,8 @@ extern "C" {
 enum { LLM_SESSION_TABLE_VERSION = 4 };
 
 /* X(NAME, prometheus name, kind c|t|g, help). The session table, /metrics and llmctl are made from this list. Kinds: c
- * is a counter, g is a gauge, t is a counter of time, in microseconds in the session table and in seconds in /metrics
- * and llmctl. */
+ * is a counter, g is a gauge, t is a counter of time. Times are microseconds in the session table, and seconds in
+ * /metrics and llmctl. */
 #define LLM_COUNTER_TABLE(X)                                                                                           \
     X(STEPS, "steps_total", 'c', "Model steps run.")                                                                   \
     X(STEP_US, "step_seconds_total", 't', "Time spent inside model steps.")                                            \
@@ -92,7 +92,8 @@ typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } l
 LLM_API const char *llm_counter_name(int counter); /* for example "steps_total"; NULL for a number outside the table */
 LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
-LLM_API int llm_counter_is_time(int counter); /* the table has microseconds, although the name says seconds */
+/* whether the counter is a time: the table has microseconds, although the name says seconds */
+LLM_API int llm_counter_is_time(int counter);
 
 /* How a branch is pinned. */
 typedef enum llm_pin {
@@ -128,10 +129,11 @@ typedef enum llm_pin {
 typedef struct llm_branch_view {
     uint32_t entry;
     uint32_t owner;
-    uint32_t generation; /* number of changes of the token array other than appending */
+    uint32_t generation; /* counts changes of the token array, except that tokens were appended */
     uint32_t n_tokens;   /* resident */
-    uint64_t id; /* number of this branch, which never changes and names the branch's files, so that the next daemon
-                  * recognizes these files */
+    /* number of this branch, which never changes. It is part of the names of the branch's files, so that the next
+     * daemon recognizes these files */
+    uint64_t id;
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_branch_view;
@@ -150,10 +152,10 @@ typedef struct llm_session_table_view {
 
 typedef struct llm_session_table llm_session_table;
 
-/* Opens another engine's session table for reading. The shared memory must belong to user `owner` (-1 stands for the
- * user of this process), and no other user may be able to write it, because any user can create a file with such a
- * name. Readers use read calls instead of a mapping, so that a table that is truncated meanwhile causes an error and
- * not a signal. Any process. LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO (also if
+/* Opens another engine's session table for reading. The shared memory must belong to the user `owner` (-1 stands for
+ * the user of this process), and no other user may be able to write it: any user could have created a file with such a
+ * name. The table is read with read calls and not through a mapping: if it is truncated meanwhile, that causes an error
+ * and not a signal. Any process. LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO (also if
  * another user owns the file or can write it). Close with llm_session_table_close. */
 LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
 LLM_API void llm_session_table_close(llm_session_table *table);

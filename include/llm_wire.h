@@ -1,8 +1,8 @@
 /* llm_wire.h: the commands that the decode thread accepts and the events that it sends, both MessagePack. The tables
- * here contain every name on the wire. A program in another language compares its own names with the tables
+ * here contain every name on the wire. A program in another language can compare its own names with the tables
  * (llm_command_field, llm_event_member).
  *
- * cffi reads this file after the preprocessor, with LLM_CFFI defined. */
+ * The daemon's cffi module is built from this file, after the preprocessor has run with LLM_CFFI defined. */
 #ifndef LLM_WIRE_H
 #define LLM_WIRE_H
 
@@ -24,24 +24,25 @@ extern "C" {
  *   owner       number of the session's owner. Sessions of different owners are separate even if their names are equal.
  *   session     the session's name; "" means scratch, where LLM_FIELD_TABLE allows it
  *   prompt      token ids, at least one
- *   max_tokens  most tokens to generate; 0: as many as the context can hold, which also limits every other value
+ *   max_tokens  most tokens to generate; 0: as many as the context can hold. The context also limits every other value
  *   sampling    map of LLM_SAMPLING_TABLE; a missing parameter has its default
  *   logit_bias  pairs of token and finite bias
  *   stop        stop strings, none of them empty
- *   n_answer_stops  number of leading strings of `stop` that are searched for only in the answer, not in the reasoning
- *               and the blanks after it, if `constraint` says where reasoning ends
+ *   n_answer_stops  the first n_answer_stops strings of `stop` are searched for only in the answer, not in the
+ *               reasoning or the blanks after it. Needs a `constraint` that says where reasoning ends
  *   stop_tokens tokens that end the answer like the model's own end tokens
  *   min_tokens  until the answer has this many tokens, no token that ends the answer is sampled and no stop string is
  *               searched for
  *   constraint  the form that the answer must have, as JSON that llm_constraint_make or llm_chat_render has made;
  *               empty: any form
- *   dry_sequence_breakers  texts that end a repetition for DRY; if missing: newline, colon, quotation mark, asterisk
+ *   dry_sequence_breakers  strings at which a repetition ends for the sampler DRY; if missing: newline, colon,
+ *               quotation mark, asterisk
  *   flags       bit set of llm_generate_flag
  *   boundaries  ascending token counts at which other prompts are likely to diverge (llm_prompt); the engine saves
  *               checkpoints there
  *   parent      if the session does not exist, it begins as a fork of this session; "": no parent
- *   n_head      number of tokens at the prompt's beginning that many conversations share (llm_prompt), at most the
- *               whole prompt. A prompt that has only this head in common with a branch does not continue the branch. A
+ *   n_head      number of tokens of the prompt's head (llm_prompt), which many conversations share; at most the whole
+ *               prompt. A prompt that has only its head in common with a branch does not continue the branch. A
  *               checkpoint at the head's end serves every prompt with that head.
  *   n_logprobs  report the log probability of each token and of this many most likely tokens; -1: report none. Log
  *               probabilities are those of the model, before `sampling` and `logit_bias` are applied.
@@ -49,15 +50,16 @@ extern "C" {
  *               has consumed its prompt or has ended, so that a common prompt is prefilled only once. 0 or an unknown
  *               id: begin at once. A request for several answers becomes several generations, all of them `after` the
  *               first.
- *   paused      a paused generation keeps its slot and is not stepped
- *   at          the fork begins with this many tokens of the session, or with fewer if the session's memory and
- *               checkpoints do not allow this count; UINT32_MAX: all
+ *   paused      true pauses the generation: it takes part in no step, but keeps its slot until others need the slot.
+ *               false continues the generation
+ *   at          the fork begins with this many tokens of the session; UINT32_MAX: all. The fork has fewer tokens if the
+ *               model's memory and the session's checkpoints do not allow this count
  *   replace     if a session of the new name exists, true closes that session, and false lets the fork fail with
  *               LLM_EXISTS
- *   pinned      a pinned session is never forgotten or expired, but can be parked. The branches that the session has
- *               when it is pinned are kept: a prompt that continues none of them begins another branch. A quarter of
- *               all branches always stays unpinned, and each owner can pin its share of the other three quarters. If a
- *               pin would exceed this share, the command fails with LLM_PINS and changes nothing.
+ *   pinned      true pins the session: it is never forgotten or expired, but can be parked. The branches that the
+ *               session has when it is pinned are kept: a prompt that continues none of them begins another branch. A
+ *               quarter of all branches always stays unpinned, and each owner can pin its share of the other three
+ *               quarters. If a pin would exceed this share, the command fails with LLM_PINS and changes nothing.
  *   label       name of a saved session in the state directory
  *
  * A session can have several branches (option --session-timelines). GENERATE uses the branch whose history the prompt
@@ -66,22 +68,25 @@ extern "C" {
  * was pinned before. PARK skips busy branches (LLM_BUSY).
  *
  * If there was no free entry for a session when the engine started, the session stays on disk for a later start. Until
- * the later start, only RESET and CLOSE affect the session, and a new session of its name is refused (LLM_EXISTS).
+ * then, only RESET and CLOSE affect the session, and a new session of that name is refused (LLM_EXISTS).
  *
- * With a state directory, changes that must survive a crash are on disk before the REPLY. PIN, RENAME, SAVE and UNSAVE
- * reply when their files are written or removed, RESET and CLOSE when the session's files are removed, FORK and LOAD
- * when the files of a replaced session are removed. LLM_IO means that the disk refused the change. The pin or the name
- * is then unchanged. A second change of the same pin or name waits for the result of the first. A session that was to
- * be reset, closed or replaced is gone from the engine, but may come back from its file at the next start. The file's
- * removal is tried again if the command is sent again (also a CLOSE of a session that is already closed), and at an
- * orderly stop. LLM_OVERLOADED: too many commands wait for the disk, and nothing was done. RESET and CLOSE never fail
- * with this status.
- * SAVE and LOAD: LLM_NO_MEMORY also if the limit on bytes in transfer to or from the disk is reached; try again later.
- * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. SAVE saves only the tokens of a session without a usable
- * state. These tokens are prefilled when the session is used after a LOAD. LOAD: LLM_NOT_FOUND (no such label),
- * LLM_CONTEXT_LENGTH (more tokens than a branch can hold now), LLM_VERSION (the file was refused and set aside),
- * LLM_CAPACITY.
- * FORK and LOAD: LLM_SHUTDOWN (the engine has been stopped and writes no new sessions).
+ * With a state directory, changes that must survive a crash are on disk before the REPLY. The REPLY to PIN, RENAME,
+ * SAVE and UNSAVE comes when their files are written or removed. The REPLY to RESET and CLOSE comes when the session's
+ * files are removed, and the REPLY to FORK and LOAD when the files of a replaced session are removed. LLM_IO means that
+ * the disk refused the change. The pin or the name is then unchanged. A second change of the same pin or name waits for
+ * the result of the first. If the files of a reset, closed or replaced session could not be removed, the session is
+ * gone from the engine, but may come back from its files at the next start. Their removal is tried again at an orderly
+ * stop, and if the command is sent again (even a CLOSE of a session that is already closed). LLM_OVERLOADED means that
+ * too many commands wait for the disk, and that nothing was done. RESET and CLOSE never fail with this status.
+ *
+ * If a session has no usable state, SAVE saves only its tokens. They are prefilled when the session is used after a
+ * LOAD. Errors of single commands:
+ *   SAVE           LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL
+ *   LOAD           LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a branch can hold now),
+ *                  LLM_VERSION (the file was refused and set aside), LLM_CAPACITY
+ *   SAVE and LOAD  LLM_NO_MEMORY, also if the limit on bytes in transfer to or from the disk is reached; the command
+ *                  can be tried again later
+ *   FORK and LOAD  LLM_SHUTDOWN (the engine has been stopped and writes no new sessions)
  *
  * Commands are checked strictly. A key that is unknown, repeated or not part of the command, a missing key, a wrong
  * type, a value out of range, and any byte after the map are LLM_INVALID, and the message is dropped before it enters
@@ -110,7 +115,7 @@ enum { LLM_COMMAND_END = 1 LLM_COMMAND_TABLE(LLM_COMMAND_COUNT) };
 
 typedef enum llm_generate_flag {
     LLM_GENERATE_IGNORE_END = 1,      /* the model's end-of-turn tokens are never sampled */
-    LLM_GENERATE_COLD = 2,            /* reuse no state; tests compare such answers with answers that reuse a state */
+    LLM_GENERATE_COLD = 2,            /* no state is reused; tests compare answers with and without this flag */
     LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens; n_logprobs implies this flag */
     LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED events report the progress of prefill */
     LLM_GENERATE_FLAGS = 15,          /* all of them */
@@ -167,8 +172,8 @@ typedef enum llm_field_type {
     X(NAME, label, LLM_COMMAND_BIT(SAVE) | LLM_COMMAND_BIT(LOAD) | LLM_COMMAND_BIT(UNSAVE), 0, 1, LLM_LABEL_BYTES_MAX, \
       0)
 
-/* One row of these tables. A program in another language can compare the entries that it writes with the entries that
- * libllm accepts. */
+/* One row of LLM_FIELD_TABLE or LLM_SAMPLING_TABLE, with which a program in another language can check the entries that
+ * it writes. */
 typedef struct llm_field {
     const char *name;
     uint32_t type; /* llm_field_type */
@@ -181,8 +186,8 @@ typedef struct llm_field {
 LLM_API int llm_command_field(int command, int i, llm_field *out);
 LLM_API int llm_sampling_field(int i, llm_field *out);
 
-/* Checks and queues one command, and wakes the decode thread if that thread sleeps. Loop thread. LLM_INVALID, LLM_FULL
- * (nothing was queued, which is a normal outcome), LLM_SHUTDOWN. */
+/* Checks and queues one command, and wakes the decode thread if that thread sleeps. Loop thread. Errors: LLM_INVALID,
+ * LLM_FULL (a normal outcome: the ring has no room), LLM_SHUTDOWN. After an error nothing was queued. */
 LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
 
 /* Returns the name of the entry because of which the last llm_command_push returned LLM_INVALID ("sampling.top_p" for
@@ -203,12 +208,13 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *   FORGOTTEN owner, session
  *   CONSUMED  request, n_tokens, prefill_us
  *
- * A GENERATE gets either one FINISHED(refused), or ADMITTED, then STARTED when its branch is free and the source of its
- * state is decided (no STARTED if the request is cancelled before), then TEXT events, then FINISHED. All other commands
- * except CANCEL and PAUSE get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED comes between STARTED and the
- * first TEXT, at most once per model call; if events are drained slowly, only the last CONSUMED is delivered. FORGOTTEN
- * reports that the engine removed a session without a command, because of the capacity policy or because the session
- * was idle too long. The event precedes any event of a later session of that name.
+ * A GENERATE that is refused gets only FINISHED, with the outcome `refused`. Any other GENERATE gets ADMITTED, then
+ * STARTED when its branch is free and the source of its state is decided, then TEXT events, then FINISHED. STARTED is
+ * missing if the request is cancelled before it starts. All other commands except CANCEL and PAUSE get one REPLY. With
+ * LLM_GENERATE_RETURN_CONSUMED, CONSUMED events come between STARTED and the first TEXT, at most one per model call. If
+ * events are drained slowly, only the last CONSUMED is delivered. FORGOTTEN reports that the engine removed a session
+ * without a command, because of the capacity policy or because the session was idle too long. FORGOTTEN precedes any
+ * event of a later session of that name.
  *
  *   entry        index of the branch's entry in the session table; UINT32_MAX in ADMITTED: not known yet (scratch)
  *   n_tokens     in REPLY: number of tokens that the session holds after the command, or that SAVE saved; in CONSUMED:
@@ -227,7 +233,8 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *                likely first
  *   n_prefilled  prompt tokens that were consumed (fewer than n_prompt - n_reused after a cancel)
  *   n_resident   tokens that the branch holds after the generation
- *   n_visible    number of those tokens that the client can have seen (smaller if a stop string could not be removed)
+ *   n_visible    number of these tokens that the client can have seen (less than n_resident if a stop string could not
+ *                be removed)
  *   stop_index   index of the stop string that was found, or -1
  *   seed         the seed that was used
  */
@@ -291,9 +298,9 @@ LLM_API const char *llm_event_member(int event, int i);
  * descriptor. Loop thread. */
 LLM_API int llm_events_fd(const llm_engine *engine);
 
-/* Moves waiting events into `out` as one MessagePack array of events. If all events fit, the descriptor is no longer
- * readable afterwards. Returns the number of bytes written, or 0 if no event waits. A buffer of LLM_DRAIN_BYTES_MIN
- * bytes or more always makes progress. Loop thread. */
+/* Moves waiting events into `out` as one MessagePack array of events. If all events fit, the descriptor (llm_events_fd)
+ * is no longer readable afterwards. Returns the number of bytes written, or 0 if no event waits. A buffer of
+ * LLM_DRAIN_BYTES_MIN bytes or more always makes progress. Loop thread. */
 enum { LLM_DRAIN_BYTES_MIN = 262144 };
 LLM_API int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes);
 

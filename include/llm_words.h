@@ -1,8 +1,9 @@
-/* llm_words.h: libllm's vocabularies, which give each word a sentence that explains it. llm.h includes this file.
+/* llm_words.h: the words with which libllm reports statuses, reasons, states and so on. Each word has a sentence that
+ * explains it. llm.h includes this file.
  *
- * One table per vocabulary: X(NAME, number, word, sentence). Responses, logs, metrics and tests use the word; the
- * sentence explains the word to people. llm_word() returns the word of a number, llm_sentence() the sentence. Numbers
- * are part of the wire format and never change meaning.
+ * There is one table per vocabulary: X(NAME, number, word, sentence). Responses, logs, metrics and tests use the word;
+ * people read the sentence. llm_word() returns the word of a number, and llm_sentence() its sentence. Numbers are part
+ * of the wire format and never change meaning.
  */
 #ifndef LLM_WORDS_H
 #define LLM_WORDS_H
@@ -70,7 +71,7 @@
     X(PARKED, 4, "parked", "Its state is in host memory or on disk.")                                                  \
     X(TORN, 5, "torn", "Its state is invalid; the next request prefills its tokens again, a reset clears it.")
 
-/* The model's kind of memory, which decides the cost of a truncation. */
+/* The kind of memory that the model has, which decides how a branch can be truncated. */
 #define LLM_MEMORY_TABLE(X)                                                                                            \
     X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
     X(WINDOW, 1, "window", "Some layers keep a sliding window: only a short truncation.")                              \
@@ -84,8 +85,8 @@
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
-/* Samplers that narrow the choice of a token. The samplers up to LLM_SAMPLER_USUAL_LAST run by default, in this order;
- * the others only run if a request names them. */
+/* Samplers that narrow the choice of a token. By default, the samplers up to LLM_SAMPLER_USUAL_LAST run, in the order
+ * of the table. The others run only if a request names them. */
 #define LLM_SAMPLER_TABLE(X)                                                                                           \
     X(PENALTIES, 1, "penalties", "Apply repeat_penalty, presence_penalty and frequency_penalty.")                      \
     X(DRY, 2, "dry", "Lower the probability of tokens that would extend a repetition.")                                \
@@ -99,7 +100,8 @@
     X(INFILL, 10, "infill", "Merge candidates that begin alike; a likely end of text ends the answer.")                \
     X(ADAPTIVE_P, 11, "adaptive_p", "Choose tokens so that their average probability approaches adaptive_target.")
 
-/* Verdicts of llm_json_scan: first errors in the JSON, then exceeded limits. */
+/* Verdicts of llm_json_scan. The first ones are errors in the JSON; from VALUES on, they are limits that the JSON
+ * exceeds. */
 #define LLM_JSON_TABLE(X)                                                                                              \
     X(OK, 0, "ok", "JSON within the limits.")                                                                          \
     X(END, 1, "truncated", "it ends too early")                                                                        \
