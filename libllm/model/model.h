@@ -53,7 +53,7 @@ typedef enum model_state_kind {
     MODEL_STATE_CHECKPOINT,
 } model_state_kind;
 
-/* The contents of a MODEL_STATE_CHECKPOINT of this model, and the sequences on which it can be loaded. */
+/* What a MODEL_STATE_CHECKPOINT of this model contains, and on which sequences it can be loaded. */
 typedef enum model_checkpoint_kind {
     MODEL_CHECKPOINT_NONE,     /* no checkpoints are needed, because a sequence can be truncated anywhere (dense) */
     MODEL_CHECKPOINT_ATTACHED, /* a small checkpoint, which can be loaded only on a sequence whose attention layers hold
@@ -110,9 +110,10 @@ typedef struct model_ops {
 
     model_result (*decode)(model *m, const model_batch *batch);
 
-    /* Returns the logits after the token at batch index i of the last decode call, if that call returned MODEL_OK, or
-     * NULL if no logits were requested after this token. The n_vocab floats are valid until the next decode call or
-     * close, even if sequences are truncated or cleared meanwhile. The caller can modify the logits in place. */
+    /* Returns the logits after the token at index i of the last batch. Returns NULL if no logits were requested after
+     * this token, or if the decode call did not return MODEL_OK. The n_vocab floats are valid until the next decode
+     * call or close, even if sequences are truncated or cleared meanwhile. The caller can modify the logits in
+     * place. */
     float *(*logits)(model *m, uint32_t i);
 
     /* Returns the smallest number of tokens k > 0 to which the sequence can be truncated exactly: 1 for dense memory,
@@ -121,7 +122,7 @@ typedef struct model_ops {
     uint32_t (*truncate_floor)(const model *m, uint16_t seq);
 
     /* Truncates the sequence to its first k tokens, with 0 < k <= position and k >= truncate_floor. Returns false if
-     * the truncation failed. Then the state is invalid, and the caller must mark the branch so. */
+     * the truncation failed. Then the sequence's state is invalid, and the caller must mark its branch as invalid. */
     bool (*truncate)(model *m, uint16_t seq, uint32_t k);
 
     void (*clear)(model *m, uint16_t seq);              /* empties the sequence, even if it is invalid; always
@@ -138,8 +139,8 @@ typedef struct model_ops {
      * saved state ---- */
 
     /* Makes dst, which must be empty, an exact copy of src. Returns false if the copy failed; dst is then empty. Only
-     * called if sequences share cells (info.shares_cells). Otherwise a sequence is copied by a save and a load, so that
-     * the bytes are accounted for. */
+     * called if sequences share cells (info.shares_cells). Otherwise the caller saves src and loads the saved state
+     * into dst, so that the bytes of the copy are accounted for. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
 
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);
@@ -155,8 +156,8 @@ typedef struct model_ops {
 
     /* ---- embeddings: any thread; further calls wait until the running call returns ---- */
 
-    /* Implements llm_embed, which has checked the arguments. The vectors are not normalized. Not called for models
-     * without embeddings (info.n_embedding 0). */
+    /* Implements llm_embed (llm.h), which checks the arguments before. The vectors are not normalized. Not called for
+     * models without embeddings (info.n_embedding 0). */
     int (*embed)(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
                  const int32_t *cancel_flag, float *out, uint32_t *n_done);
 

@@ -1,5 +1,5 @@
-/* Decides by its architecture whether a model is supported, before its weights are read, so that a file of hundreds of
- * gigabytes is refused at once, and not after minutes of loading. */
+/* architecture.cpp: decides by the architecture of a model whether the model is supported. This happens before the
+ * weights are read, so that a file of hundreds of gigabytes is refused at once, and not after minutes of loading. */
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -18,7 +18,7 @@ struct special {
 };
 
 /* Architectures with an unusual class of memory in llama.cpp. (All other architectures use one of five classes.) Each
- * class has its own rules for truncating and copying a sequence, and for the contents of a saved state, and must
+ * class has its own rules for truncating and copying a sequence, and for the contents of a saved state, and each must
  * release unused pages (llama_memory_i::seq_trim). If no tiny model tests a class, its models would load and answer,
  * but after a truncation the text could be wrong, or the process could exceed --kv-memory. Such architectures are
  * refused. tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails if llama.cpp has a new

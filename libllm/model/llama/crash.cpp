@@ -1,7 +1,7 @@
-/* crash.cpp: ggml calls on_failed_assertion() before it aborts. If this function throws, the exception unwinds through
- * llama.cpp's frames to model_llama_open, or to the step. Thread-local flags say whether the thread may throw. In
- * another thread, for example of the thread pool, nobody would catch the exception, and the process would end without
- * the assertion's text. */
+/* crash.cpp: ggml calls on_failed_assertion() before it aborts. If on_failed_assertion() throws, the exception unwinds
+ * through llama.cpp's frames to model_llama_open, or to the step. Thread-local flags say whether the thread may throw.
+ * In another thread, for example of the thread pool, nobody would catch the exception, and the process would end
+ * without the assertion's text. */
 #include "model/llama/crash.h"
 
 #include <ggml.h>
@@ -62,7 +62,7 @@ void on_failed_assertion(const char *message)
     last_words_say(device_error.empty() ? message : device_error.c_str());
 }
 
-/* A signal handler, which may only call async-signal-safe functions, so no snprintf, no log and no exit(). */
+/* A signal handler may only call async-signal-safe functions, so this one calls no snprintf, no log and no exit(). */
 void on_crash(int)
 {
     ssize_t ignored = write(STDERR_FILENO, crash_notice, n_notice);
@@ -104,7 +104,7 @@ model_llama_opening::model_llama_opening(const char *notice)
     for (size_t i = 0; i < N_SIGNALS; i++) {
         sigaction(SIGNALS[i], &action, &old->actions[i]);
     }
-    is_opening = true; /* set last, because nothing throws after it and the destructor will run */
+    is_opening = true; /* set last: if a line above throws, the destructor, which resets it, does not run */
 }
 
 model_llama_opening::~model_llama_opening()

@@ -23,7 +23,7 @@ void model_llama_crash_init(); /* called once per process, before any code of ll
 class model_llama_opening {
   public:
     /* If any thread crashes, `notice` is written to stderr, and the process ends with status 1. If `notice` is NULL,
-     * signal handlers are not replaced. The text must outlive this object. */
+     * signal handlers are not replaced. `notice` must outlive this object. */
     explicit model_llama_opening(const char *notice);
     ~model_llama_opening();
     model_llama_opening(const model_llama_opening &) = delete;

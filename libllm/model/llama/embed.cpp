@@ -18,10 +18,10 @@ namespace {
 constexpr uint32_t TEXTS_MAX = 16;        /* most texts of one batch */
 constexpr uint32_t STEP_TOKENS = 512;     /* most tokens of one step, if a text can be consumed in several steps */
 constexpr uint32_t TOKENS_MAX = 8192;     /* most tokens of one batch, unless --ctx-size is larger */
-constexpr uint32_t TOKENS_MIN = 512;      /* texts of this length are always allowed, whatever the limits below are */
+constexpr uint32_t TOKENS_MIN = 512;      /* a text may have so many tokens, even if the limits below allow fewer */
 constexpr uint32_t TOKENS_TOGETHER = 512; /* most tokens of several texts in one step */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
-constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* most bytes of logits, if each token has some */
+constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* most bytes of all logits, if each token has logits */
 
 struct batch {
     explicit batch(uint32_t n) : n_max(n), in(llama_batch_init(static_cast<int32_t>(n), 0, 1)) {}
@@ -145,7 +145,7 @@ bool is_given_up(void *embedder)
     return model_embedding_is_cancelled(static_cast<const model_llama_embedder *>(embedder)->cancel_flag);
 }
 
-/* Calls llama_decode, unless the caller has cancelled. */
+/* Calls llama_decode, unless the caller has cancelled the embedding. */
 int32_t step(model_llama *m, const llama_batch &in)
 {
     return is_given_up(&m->embedder) ? MODEL_LLAMA_STOPPED_CODE : llama_decode(m->embedder.context, in);

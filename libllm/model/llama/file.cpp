@@ -56,7 +56,7 @@ std::string shown(const std::string &text)
     return "'" + out + (text.size() > 80 ? "...'" : "'");
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+/* ---- the bytes of a header --------------------------------------------------------------------------------------- */
 
 /* Reads the bytes of a header, from memory or from a file (through a buffer of 64 KiB). */
 class source {
@@ -167,7 +167,7 @@ std::string take_string(source &from, uint64_t n_max, const char *what)
     return out;
 }
 
-/* ---- keys -------------------------------------------------------------------------------------------------------- */
+/* ---- the keys of a header ---------------------------------------------------------------------------------------- */
 
 /* Returns the bytes of a number of this type, or 0 if the type is not a number. */
 size_t bytes_of(uint32_t type)
@@ -285,7 +285,7 @@ uint64_t alignment_of(const entries &all)
     return n;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+/* ---- the descriptions of tensors in a header --------------------------------------------------------------------- */
 
 struct tensor {
     std::string name;

@@ -1,4 +1,4 @@
-/* Steps that are computed while a model is opened (llama_model.h). */
+/* first_steps.cpp: steps that are computed while a model is opened (llama_model.h). */
 #include <algorithm>
 #include <vector>
 

@@ -1,6 +1,7 @@
-/* Decodes, truncates and clears sequences, and converts tokens and text. llama.cpp's results are not trusted: a batch
- * is checked before the call, and the positions in llama.cpp's memory are compared with `positions` after the call.
- * After an unnoticed failure a session would continue with another session's text, or with none. */
+/* llama_model.cpp: decodes, truncates and clears sequences, and converts text to tokens and back. llama.cpp's results
+ * are not trusted: a batch is checked before the call, and the positions in llama.cpp's memory are compared with
+ * `positions` after the call. If a failure were not noticed, a session could continue with another session's text, or
+ * with none. */
 #include "model/llama/llama_model.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
         }
         if (i == 0 || seq != b->seqs[i - 1]) {
             if (m->is_touched[seq]) {
-                return false; /* the sequence's tokens are not consecutive */
+                return false; /* the sequence's tokens do not stand together in the batch */
             }
             m->is_touched[seq] = 1;
             m->touched.push_back(seq);
@@ -166,8 +167,8 @@ model_result op_decode(model *base, const model_batch *b)
     }
 }
 
-/* Sets the logits of tokens that the file suppresses to minus infinity, so that no sampler picks them and no log
- * probability counts them. */
+/* A model file can list tokens to suppress. Their logits are set to minus infinity, so that no sampler picks them and
+ * no log probability counts them. */
 float *op_logits(model *base, uint32_t i)
 {
     model_llama *m = self(base);

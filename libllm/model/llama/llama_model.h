@@ -103,7 +103,7 @@ struct model_llama_embedder {
 
 constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2; /* result of llama_decode if the abort callback returned true */
 /* If the options give no n_ctx, a device's pool of KV cells, which takes all its memory at once, is sized for this
- * number of tokens per session. Also the n_ctx of a model whose file states no context length. */
+ * number of tokens per session. It is also the n_ctx of a model whose file states no context length. */
 constexpr uint32_t MODEL_LLAMA_N_CTX_USUAL = 8192;
 constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp pads contexts to a multiple of this */
 
@@ -129,14 +129,14 @@ struct model_llama_cost {
  * moved. */
 struct model_llama_loading {
     llama_model_params params;
-    std::vector<float> split; /* share of layers of each device */
+    std::vector<float> split; /* the share of the layers that each device gets */
     std::vector<llama_model_tensor_buft_override> overrides;
 
     model_llama_loading();
     model_llama_loading(const model_llama_loading &) = delete;
     model_llama_loading &operator=(const model_llama_loading &) = delete;
 
-    void ask(int32_t n_gpu_layers, bool copies_weights); /* -1 stands for all layers */
+    void ask(int32_t n_gpu_layers, bool copies_weights); /* requests so many layers on devices; -1: all layers */
 
     /* If all layers are requested, but do not fit into the devices' memory together with this context, puts as many
      * layers on the devices as fit. The weights of experts (MoE) are the first that stay on the host. n_bytes is the
@@ -144,7 +144,7 @@ struct model_llama_loading {
     void fit(const char *path, uint64_t n_bytes, llama_context_params context);
     bool is_fitted() const
     {
-        return params.tensor_buft_overrides != nullptr; /* the list is set, even if it is empty */
+        return params.tensor_buft_overrides != nullptr; /* fit() sets this list, even to an empty one */
     }
 };
 
@@ -252,9 +252,10 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
 
 void model_llama_backend_open(); /* only the first call of the process has an effect; any thread */
 void model_llama_log_clear();
-std::string model_llama_log_device_error(); /* the last error of a device's driver, or "" */
+std::string model_llama_log_device_error(); /* the last error that a device's driver has logged, or "" */
 bool model_llama_log_has_flash();           /* whether a context with flash attention was made since the last clear */
-std::string model_llama_log_cause();        /* llama.cpp's first error since the last clear, for people, or "" */
+std::string model_llama_log_cause();        /* text of the first error in llama.cpp's log since the last clear, for
+                                             * error messages, or "" */
 
 /* ---- path.cpp ---------------------------------------------------------------------------------------------------- */
 
@@ -263,7 +264,7 @@ std::string model_llama_path_trouble(const std::string &path);
 
 /* ---- architecture.cpp -------------------------------------------------------------------------------------------- */
 
-/* Returns why models of this architecture are not supported, with or without layers on a GPU, or "" if they are. */
+/* Returns why models of this architecture are not supported (on a GPU, if is_on_gpu), or "" if they are supported. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
 /* Returns whether llama.cpp computes a decode call in several passes, unless all sequences of the call have equally

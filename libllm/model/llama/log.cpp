@@ -1,5 +1,5 @@
-/* llama.cpp reports the reason of a failure only in its log. This file stores the log's errors, for error messages, and
- * initializes the backends once per process. */
+/* log.cpp: llama.cpp reports the reason of a failure only in its log. This file stores the log's errors, for error
+ * messages, and initializes the backends once per process. */
 #include "model/llama/llama_model.h"
 
 #include <common/log.h>
@@ -30,7 +30,7 @@ struct log_state {
     bool has_flash = false; /* whether the last context has flash attention, which llama.cpp reports only in its log */
 };
 
-/* The state is never destroyed, because llama.cpp's threads can log while the process ends. */
+/* The log_state is never destroyed, because llama.cpp's threads can log while the process ends. */
 log_state &log_of_process()
 {
     static log_state *state = new log_state;

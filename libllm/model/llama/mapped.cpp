@@ -1,6 +1,6 @@
-/* After weights were copied into other layouts, drops the pages of the model's mapped files, which would otherwise stay
- * resident in addition to the copy (an idle daemon of a 0.6B model took 820 MB beyond its weights instead of 190).
- * Called once, by the thread that opens the model, before other threads read the weights. */
+/* mapped.cpp: after weights were copied into other layouts, drops the pages of the model's mapped files, which would
+ * otherwise stay resident in addition to the copy (an idle daemon of a 0.6B model took 820 MB beyond its weights
+ * instead of 190). Called once, by the thread that opens the model, before other threads read the weights. */
 #include <ggml.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-/* Decides how many KV cells a context gets. On a device all cells take memory at once, so the pool must fit the free
- * memory (model_llama_cells_plan). On the host, cells are addresses that take memory when they are used
+/* memory.cpp: decides how many KV cells a context gets. On a device all cells take memory at once, so the pool must fit
+ * the free memory (model_llama_cells_plan). On the host, cells are addresses that take memory when they are used
  * (cmake/llama/0005-kv-memory.patch), so that every session can have its full context, and a budget limits the used
  * memory (model_llama_reserve_plan). The bytes of a cell are not computed, but measured on two contexts of different
  * sizes, because each architecture has its own layers, windows and padding. */
@@ -148,7 +148,7 @@ template <typename... Values> [[noreturn]] void no_room(const char *format, Valu
     throw model_llama_no_room(text);
 }
 
-/* Host memory of a context with a certain number of cells. */
+/* Bytes of host memory that a context with a certain number of cells takes. */
 struct host_bytes {
     uint64_t model; /* mapped weights, which the system counts as free although they are needed */
     uint64_t context, compute;
@@ -314,7 +314,7 @@ void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend
     for (ggml_backend_dev_t device : devices) {
         size_t n_free = 0, n_total = 0;
         ggml_backend_dev_memory(device, &n_free, &n_total);
-        /* an integrated device uses the host's memory */
+        /* an integrated device uses the host's memory, which is counted already */
         device_bytes += ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU ? n_free : 0;
     }
     if (model_bytes > host_bytes + device_bytes) {
@@ -328,8 +328,8 @@ void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend
     }
 }
 
-/* Counts cores and not hyperthreads, because hyperthreads of one core share its arithmetic units, so that a second
- * thread on the core only slows down the first. */
+/* Counts cores and not hyperthreads. Hyperthreads of one core share its arithmetic units, so a second thread on the
+ * core only slows down the first. */
 int32_t model_llama_cores()
 {
     cpu_set_t allowed;
@@ -371,7 +371,7 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
                 params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
         }
         /* The bytes of sliding windows do not grow linearly, so the estimate of cells_paid can still be too large. Each
-         * round removes at least twice as many cells as the round before. */
+         * round of this loop removes at least twice as many cells as the round before. */
         for (uint32_t fewer = MODEL_LLAMA_CELLS_STEP; is_paid(least_excess) && !is_paid(excess); fewer *= 2) {
             n = std::min(cells_paid(n_least, least_excess, n, excess), n - std::min(fewer, n - n_least));
             chosen = at(n);

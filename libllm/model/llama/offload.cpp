@@ -1,4 +1,4 @@
-/* Decides which weights are put on devices. */
+/* offload.cpp: decides which weights are put on devices (GPUs). */
 #include <common/fit.h>
 
 #include "model/llama/llama_model.h"

@@ -1,5 +1,5 @@
-/* Opens a model in steps (open_in_steps), each of which can refuse the model with a status and a sentence for people.
- * Any thread; one model at a time. */
+/* open.cpp: opens a model in steps (open_in_steps). Each step can refuse the model with a status and an error message.
+ * Any thread can open a model; the models are opened one after the other. */
 #include "model/llama/llama_model.h"
 
 #include <ggml-backend.h>
@@ -74,7 +74,7 @@ std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
     return o.exact || o.n_gpu_layers == 0 ? std::vector<ggml_backend_dev_t>() : model_llama_devices();
 }
 
-/* For llm_loading_progress. Written by the thread that loads the model, read by any thread. */
+/* The result of llm_loading_progress. Written by the thread that loads the model, read by any thread. */
 std::atomic<uint32_t> loaded_thousandths;
 
 bool on_progress(float share, void *)
@@ -83,8 +83,8 @@ bool on_progress(float share, void *)
     return true;
 }
 
-/* Some older models (Command R, Hermes 2 and 3) have two templates in their file, and only the second, tool_use,
- * supports tools. A template from the options replaces both. */
+/* Some older models (Command R, Hermes 2 and 3) have two templates in their file. Only the second, tool_use, supports
+ * tools. A template from the options replaces both. */
 void take_templates(model_llama *m, const model_options &o)
 {
     const bool is_own = o.chat_template != nullptr;
@@ -128,7 +128,7 @@ template <size_t N> void copy_text(char (&out)[N], const std::string &text)
 {
     size_t n = std::min(text.size(), N - 1);
     while (n < text.size() && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) {
-        n--; /* keeps only whole characters */
+        n--; /* does not cut a UTF-8 character in two */
     }
     memcpy(out, text.data(), n);
     out[n] = '\0';
@@ -233,7 +233,7 @@ uint32_t token_bytes_max(const model_llama *m)
     return static_cast<uint32_t>(longest);
 }
 
-/* Returns for example "qwen3 0.6B Q8_0". llama.cpp has a table of sizes, and writes "?B" for models of other sizes. */
+/* Returns for example "qwen3 0.6B Q8_0". llama.cpp writes "?B" instead of the size if the size is not in its table. */
 std::string description_of(const model_llama *m)
 {
     char text[128] = "";
@@ -280,7 +280,7 @@ void fill_info(model_llama *m, const model_options &o)
     info.is_on_gpu = !gpus_of(o).empty();
 }
 
-/* ---- context ----------------------------------------------------------------------------------------------------- */
+/* ---- make the context -------------------------------------------------------------------------------------------- */
 
 bool attends_only(const model_llama *m)
 {
@@ -533,7 +533,7 @@ std::unique_ptr<model_llama> open_in_steps(model_options o)
     model_llama_backend_open();
     model_llama_log_clear();
     check_options(o);
-    const model_llama_opening opening(o.crash_notice); /* first, because drivers can fail an assertion */
+    const model_llama_opening opening(o.crash_notice); /* comes first, because assertions of drivers can fail, too */
     const uint64_t n_bytes = check_file(o, gpus_of(o));
     auto m = std::make_unique<model_llama>();
     m->ops = &model_llama_ops;
@@ -569,7 +569,7 @@ uint32_t model_llama_progress(void)
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes)
 {
-    static std::mutex one_at_a_time; /* because llama.cpp measures memory, and logs, for the whole process */
+    static std::mutex one_at_a_time; /* llama.cpp's log, and its measurements of memory, are of the whole process */
     const auto refuse = [&](int status, const char *text) {
         if (error != nullptr && error_bytes > 0) {
             snprintf(error, error_bytes, "%s", text);

@@ -1,4 +1,4 @@
-/* Recognizes files and names that users give instead of a GGUF file, and says what to do instead. */
+/* path.cpp: recognizes files and names that users give instead of a GGUF file, and says what to do instead. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -91,7 +91,7 @@ std::string about_directory(const std::string &path)
     return "it is a directory, and not a regular file";
 }
 
-/* A safetensors file begins with the length of the following JSON in 8 bytes, of which the upper bytes are 0. */
+/* A safetensors file begins with 8 bytes, which are the length of the JSON that follows. The highest of them are 0. */
 bool is_safetensors(std::string_view first)
 {
     return first.size() > 9 && first[7] == '\0' && first[8] == '{' && first[9] == '"';

@@ -1,7 +1,7 @@
-/* Saves, loads and copies sequences (model.h describes the kinds of states). A state comes from host memory or disk, so
- * its bytes are checked, and after every operation the sequence's position in llama.cpp's memory is compared with the
- * expected position. If they differ, the sequence is emptied, because prefilling it again only takes time, while a
- * wrong state gives wrong text. */
+/* state.cpp: saves, loads and copies sequences (model.h describes the kinds of saved states). A state comes from host
+ * memory or disk, so its bytes are checked, and after every operation the sequence's position in llama.cpp's memory is
+ * compared with the expected position. If they differ, the sequence is emptied, because prefilling it again only takes
+ * time, while a wrong state gives wrong text. */
 #include "model/llama/llama_model.h"
 
 #include <cstring>
@@ -74,7 +74,7 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
 }
 
 /* Returns whether there are cells for k tokens of `seq`, to distinguish a lack of cells from an invalid state. Shared
- * cells are counted once for each sequence, so more cells can be free than are counted, but never fewer. */
+ * cells are counted once for each sequence, so more cells can be free than this function assumes, but never fewer. */
 bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 {
     if (m->info.n_cells == UINT32_MAX) {

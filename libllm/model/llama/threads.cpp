@@ -1,8 +1,8 @@
-/* The threads that compute steps. A step waits for its slowest thread. If other processes want the cores, a thread may
- * wait for a core in the middle of a step, and all other threads wait for this thread. With one other busy process, one
- * token took 110 ms instead of 97. The kernel reports how long each thread was ready to run but had no core
- * (/proc/self/task/ID/schedstat). machine/team.h uses this time to decide how many threads the next step gets. Large
- * steps use all threads, because their work is divided into small pieces, so that a slow thread just takes fewer
+/* threads.cpp: the threads that compute steps. A step waits for its slowest thread. If other processes want the cores,
+ * a thread may wait for a core in the middle of a step, and all other threads wait for this thread. With one other busy
+ * process, one token took 110 ms instead of 97. The kernel reports how long each thread was ready to run but had no
+ * core (/proc/self/task/ID/schedstat). machine/team.h uses this time to decide how many threads the next step gets.
+ * Large steps use all threads, because their work is divided into small pieces, so that a slow thread just takes fewer
  * pieces. */
 #include <fcntl.h>
 #include <ggml-backend.h>
@@ -188,7 +188,7 @@ int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)>
 {
     int32_t best = n_most;
     double best_us = 0;
-    bool is_wider = true; /* 16, 12, 8, 6, 4, 3, 2, 1 */
+    bool is_wider = true; /* the numbers that are tried are 16, 12, 8, 6, 4, 3, 2, 1 */
     for (int32_t n = n_most; n > 0; n = n < 4 ? n - 1 : is_wider ? n * 3 / 4 : n * 2 / 3, is_wider = !is_wider) {
         const double too_long_us = best_us > 0 ? HOPELESS * best_us : static_cast<double>(LONG_US);
         const double us = shortest_us(too_long_us, [&] { return step(n); });

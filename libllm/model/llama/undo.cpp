@@ -1,12 +1,12 @@
-/* Restores the sequences of a decode call that is stopped or fails (model_llama_undo in llama_model.h). The decode
- * thread owns an undo object during the call. */
+/* undo.cpp: restores the sequences of a decode call that is stopped or fails (model_llama_undo in llama_model.h). The
+ * decode thread owns an undo object during the call. */
 #include <sys/mman.h>
 
 #include "model/llama/llama_model.h"
 
 namespace {
 
-constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens is soon over, so making a copy to stop it would
+constexpr uint32_t LONG_CALL_TOKENS = 32; /* a shorter call ends so soon that a copy, which allows to stop it, would
                                            * save nothing */
 
 } // namespace
@@ -50,8 +50,8 @@ model_llama_undo::~model_llama_undo()
 }
 
 /* llama.cpp computes a call in several passes, and the finished ones have added cells to the KV cache. The cache is
- * truncated to the positions before the call, which later calls expect. Returns true only if llama.cpp's memory then
- * has each sequence at this position. */
+ * truncated to the positions before the call, which later calls expect. Returns true only if each sequence is then at
+ * its position before the call in llama.cpp's memory. */
 bool model_llama_undo::undo()
 {
     bool is_as_before = can_undo;

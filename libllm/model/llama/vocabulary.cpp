@@ -1,5 +1,5 @@
-/* Tries all uses of the vocabulary once while a model is opened. A failed assertion then only refuses the model
- * (crash.h). Later, in a text thread, the assertion would end the process in the middle of a request. */
+/* vocabulary.cpp: tries all uses of the vocabulary once while a model is opened. A failed assertion then only refuses
+ * the model (crash.h). Later, in a text thread, the assertion would end the process in the middle of a request. */
 #include <algorithm>
 
 #include "model/llama/llama_model.h"
@@ -8,7 +8,8 @@ extern "C" {}
 
 namespace {
 
-constexpr uint32_t TEXT_BYTES_MAX = 1 << 20; /* bytes of a control token's text, which templates and prompts contain */
+constexpr uint32_t TEXT_BYTES_MAX = 1 << 20; /* most bytes of a control token's text; templates and prompts contain
+                                              * these texts */
 constexpr int N_BYTES = 256;
 
 void try_text(const llama_vocab *vocab, const std::string &text)

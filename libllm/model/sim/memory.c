@@ -66,7 +66,7 @@ static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
     return &m->sequences[seq];
 }
 
-/* ---- cells ---- A copy of a sequence shares the KV cells of their common first tokens with the source. A shared cell
+/* ---- KV cells ---- A copy of a sequence shares the cells of their common first tokens with the source. A shared cell
  * is counted once, for the sequence with the lowest number.
  */
 
@@ -166,7 +166,7 @@ bool sim_truncate(model *base, uint16_t seq, uint32_t k)
     sim_shared_truncate(m, seq, k);
     s->position = k; /* a hybrid's recurrent part is unchanged, so sequence_state returns a wrong state */
     if (!is_exact && !is_hybrid(m)) {
-        sim_sequence_spoil(m, s); /* at this index, the ring `kept` has the state of a later position */
+        sim_sequence_spoil(m, s); /* a later state has replaced the state after k tokens in the ring `kept` */
     }
     return is_exact;
 }
@@ -180,7 +180,7 @@ float *sim_logits(model *base, uint32_t i)
     return m->logits + (size_t)m->row_of[i] * base->info.n_vocab;
 }
 
-/* ---- decode: check ---- */
+/* ---- decode: check the batch ---- */
 
 static bool token_is_valid(sim_model *m, const model_batch *b, uint32_t i)
 {
@@ -218,7 +218,7 @@ static bool batch_is_valid(sim_model *m, const model_batch *b)
     return n_outputs <= m->base.info.n_outputs_max;
 }
 
-/* ---- decode: faults ---- */
+/* ---- decode: the faults that tests request ---- */
 
 /* Returns whether this call must fail. Increments n_counted if this is a call that fail_at and fail_every count. */
 static bool fault_is_due(sim_model *m)
@@ -240,7 +240,7 @@ static void consume(sim_model *m, const model_batch *b, uint32_t n)
     }
 }
 
-/* Spoils the sequences of the current call, or all sequences that hold tokens. */
+/* Makes the sequences of the current call wrong, or all sequences that hold tokens. */
 static void spoil(sim_model *m, bool all)
 {
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {

@@ -1,4 +1,4 @@
-/* saved.c: copies of sequences, and sequences as bytes. Owner: the decode thread.
+/* saved.c: copies sequences, saves them as bytes, and loads them. Owner: the decode thread.
  *
  * A saved state is a saved_head, the parts that a state of its class and kind has, and zeros up to the size of the
  * option state_kb. The parts, and the states that have them:

@@ -26,7 +26,7 @@ struct sim_script {
     uint32_t n_nodes;
 };
 
-/* ---- reading ---- */
+/* ---- read a script ---- */
 
 static int refuse(char *error, size_t error_bytes, const char *path, const char *why)
 {
@@ -177,7 +177,7 @@ uint64_t sim_script_hash(const sim_script *s)
     return hash;
 }
 
-/* ---- following ---- */
+/* ---- follow a script while a sequence grows ---- */
 
 bool sim_cue_is_valid(const sim_script *s, const sim_cue *c)
 {

@@ -81,7 +81,7 @@ static const model_ops sim_ops = {
     .fim = sim_fim,
 };
 
-/* ---- open ---- */
+/* ---- open a model ---- */
 
 static uint32_t states_per_sequence(const sim_options *o, uint32_t n_ctx)
 {

@@ -42,7 +42,7 @@
  *   window=N     tokens in the sliding window, 1..1048576 (64); sim:window only
  *   window_cells=N
  *                additional cells for each of a sequence's first `window` tokens, as a model's layers with a sliding
- *                window take, 0..64 (0); sim:window only. Copies then have their own cells
+ *                window take, 0..64 (0); sim:window only. With N > 0, a copy of a sequence has its own cells
  *   batch=N      most tokens of one decode call, 1..65536 (n_batch of model_options, or 512 if that is 0)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
  *   layout=N     layout of states in memory; states that were saved with another N cannot be loaded, 0..255 (0)
@@ -50,8 +50,8 @@
  *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
  *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
  *   token_us=N   a decode call takes this much longer for each token without output, 0..1000000 (0)
- *   embed=N      numbers of an embedding, 0..4096; 0: no embeddings (0). A batch of texts takes step_us, and token_us
- *                for each token
+ *   embed=N      length of an embedding vector, 0..4096; 0: no embeddings (0). A batch of texts takes step_us, and
+ *                token_us for each token
  *   fim=N        1: the three control tokens are prefix, suffix and middle of fill-in-the-middle, in the order above,
  *                0..1 (0)
  *   fail_at=N    the N-th decode call fails, counted from 1 (none)
@@ -82,7 +82,7 @@ typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_F
 
 #define SIM_UNSET UINT64_MAX
 
-/* Bytes of the budget (kv_bytes_max) that a KV cell takes. In a recurrent model, a whole sequence takes these bytes. */
+/* Bytes of the budget (kv_bytes_max) that a KV cell takes. In a recurrent model, a whole sequence takes as many. */
 enum { SIM_TOKEN_BYTES = 64 };
 
 typedef struct sim_options {
@@ -90,23 +90,23 @@ typedef struct sim_options {
     uint64_t ctx, cells, window, window_cells, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every,
         fail_seq, fim, embed;
     sim_fail_kind fail_kind;
-    char script[512]; /* "" for no script */
+    char script[512]; /* "" if there is no script */
 } sim_options;
 
 /* Parses "CLASS[,option=value...]". Returns LLM_OK, or LLM_INVALID with a message that names the option and its
  * possible values. */
 int sim_options_read(const char *text, sim_options *out, char *error, size_t error_bytes);
 
-/* ---- what tokens do: state.c ---- */
+/* ---- the state after tokens, and its logits: state.c ---- */
 
-/* The state after a prefix of tokens. Equal prefixes give equal states, whatever the class. */
+/* The state after a prefix of tokens. Equal prefixes give equal states in all memory classes. */
 typedef struct sim_state {
     uint64_t hash;
     uint32_t n_since_control; /* tokens since the last control token, which is the position in the turn */
     uint8_t character[3];     /* bytes of an incomplete UTF-8 character */
     uint8_t n_character;
     uint8_t n_missing; /* number of bytes that the character still needs */
-    bool is_wrong;     /* true for a wrong state: no tokens have this state */
+    bool is_wrong;     /* true for a wrong state, which is not the state after any tokens */
     sim_cue cue;       /* all zero without a script */
 } sim_state;
 
@@ -182,8 +182,8 @@ static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, 
 
 void sim_sequence_spoil(sim_model *m, sim_sequence *s);           /* makes the sequence wrong until it is cleared or
                                                                    * loaded */
-void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k); /* lets the sequence share no cells after its first k
-                                                                   * tokens */
+void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k); /* from now on, the sequence shares only the cells of
+                                                                   * its first k tokens */
 uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens);   /* cells of a sequence that shares no cells */
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
 

@@ -79,7 +79,8 @@ enum {
     RUNNERS_UP = 4,
 };
 
-/* Of 256 generated tokens, how many on average are punctuation marks, and how many begin one of `characters`. */
+/* The average numbers, among 256 generated tokens, of punctuation marks, and of tokens that begin one of
+ * `characters`. */
 enum { PUNCTUATION_SHARE = 24, CHARACTER_SHARE = 10 };
 
 static const char punctuation[] = ".,.,.!?\n";

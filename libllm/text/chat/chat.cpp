@@ -151,8 +151,8 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
 }
 
 /* Returns how many tokens of all.tokens lie within the first n_rendered bytes of the rendered text, or -1 if these
- * bytes end before all.tail or inside a token. These bytes alone may have other tokens, because a token can extend
- * beyond them: "new" and "line" may be one token. */
+ * bytes end before all.tail or inside a token. If they were tokenized alone, they could give other tokens, because a
+ * token can extend beyond them: "new" and "line" may be one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -426,7 +426,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
     }
 }
 
-/* ---- the answer -------------------------------------------------------------------------------------------------- */
+/* ---- the result of chat_render ----------------------------------------------------------------------------------- */
 
 template <typename T> struct owned {
     std::unique_ptr<T, decltype(&free)> bytes;

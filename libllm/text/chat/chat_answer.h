@@ -10,7 +10,7 @@
 #include "text/chat/chat_request.h"
 
 /* Returns the form of the answer. Throws std::invalid_argument if the request needs a form (for tools or structured
- * output) that the template does not have, and chat_limit. */
+ * output) that the template does not have. Throws chat_limit, too. */
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
                                                   const chat_program &program, const chat_wish &wish);
 

@@ -29,7 +29,7 @@ void append_tokens(const model *m, std::string_view text, bool parse_special, st
     out->resize(before + static_cast<size_t>(n));
 }
 
-/* Returns a random number as digits, because template filters that change the case leave digits unchanged. */
+/* Returns a random number in decimal digits, which template filters that change the case leave unchanged. */
 std::string secret_number()
 {
     uint64_t random;
@@ -47,7 +47,7 @@ struct range {
     size_t begin, end;
 };
 
-/* The control words of a text that become control tokens, and the words that must not become control tokens. */
+/* The control words in a rendered text: those that become control tokens, and those that must not. */
 struct found_words {
     std::vector<range> allowed; /* ascending, without overlap */
     std::vector<range> refused; /* ascending by begin */
@@ -104,7 +104,7 @@ bool find_cuts(const control_words &words, const std::string &text, const std::v
 
 } // namespace
 
-/* ---- words ------------------------------------------------------------------------------------------------------- */
+/* ---- control words ----------------------------------------------------------------------------------------------- */
 
 control_words::control_words(const model *m)
 {
@@ -144,7 +144,8 @@ size_t control_words::longest_at(std::string_view text, size_t at, std::vector<s
 {
     size_t low = 0, high = begins[static_cast<unsigned char>(text[at])] ? words.size() : 0, best = 0;
     for (size_t depth = 0; narrow(text, at, depth, &low, &high); depth++) {
-        if (words[low].text.size() == depth + 1) { /* of words with a common beginning, the shortest is sorted first */
+        if (words[low].text.size() == depth + 1) { /* the words are sorted, so a word that ends here precedes the longer
+                                                    * ones */
             best = depth + 1;
             if (lengths != nullptr) {
                 lengths->push_back(best);
@@ -254,7 +255,7 @@ void control_markers::unwrap(chat_text *rendered) const
     *rendered = std::move(out);
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+/* ---- tokenizing -------------------------------------------------------------------------------------------------- */
 
 std::string chat_token_text(const model *m, int32_t token)
 {
@@ -275,9 +276,10 @@ bool chat_adds_bos(const model *m)
     return n > 0 && tokens[0] == m->ops->bos(m);
 }
 
-/* Text between control tokens is tokenized by the model's own rules. A passage in which a message spells a control word
- * is tokenized separately, as text. All other passages are tokenized together, so that the tokens of earlier messages
- * do not depend on later messages. Otherwise a session's tokens would not be a prefix of its next prompt. */
+/* Text between control tokens is tokenized by the model's own rules. If a message spells a control word in such a
+ * passage, the passage is tokenized separately, as text. All other passages are tokenized together, so that the tokens
+ * of earlier messages do not depend on later messages. Otherwise a session's tokens would not be a prefix of its next
+ * prompt. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered)
 {
     const found_words found = find_words(words, rendered);

@@ -52,7 +52,7 @@ class control_words {
     /* Returns whether the text from `at` to its end is the beginning of a word, but not a whole word. */
     bool is_begun_at(std::string_view text, size_t at) const;
 
-    int32_t token_of(std::string_view word) const; /* returns -1 for text that is no control word */
+    int32_t token_of(std::string_view word) const; /* returns -1 if the text is not a control word */
     size_t bytes_max() const
     {
         return longest;
@@ -66,7 +66,8 @@ class control_words {
     bool narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const;
 
     std::vector<word> words; /* sorted by text */
-    bool begins[256] = {};   /* whether a word begins with this byte; no word begins with most bytes */
+    bool begins[256] = {};   /* whether a word begins with this byte; most bytes begin no word, so most searches end
+                              * here */
     size_t longest = 0;
 };
 
@@ -83,7 +84,7 @@ class control_markers {
      * not remove sentinels. */
     std::string sentinel(size_t i) const;
 
-    /* Removes the markers from rendered text and blocks the words between them. */
+    /* Removes the markers from rendered text, and marks the words between them as blocked (chat_text::blocked). */
     void unwrap(chat_text *rendered) const;
 
   private:

@@ -28,7 +28,7 @@ bool has_text(const common_json &message, const char *name)
     return message.contains(name) && message.at(name).is_string();
 }
 
-/* ---- the place of reasoning -------------------------------------------------------------------------------------- */
+/* ---- where the template expects reasoning ------------------------------------------------------------------------ */
 
 void reasoning_as_thinking(common_json &messages, const common_json & /*variables*/)
 {
@@ -48,8 +48,8 @@ void reasoning_by_another_name(common_json &messages, const common_json & /*vari
     }
 }
 
-/* gpt-oss's template can write only one text before a tool call. If the message has reasoning, this is written, and the
- * content is left out. */
+/* gpt-oss's template can write only one text before a tool call. If the message has reasoning, the reasoning is
+ * written, and the content is left out. */
 void reasoning_as_text_of_calls(common_json &messages, const common_json &variables)
 {
     reasoning_as_thinking(messages, variables);
@@ -98,7 +98,7 @@ void reasoning_everywhere(common_json &messages, const common_json & /*variables
     }
 }
 
-/* ---- languages --------------------------------------------------------------------------------------------------- */
+/* ---- the languages of a translation ------------------------------------------------------------------------------ */
 
 /* TranslateGemma's template requires the source and target language with each text of the user. The request gives the
  * languages as variables of the template. */
@@ -117,7 +117,7 @@ void texts_with_languages(common_json &messages, const common_json &variables)
     }
 }
 
-/* ---- the place of results ---------------------------------------------------------------------------------------- */
+/* ---- where the template expects tool results --------------------------------------------------------------------- */
 
 std::map<std::string, size_t> places_of_calls(const common_json &answer)
 {
@@ -148,7 +148,7 @@ void results_as_called(common_json &messages, const common_json & /*variables*/)
         places = chat_has_calls(messages.at(i)) ? places_of_calls(messages.at(i)) : places;
         std::vector<size_t> at;
         std::vector<common_json> results;
-        size_t end = i; /* end of the user's turn that begins here */
+        size_t end = i; /* end of the run of user and tool messages that begins at i */
         for (; end < messages.size() && is_one_of(role_of(messages.at(end)), {"user", "tool"}); end++) {
             if (role_of(messages.at(end)) == "tool") {
                 at.push_back(end);
@@ -219,9 +219,9 @@ void results_in_calls(common_json &messages, const common_json & /*variables*/)
     messages = out;
 }
 
-/* ---- the end of the text ----------------------------------------------------------------------------------------- */
+/* ---- the end of the rendered text -------------------------------------------------------------------------------- */
 
-/* Returns whether the text ends with these words, and whether the template itself has written them. */
+/* Returns whether the text ends with these words and the template itself has written them. */
 bool ends_with(const chat_text &t, const std::string &words)
 {
     const size_t n = words.size();
@@ -265,8 +265,8 @@ void end_as_in_history(bool asks, chat_text *rendered)
 }
 
 /* ---- families ----------------------------------------------------------------------------------------------------- *
- * The order and the conditions are those of common_chat_template_detect_params_init. LLM-jp gets the changes of
- * gpt-oss. */
+ * A template belongs to the first family whose condition is true. Order and conditions are those of llama.cpp's
+ * common_chat_template_detect_params_init. LLM-jp gets the changes of gpt-oss. */
 
 bool is_ministral(const std::string &source)
 {

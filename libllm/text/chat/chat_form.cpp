@@ -305,7 +305,7 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
 
 } // namespace
 
-/* ---- analysis ---------------------------------------------------------------------------------------------------- */
+/* ---- the analysis of a template ---------------------------------------------------------------------------------- */
 
 namespace {
 
@@ -451,7 +451,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
     return out;
 }
 
-/* ---- form -------------------------------------------------------------------------------------------------------- */
+/* ---- the form of an answer --------------------------------------------------------------------------------------- */
 
 namespace {
 

@@ -27,8 +27,8 @@ common_json with_calls_in_turns(const common_json &messages);
 common_json with_written_calls(const common_json &messages);
 
 /* Returns the tools that are passed to the template: `tools` without those that have is_deferred in `given`, because
- * messages describe deferred tools. Returns null if no tools remain. `given` and `tools` are the same tools in the same
- * order, as in the request and as the template accepts them. */
+ * messages describe deferred tools. Returns null if no tools remain. Both lists have the same tools in the same order:
+ * `given` as in the request, `tools` as the template accepts them. */
 common_json tools_for_template(const common_json &given, const common_json &tools);
 
 /* Adds to the first system message what the template does not write: the list of tools if `lists_tools`, and the syntax

@@ -26,7 +26,8 @@ class chat_numbers {
     void put(chat_text *rendered) const;
 
   private:
-    std::string prefix;             /* digits that the request does not contain; "" if no number is replaced */
+    std::string prefix;             /* the first digits of each such integer, which the request does not contain; "" if
+                                     * no number is replaced */
     std::vector<std::string> texts; /* texts of the replaced numbers */
 };
 

@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t VARIABLES_MAX = 64; /* limited because every scope of a template copies all variables */
 
-/* Names that a request must not use for its variables, because other members or the model set them. */
+/* Names that a request must not give to its template variables, because other members or the model set these
+ * variables. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
 const char *const MEMBERS[] = {"messages",
                                "tools",
@@ -110,7 +111,7 @@ common_json wrapped(const common_json &value, const control_markers &markers, ch
     return value;
 }
 
-/* ---- an answer whose tokens are known ---------------------------------------------------------------------------- */
+/* ---- the answer after which the rendering continues -------------------------------------------------------------- */
 
 std::vector<int32_t> read_tokens(const common_json &after)
 {
@@ -499,8 +500,8 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers, &out.numbers);
     out.tools = shown_tools(listed_tools, out, markers, repair, typed);
-    out.kwargs = wrapped(variables(request, out.wish, family), markers, nullptr); /* without chat_numbers, because
-                                                                                   * templates compare variables */
+    out.kwargs = wrapped(variables(request, out.wish, family), markers, nullptr); /* numbers stay as they are: templates
+                                                                                   * compare variables */
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());
     out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;

@@ -29,7 +29,7 @@ struct chat_request {
     common_json tools;               /* array, or null */
     common_json kwargs;              /* object: variables for the template */
     std::optional<chat_after> after; /* the answer after which the rendering continues (chat_after.h) */
-    chat_answer form = chat_answer::none; /* how this answer is passed to the template; none if everything is
+    chat_answer form = chat_answer::none; /* how the answer of `after` is passed to the template; none if everything is
                                            * rendered */
     size_t n_marks = 0;                   /* number of sentinels in the messages */
     std::string unread_arguments;         /* first arguments of a tool call that are not JSON, or "" */
@@ -51,10 +51,11 @@ struct chat_request {
 };
 
 /* Changes to a conversation. They are tried if the template refused the conversation, or if the rendering did not show
- * where the answer ends after which it continues (chat_after.h). */
+ * the end of the answer whose tokens the session holds (chat_after.h). */
 struct chat_repair {
-    chat_answer form = chat_answer::calls; /* how this answer is passed to the template, if it has tool calls */
-    /* false: no tools are passed to the template, because it would write them after this answer */
+    chat_answer form = chat_answer::calls; /* how the answer of chat_request::after is passed to the template, if it has
+                                            * tool calls */
+    /* false: no tools are passed to the template, because it would write them after that answer */
     bool keeps_tools = true;
     bool splits_calls = false;              /* each tool call becomes a separate message */
     bool renames_ids = false;               /* ids of tool calls become nine letters and digits */
