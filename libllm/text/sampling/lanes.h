@@ -2,8 +2,9 @@
  * sampler.cpp and logprobs.cpp. Pure.
  *
  * A step of 16 streams examines 16 times 151,936 logits while all streams wait. So the first pass finds the largest
- * logit of each block of 64, and later passes visit only the blocks that can contribute. For a step of 16 streams, this
- * reduced the time of greedy sampling from 1.09 to 0.48 ms, and of top_k 40 with top_p and min_p from 3.1 to 1.4 ms. */
+ * logit of each block of 64, and later passes skip the blocks whose largest logit is too small. For a step of 16
+ * streams, this reduced the time of greedy sampling from 1.09 to 0.48 ms, and of top_k 40 with top_p and min_p from 3.1
+ * to 1.4 ms. */
 #ifndef LLM_LANES_H
 #define LLM_LANES_H
 
@@ -16,15 +17,15 @@ namespace {
 
 constexpr float RULED_OUT = -std::numeric_limits<float>::infinity();
 
-/* Vectors of four words, which every processor supports. */
+/* Vectors of four 32-bit numbers, which every processor supports. */
 constexpr uint32_t LANES = 4;
 typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));
 typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
 /* Returns e to the power of x for x <= 0, with an error of 2e-7. The result is a power of two, written into the
- * exponent's bits, times a polynomial. Returns 0 for NaN and for results too small for a normal number. Unlike expf of
- * the C library, exp_of computes several numbers at once. */
+ * exponent's bits, times a polynomial. Returns 0 for NaN, and for results too small for a normal floating-point number.
+ * Unlike expf of the C library, exp_of computes several numbers at once. */
 inline floats exp_of(floats x)
 {
     constexpr float SMALLEST = -87.0f;
@@ -78,8 +79,8 @@ inline double weigh(const float *logits, uint32_t n, float best, float scale, fl
     return sum;
 }
 
-/* Returns the token whose share of the sum contains `at`, or n if rounding made `at` larger than the sum of all shares.
- * Adds in the same order as weigh, so that such a rounding error is tiny. */
+/* Returns the token at which the running sum of the weights exceeds `at`, or n if rounding made `at` larger than the
+ * whole sum. Adds in the same order as `weigh`, so that such a rounding error is tiny. */
 inline uint32_t word_at(const float *weights, uint32_t n, double at)
 {
     uint32_t i = 0;
@@ -98,10 +99,10 @@ inline uint32_t word_at(const float *weights, uint32_t n, double at)
     return i;
 }
 
-/* Number of tokens in a block, which is small enough to be searched again. */
+/* Number of tokens in a block. A block is small enough to be searched a second time. */
 constexpr uint32_t BLOCK = 16 * LANES;
 
-/* Returns the largest number of a block. Uses four independent comparisons at a time. */
+/* Returns the largest logit of a block. Makes four independent comparisons at a time. */
 inline float largest_of_block(const float *logits)
 {
     floats lanes[4];
@@ -122,8 +123,8 @@ inline float largest_of_block(const float *logits)
     return std::max(std::max(lanes[0][0], lanes[0][1]), std::max(lanes[0][2], lanes[0][3]));
 }
 
-/* Returns the index of the largest number; of equal numbers, the first. NaN is ignored. Returns n if all tokens are
- * excluded. Stores the largest number of each whole block. */
+/* Returns the index of the largest logit (the first one, if several are equal), or n if all tokens are excluded
+ * (RULED_OUT). Ignores NaN. Stores the largest logit of each whole block in of_blocks. */
 inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
 {
     float best = RULED_OUT;
@@ -141,7 +142,7 @@ inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
     return best > RULED_OUT ? static_cast<uint32_t>(std::find(logits + block, logits + n, best) - logits) : n;
 }
 
-/* Returns the largest number, ignoring NaN, or RULED_OUT if no number is larger than RULED_OUT. */
+/* Returns the largest logit, ignoring NaN, or RULED_OUT if all tokens are excluded. */
 inline float largest_of(const float *logits, uint32_t n)
 {
     float best = RULED_OUT;

@@ -34,8 +34,8 @@ float reportable(float logit, float best, double log_of_sum)
     return logprob > static_cast<double>(LOGPROB_LEAST) ? static_cast<float>(logprob) : LOGPROB_LEAST;
 }
 
-/* Finds the n largest by insertion. Skips blocks whose largest logit is below the n-th largest so far, which are most
- * blocks. */
+/* Finds the n largest logits by insertion. Skips blocks whose largest logit is not above the n-th largest so far, which
+ * are most blocks. */
 void collect(const float *logits, uint32_t n_vocab, uint32_t n, token_logprob *out)
 {
     uint32_t n_found = 0;

@@ -25,7 +25,8 @@
 
 namespace {
 
-/* Below this temperature the division of logits could overflow, and the most likely token would be drawn anyway. */
+/* At or below this temperature, dividing logits by the temperature could overflow, and the most likely token would be
+ * drawn anyway. */
 constexpr float TEMPERATURE_MIN = 1e-5f;
 
 struct candidate {
@@ -33,8 +34,8 @@ struct candidate {
     float logit;
 };
 
-/* Returns the tokens that end an answer. The list of the last model is kept, because searching the vocabulary for each
- * request that ignores the end would take too long. Any thread. */
+/* Returns the tokens that end an answer. Keeps the list of the last model, because a search of the vocabulary for each
+ * request with ignore_end would take too long. Any thread. */
 std::vector<int32_t> end_tokens(const model *m)
 {
     static std::mutex mutex;
@@ -69,14 +70,15 @@ bool has_penalties(const llm_sampling &s)
            (s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f);
 }
 
-/* Orders the larger logit first; of equal logits, the smaller id, so that the order is the same on every run. */
+/* Orders the larger logit first. If logits are equal, the smaller id comes first, so that the order is the same on
+ * every run. */
 bool comes_first(const candidate &a, const candidate &b)
 {
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
-/* Scratch memory for a number per token, and per block. The memory belongs to the thread and not to the sampler, so
- * that with many streams it stays in the cache. */
+/* Return scratch memory for one number per token, or per block (lanes.h). The memory belongs to the thread and not to
+ * the sampler, so that with many streams it stays in the processor's cache. */
 float *weights_of_thread(uint32_t n)
 {
     static thread_local std::vector<float> weights;
@@ -115,17 +117,18 @@ struct sampler {
     size_t n_back = 0; /* number of last tokens that penalties use */
     std::mt19937 random;
     std::vector<candidate> candidates;
-    std::vector<std::pair<int32_t, float>> replaced; /* logits before biases, in case biases exclude everything */
+    /* logits before biases changed them, in case biases exclude all tokens */
+    std::vector<std::pair<int32_t, float>> replaced;
 
     std::vector<int32_t> stop_tokens;
     uint32_t min_tokens = 0, n_sampled = 0;
 
     bool needs_chain;
-    std::unique_ptr<sampler_chain> chain; /* made with the first token */
+    std::unique_ptr<sampler_chain> chain; /* created when the first token is picked */
     std::vector<int32_t> history;         /* until the chain exists, the tokens to pass to the chain */
     std::vector<std::string> breakers;
 
-    std::string document; /* document of the constraint, until it is parsed with the first token */
+    std::string document; /* document of the constraint, until it is parsed when the first token is picked */
     std::unique_ptr<constraint> form;
     token_set allowed;
 
@@ -160,10 +163,11 @@ void rule_out_ends(sampler *s, float *logits)
     }
 }
 
-/* Applies biases first, because minus infinity stays minus infinity, whatever penalties do. The logits are changed in
- * place, since a copy takes 600 KB for a vocabulary of 150,000 tokens; `replaced` has the logits that biases changed.
- * The penalty formula is llama.cpp's. A repeated token is penalized by a factor, which must make a negative logit more
- * negative. */
+/* Applies biases, min_tokens and penalties. Biases come first: a bias of minus infinity excludes a token, whatever
+ * penalties do afterwards. The logits are changed in place, since a copy takes 600 KB for a vocabulary of 150,000
+ * tokens; `replaced` keeps the former logits of the tokens that biases and min_tokens changed. The penalty formula is
+ * llama.cpp's. A positive logit is divided by repeat_penalty, but a negative logit is multiplied by it, because a
+ * division would make the token more likely. */
 void adjust(sampler *s, float *logits)
 {
     s->replaced.clear();
@@ -186,7 +190,7 @@ void adjust(sampler *s, float *logits)
     }
 }
 
-/* Offers tokens [at, end) to `best`, a heap of the k largest so far. */
+/* Updates `best`, the heap of the k tokens with the largest logits so far, with the tokens [at, end). */
 void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, uint32_t end, size_t k)
 {
     for (uint32_t i = at; i < end; i++) {
@@ -204,8 +208,8 @@ void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, u
     }
 }
 
-/* Finds the k largest logits, sorted. Blocks that contain none of them, which are most blocks, are not visited again
- * after `largest`. */
+/* Makes the k tokens with the largest logits the candidates, sorted. Most blocks contain none of these tokens and are
+ * skipped: `largest` has stored the largest logit of each block. */
 void take_top(sampler *s, const float *logits, size_t k)
 {
     std::vector<candidate> &best = s->candidates;
@@ -242,9 +246,9 @@ void take_above(sampler *s, const float *logits, float least)
     offer_above(s, logits, i, s->n_vocab, least);
 }
 
-/* Finds at least the tokens that top_p keeps, sorted, without sorting the vocabulary. A histogram of weights over
- * intervals of an eighth of a logit gives a threshold, and only tokens above the threshold are sorted. Returns the
- * weight of all tokens. */
+/* Makes the tokens that top_p keeps, and perhaps a few more, the candidates, sorted. Does not sort the whole
+ * vocabulary: a histogram of the weights, with one interval for each eighth of a logit, gives a threshold, and only
+ * tokens above the threshold are sorted. Returns the total weight of all tokens. */
 double take_nucleus(sampler *s, const float *logits, float best)
 {
     constexpr size_t N_STRETCHES = 256;
@@ -268,7 +272,7 @@ double take_nucleus(sampler *s, const float *logits, float best)
     return sum;
 }
 
-/* Keeps the shortest list of leading candidates that together reach top_p of `sum`. */
+/* Keeps only the first candidates: as few as have together at least the share top_p of `sum`. */
 void cut_nucleus(sampler *s, float best, double sum)
 {
     double mass = 0;
@@ -279,8 +283,8 @@ void cut_nucleus(sampler *s, float best, double sum)
     s->candidates.resize(std::max<size_t>(1, n));
 }
 
-/* Applies min_p: drops tokens that are less probable than min_p times the most likely token. A ratio of probabilities
- * is a difference of logits, so no probability is computed. */
+/* Applies min_p: drops candidates whose probability is below min_p times the probability of the most likely token. A
+ * ratio of probabilities is a difference of logits, so no probability is computed. */
 void cut_improbable(sampler *s, float best)
 {
     const float least = best + logf(s->sampling.min_p);
@@ -319,7 +323,7 @@ int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
 }
 
 /* Draws a token. `token` has the largest logit, which is finite. The first of top_k, top_p and min_p that is in use
- * finds the candidates, without sorting the vocabulary; the other two narrow the candidates. */
+ * finds the candidates, without sorting the vocabulary. The others then drop some of the candidates. */
 int32_t draw(sampler *s, const float *logits, int32_t token)
 {
     const llm_sampling &p = s->sampling;
@@ -374,8 +378,8 @@ std::vector<std::string> breakers_of(const sampler_options *o)
     return breakers;
 }
 
-/* Parses the constraint and makes the chain, which can take long and can fail. Called with the first token, because a
- * slow sampler then runs in another thread. */
+/* Parses the constraint and makes the chain, which can take long and can fail. Called when the first token is picked,
+ * because the pick of a slow sampler can run in another thread (sampler_is_slow). */
 void prepare(sampler *s)
 {
     if (!s->document.empty()) {
@@ -392,7 +396,7 @@ void prepare(sampler *s)
     }
 }
 
-/* Picks a token from adjusted logits, which do not change. Returns -1 if all tokens are excluded. */
+/* Picks a token from the adjusted logits, and does not change them. Returns -1 if all tokens are excluded. */
 int32_t choose(sampler *s, const float *logits)
 {
     if (s->chain != nullptr) {
@@ -406,7 +410,8 @@ int32_t choose(sampler *s, const float *logits)
     return is_certain ? best : draw(s, logits, best);
 }
 
-/* Undoes the changes by biases and min_tokens, because these exclude every token that the grammar allows. */
+/* Undoes the changes by biases and min_tokens. Called if these exclude all tokens, or all tokens that the grammar
+ * allows. */
 void restore(sampler *s, float *logits)
 {
     for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards, since a token can have two biases */

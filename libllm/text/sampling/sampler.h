@@ -1,6 +1,6 @@
-/* sampler.h: picks tokens from logits. One sampler per generation. The decode thread owns it, except while sampler_next
- * runs in another thread (sampling.h), which then owns it. A sampler works on plain logits, so that the simulated model
- * uses the same code. */
+/* sampler.h: picks tokens from logits. One sampler per generation. The decode thread owns the sampler, except while
+ * another thread (sampling.h) runs sampler_next and owns it. A sampler works on plain logits, so that the simulated
+ * model uses the same code. */
 #ifndef LLM_SAMPLER_H
 #define LLM_SAMPLER_H
 
@@ -40,20 +40,21 @@ typedef struct sampler_options {
     const size_t *breaker_bytes;
 } sampler_options;
 
-/* LLM_OK, LLM_TOKEN (a token is outside the vocabulary), LLM_NO_MEMORY. The constraint is parsed with the first token,
- * since parsing can take long. */
+/* Returns LLM_OK, LLM_TOKEN (a token is outside the vocabulary) or LLM_NO_MEMORY. The constraint is parsed when the
+ * first token is picked, since parsing can take long. */
 int sampler_open(const model *m, const sampler_options *options, sampler **out);
 void sampler_close(sampler *s); /* NULL is allowed */
 
-/* Passes the prompt's tokens to the sampler, in order. The sampler copies only the last tokens, as many as its
- * penalties use, because copying all tokens of a prompt of 120,000 took 7 ms of the decode thread. */
+/* Passes the prompt's tokens to the sampler, in order. The sampler copies only as many of the last tokens as its
+ * penalties use, because copying all tokens of a prompt of 120,000 tokens took 7 ms of the decode thread. */
 void sampler_accept(sampler *s, const int32_t *tokens, size_t n);
 
 /* Does the same as sampler_next, but does not accept the token. */
 int sampler_pick(sampler *s, float *logits, int32_t *token);
 /* Picks the next token from n_vocab logits, which the function can modify, and accepts this token. If all tokens are
- * excluded and there is no constraint, the token with the largest logit is picked. LLM_OK. LLM_CONSTRAINT (the
- * constraint is malformed, too large, or allows no token) and LLM_NO_MEMORY mean that the answer cannot continue. */
+ * excluded and there is no constraint, the token with the largest logit is picked. Returns LLM_OK on success.
+ * LLM_CONSTRAINT (the constraint is malformed, too large, or allows no token) and LLM_NO_MEMORY mean that the answer
+ * cannot continue. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
 /* Returns whether the next sampler_next can take long (a hundred milliseconds, or a second) and should run in a thread

@@ -1,6 +1,6 @@
 /* sampler_chain.cpp: with the same logits, parameters and seed, a chain picks the same tokens as llama.cpp (tests
- * compare them). Two parts are our own: DRY's breakers are tokenized by model.h, because the simulated model has no
- * llama.cpp vocabulary, and `infill` is sampler_infill.h. */
+ * compare them). Two parts are our own. The sequence breakers of the sampler DRY are tokenized through model.h, because
+ * the simulated model has no llama.cpp vocabulary. The sampler `infill` is that of sampler_infill.h. */
 #include "text/sampling/sampler_chain.h"
 
 #include "text/sampling/sampler_infill.h"
@@ -12,23 +12,25 @@
 #include <limits>
 #include <new>
 
-/* llama.cpp declares this function for its own tests. The function's breakers are tokens, so it needs no vocabulary. */
+/* llama.cpp has this function for its own tests. It takes the breakers as tokens, so it needs no vocabulary. */
 struct llama_sampler *llama_sampler_init_dry_testing(float multiplier, float base, int32_t allowed_length,
                                                      int32_t penalty_last_n,
                                                      const std::vector<std::vector<llama_token>> &breakers);
 
 namespace {
 
-constexpr float TEMPERATURE_MIN = 1e-5f; /* below it the most likely token is drawn (sampler.cpp) */
+/* at or below this temperature, the most likely token is picked (sampler.cpp) */
+constexpr float TEMPERATURE_MIN = 1e-5f;
 constexpr float XTC_THRESHOLD_MAX = 0.5f;
 constexpr size_t BREAKER_BYTES_MAX = 40, BREAKER_TOKENS_MAX = 20; /* llama.cpp truncates breakers to these lengths */
-constexpr int32_t MIROSTAT_ESTIMATES = 100; /* number of tokens from which mirostat 1 estimates, as in llama.cpp */
+/* number of most likely tokens from which mirostat 1 estimates the shape of the distribution, as in llama.cpp */
+constexpr int32_t MIROSTAT_ESTIMATES = 100;
 constexpr int ORDER_MAX = 16;
 
 using breaker_tokens = std::vector<std::vector<llama_token>>;
 
-/* Returns the order as a list. `samplers` has four bits per sampler, the first sampler in the lowest bits; 0 stands for
- * the default order. */
+/* Returns the order of the samplers as a list. `samplers` has four bits per sampler, the first sampler in the lowest
+ * bits; 0 stands for the default order. */
 std::vector<llm_sampler> order_of(uint64_t samplers)
 {
     std::vector<llm_sampler> order;
@@ -57,8 +59,9 @@ std::vector<llama_token> tokens_of(const model *m, const std::string &text)
     return tokens;
 }
 
-/* Adds every way in which this token can begin a breaker: the token contains the breaker, or the token's end is the
- * breaker's beginning and other tokens complete it. For "\n\n" and the token "x\n", the result is {"x\n", "\n"}. */
+/* Adds to `out` every token sequence that begins with this token and spells the breaker: the token alone if it contains
+ * the breaker; or the token and further tokens, if the token ends with the beginning of the breaker and the further
+ * tokens complete it. For the breaker "\n\n" and the token "x\n", the sequence is {"x\n", "\n"}. */
 void add_spellings(const model *m, const std::string &breaker, const std::string &piece, llama_token token,
                    breaker_tokens &out)
 {
@@ -96,7 +99,7 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
 }
 
 /* Returns one sampler of llama.cpp, or NULL if the sampler would change nothing. `logits` points to a pointer that each
- * pick sets, since the sampler is made once, but the logits of each pick have another address. */
+ * pick sets: the sampler is made once, but the logits of each pick have another address. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {
@@ -137,9 +140,9 @@ uint32_t generator_seed(uint64_t seed)
     return folded == LLAMA_DEFAULT_SEED ? folded - 1 : folded;
 }
 
-/* In every pick, a chain lists all tokens of the vocabulary, which is slow. So a chain is used only if the result
- * can differ: for another order, for an active sampler that the fast path does not have, or for the same sampler
- * twice. */
+/* In every pick, a chain lists all tokens of the vocabulary, which is slow. So a chain is used only if its result can
+ * differ from that of the fast path: for another order, for an active sampler that the fast path does not have, or for
+ * the same sampler twice. */
 bool sampler_chain::is_needed(llm_sampling &s)
 {
     const std::vector<llm_sampler> order = order_of(s.samplers);
@@ -200,9 +203,9 @@ void sampler_chain::accept(int32_t token)
     llama_sampler_accept(chain, token);
 }
 
-/* Leaves out tokens whose logit is minus infinity (excluded) or NaN, because NaN cannot be sorted. A token with plus
- * infinity is certain and is returned without a draw. If the samplers leave no candidate, the most likely token is
- * picked. */
+/* Leaves out tokens whose logit is minus infinity (excluded) or NaN, because NaN cannot be sorted. A token whose logit
+ * is plus infinity is certain, and is returned without a draw. If the samplers leave no candidate, the most likely
+ * token is picked. */
 int32_t sampler_chain::pick(const float *logits, uint32_t n)
 {
     std::vector<llama_token_data> data;

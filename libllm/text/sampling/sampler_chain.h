@@ -1,5 +1,5 @@
-/* sampler_chain.h: llama.cpp's own samplers in any order, for requests that the fast path of sampler.cpp does not
- * cover. One chain per answer, owned by its sampler. */
+/* sampler_chain.h: picks tokens with llama.cpp's own samplers, in any order, for requests that the fast path of
+ * sampler.cpp does not cover. One chain per answer, owned by its sampler. */
 #ifndef LLM_SAMPLER_CHAIN_H
 #define LLM_SAMPLER_CHAIN_H
 
@@ -12,21 +12,23 @@
 
 struct llama_sampler;
 
-/* Returns the seed of a random number generator, which is the same for all generators of an answer. A seed below 2^32
- * is used unchanged, as in llama.cpp; from a larger seed all bits are used. The result is never LLAMA_DEFAULT_SEED
- * (2^32 - 1), which llama.cpp would replace by a random seed, so that the same request would get different answers. */
+/* Returns the 32-bit seed for all random number generators of an answer, made from the seed of the request. A seed
+ * below 2^32 is used unchanged, as in llama.cpp. A larger seed is folded, so that all its bits count. The result is
+ * never LLAMA_DEFAULT_SEED (2^32 - 1): llama.cpp would replace that seed by a random one, and the same request would
+ * get different answers. */
 uint32_t generator_seed(uint64_t seed);
 
 class sampler_chain {
   public:
-    /* Searches the whole vocabulary for DRY's breakers, which is slow. Throws std::bad_alloc. */
+    /* Searches the whole vocabulary for the sequence breakers of the sampler DRY, which is slow. Throws
+     * std::bad_alloc. */
     sampler_chain(const model *m, const llm_sampling &s, const std::vector<std::string> &breakers);
     ~sampler_chain();
     sampler_chain(const sampler_chain &) = delete;
     sampler_chain &operator=(const sampler_chain &) = delete;
 
-    /* Returns whether a chain is needed. If not, changes `s` to parameters that have the same effect in the default
-     * order, in which samplers that the requested order leaves out are turned off. */
+    /* Returns whether a chain is needed. Otherwise changes `s` so that the default order has the same effect: turns off
+     * the samplers that the requested order leaves out. */
     static bool is_needed(llm_sampling &s);
 
     void accept(int32_t token);

@@ -33,7 +33,7 @@ struct candidates {
     size_t n;
 };
 
-/* Sorts by probability, the largest first, and normalizes. */
+/* Sorts the candidates by probability, the largest first, and normalizes the probabilities. */
 void sort_and_weigh(candidates all)
 {
     std::sort(all.data, all.data + all.n, [](const auto &a, const auto &b) { return a.logit > b.logit; });
@@ -77,8 +77,8 @@ std::vector<std::string> texts_of(const model *m, candidates all)
     return texts;
 }
 
-/* Maps a text to the candidates that begin with this text, in the candidates' order. Few prefixes of a token are
- * tokens, so the map is small. */
+/* Maps the text of each candidate to all candidates whose texts begin with that text, in the candidates' order. Few
+ * prefixes of a token's text are themselves tokens, so the map is small. */
 using extensions = std::unordered_map<std::string_view, std::vector<uint32_t>>;
 
 extensions extensions_of(const std::vector<std::string> &texts)
@@ -112,8 +112,9 @@ void merge(llama_token_data &begins, llama_token_data &extends)
     from.logit = RULED_OUT;
 }
 
-/* Merges in llama.cpp's order, since the sums depend on it. Merged candidates are removed from the list, so that the
- * whole loop takes linear time. */
+/* Merges each candidate with the candidates whose texts begin with its text. The order of the merges is llama.cpp's,
+ * since the sums depend on it. Excluded candidates are removed from the lists, so that the whole loop takes linear
+ * time. */
 void merge_beginnings(const model *m, candidates all)
 {
     const std::vector<std::string> texts = texts_of(m, all);

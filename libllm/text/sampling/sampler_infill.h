@@ -1,6 +1,6 @@
-/* sampler_infill.h: llama.cpp's sampler "infill", for filling in the middle of a text. If a candidate begins with
- * another candidate, their probabilities are added. The answer ends as soon as an end token is likely. Owned by one
- * sampler chain. */
+/* sampler_infill.h: llama.cpp's sampler "infill", for filling in the middle of a text. If the text of a candidate token
+ * begins with the text of another candidate, the probabilities of the two are added. The answer ends as soon as an end
+ * token is likely. Owned by one sampler chain. */
 #ifndef LLM_SAMPLER_INFILL_H
 #define LLM_SAMPLER_INFILL_H
 
