@@ -6,9 +6,9 @@ namespace {
 
 using json = nlohmann::json;
 
-/* Limits of a document. llmd chooses the members of a document, but clients choose its size, because each offered tool
- * adds marks and triggers. */
-constexpr size_t SEQUENCE_MAX = 256; /* most tokens of a sequence that begins or ends reasoning */
+/* Limits of a document. llmd chooses the members of a document, but clients determine its size, because each tool that
+ * a client offers adds triggers and marks (texts that end reasoning, thinking.h). */
+constexpr size_t SEQUENCE_MAX = 256; /* limit on the tokens of a sequence that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
 constexpr size_t PRESERVED_MAX = 1024;
@@ -161,7 +161,7 @@ void constraint::begin_walk()
 }
 
 /* If the grammar does not accept the text of the trigger, the text was not a trigger. The answer then stays
- * unconstrained, and the parser returns this text as text. */
+ * unconstrained, and the answer parser treats this text as ordinary text. */
 bool constraint::holds()
 {
     if (!begun.empty()) {
@@ -213,8 +213,8 @@ int32_t constraint::forced()
     return token;
 }
 
-/* Counts the bytes that are missing from the answer's last character, since a forced token must not split a
- * character. */
+/* Counts the bytes that are still missing to complete the answer's last character, because a forced token must not
+ * split a character. */
 void constraint::follow_characters(const std::string &text)
 {
     for (const char c : text) {
@@ -227,8 +227,8 @@ void constraint::follow_characters(const std::string &text)
     }
 }
 
-/* The mark that ended the reasoning can itself begin a call, because some models call inside <think> without closing
- * it. So the triggers get the mark's tokens, but no earlier tokens, which were reasoning. */
+/* The mark that ended the reasoning can itself begin a tool call, because some models begin a call inside <think>
+ * without closing the reasoning. So the triggers get the mark's tokens, but no earlier tokens, which were reasoning. */
 void constraint::accept_ending()
 {
     triggers.forget();
@@ -244,8 +244,8 @@ void constraint::accept_ending()
     }
 }
 
-/* Passes the token to `thought`, and then to the grammar if the grammar is active, otherwise to the triggers, unless
- * the answer is reasoning. The token that ended the reasoning reaches the triggers only as part of its mark
+/* Passes the token to `thought`. Then passes it to the grammar if the grammar is active; otherwise to the triggers, but
+ * not during reasoning. The token that ended the reasoning reaches the triggers only as part of its mark
  * (accept_ending). */
 void constraint::accept(int32_t token)
 {

@@ -1,15 +1,15 @@
-/* constraint.h: the constraint of one answer and its state: the grammar, the triggers at which the grammar begins,
- * control tokens whose text belongs to the answer, and the limit on reasoning. A constraint is made from the document
- * `constraint` of a GENERATE (llm_wire.h). One constraint per answer, owned by the thread that samples the answer. All
- * functions throw grammar_fault and std::bad_alloc.
+/* constraint.h: enforces the constraint of one answer, token by token. A constraint has a grammar, the triggers (words,
+ * tokens or patterns) at which a lazy grammar begins, the control tokens whose text belongs to the answer, and the
+ * limit on reasoning. A constraint is made from the document `constraint` of a GENERATE (llm_wire.h). One constraint
+ * per answer, owned by the thread that samples the answer. All functions can throw grammar_fault and std::bad_alloc.
  *
  *   free ------(a trigger: "lazy" grammars)-----> begun --(the grammar accepts the trigger)--> the grammar is active
  *    ^                                              |
  *    `----(the grammar rejects it: not a trigger)---'
  *
- * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because a
- * call that the model only thinks about must not begin a call. `begun` is a separate state because passing the
- * trigger's tokens to the grammar is slow. In this state is_slow() returns true, so that the next pick does not run on
+ * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because the
+ * model may mention a tool call there that it does not make. `begun` is a separate state because passing the trigger's
+ * tokens to the grammar is slow. In the state `begun`, is_slow() returns true, so that the next pick does not run on
  * the decode thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
@@ -45,8 +45,8 @@ class constraint {
         return walk->is_complete();
     }
 
-    /* Returns the token that must come next, whatever the model predicts, because the reasoning budget is used up; -1
-     * if the model decides. */
+    /* If the reasoning budget is used up, returns the token that must come next, whatever the model predicts. Otherwise
+     * returns -1: the model decides. */
     int32_t forced();
 
     void accept(int32_t token);
@@ -72,7 +72,7 @@ class constraint {
     std::vector<trigger::piece> begun; /* tokens from the trigger on, which the grammar has not received yet */
     std::unordered_set<int32_t> preserved;
     thinking thought;
-    uint8_t n_missing = 0; /* bytes missing from the answer's last character */
+    uint8_t n_missing = 0; /* bytes that are still missing to complete the answer's last character */
 
     explicit constraint(const model *of) : m(of) {}
     std::string text_of(int32_t token) const;

@@ -11,9 +11,9 @@ namespace {
 
 using json = schema_json;
 
-constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2; /* most bytes of the client's text, for every kind of
-                                                                 * constraint */
-/* most levels of JSON, because parsing and compiling recurse */
+/* limit on the bytes of the client's text, for every kind of constraint */
+constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
+/* limit on the levels of JSON, because parsing and compiling recurse */
 constexpr size_t DEPTH_MAX = 128;
 constexpr size_t CHOICES_MAX = 4096;
 
@@ -38,7 +38,7 @@ schema_json constraint_json(const std::string &text, const char *what)
 
 namespace {
 
-/* Smaller than the limit of the document, which also has other members. */
+/* Limit on the grammar, smaller than the limit on the document, which contains the grammar and other members. */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX - 4096;
 
 std::string grammar_of_schema(const std::string &text, bool is_strict)
@@ -97,8 +97,8 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
 } // namespace
 
 /* The grammar is parsed once here, so that an error in the grammar fails the request before it begins, instead of
- * interrupting its answer. If a grammar that libllm itself wrote is refused, the form cannot be expressed within the
- * limits, which is grammar_beyond. */
+ * interrupting its answer. If libllm itself wrote the grammar and it is refused, the client's request cannot be
+ * expressed within the limits, and grammar_beyond is thrown. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
 {
     if (text.size() > TEXT_BYTES_MAX) {

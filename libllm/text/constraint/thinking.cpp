@@ -4,8 +4,8 @@
 
 namespace {
 
-/* Returns whether the text ends with a proper beginning of `mark`. Blanks at the start of a mark are ignored,
- * because most such blanks belong to the reasoning. */
+/* Returns whether the text ends with the beginning of `mark`, but not with the whole mark. Blanks at the start of a
+ * mark are ignored, because in the text most such blanks belong to the reasoning. */
 bool ends_amid(const std::string &text, const std::string &mark)
 {
     const size_t from = std::min(mark.find_first_not_of(" \t\r\n"), mark.size());
@@ -46,8 +46,8 @@ std::string thinking::recent_text() const
     return out;
 }
 
-/* Adds a token to `recent`, and removes the oldest tokens, which are too far before the last token to be part of a
- * mark. */
+/* Adds a token to `recent`, and removes the oldest tokens if they are too far before the last token to be part of the
+ * same mark. */
 void thinking::remember(int32_t token, const std::string &text)
 {
     const size_t n_tokens = std::max(start.size(), longest_tokens);
@@ -79,9 +79,10 @@ bool thinking::is_amid_mark() const
     return std::any_of(ends.begin(), ends.end(), [&](const mark &end) { return ends_amid(text, end.text); });
 }
 
-/* A forced token comes only after a complete character, and not while the text ends with the beginning of a mark,
- * because the mark may be about to open a call, and the forced end would be written into this call. The delay is
- * limited by the length of the longest mark, since reasoning could contain beginnings of marks forever. */
+/* The first forced token comes only after a complete character. It also waits while the text ends with the beginning of
+ * a mark: the mark may begin a tool call, and the forced end of the reasoning would then be written into this call. The
+ * wait is limited to the length of the longest mark, because the reasoning could contain beginnings of marks
+ * forever. */
 int32_t thinking::due() const
 {
     if (!is_inside || max < 0 || n_inside < max || n_forced == forced.size()) {
@@ -96,8 +97,8 @@ int32_t thinking::due() const
     return forced[n_forced];
 }
 
-/* Returns the number of bytes from the start of the first mark that the last token completed to the end of the text, or
- * 0 if the token completed no mark. */
+/* Looks for the first mark that the last token completed. Returns the number of bytes from the start of that mark to
+ * the end of the text, or 0 if the token completed no mark. */
 size_t thinking::ending_bytes() const
 {
     const std::string &last = recent.back().text;
@@ -133,9 +134,9 @@ bool thinking::find_ending()
     return n_tokens > 0;
 }
 
-/* Outside reasoning only the opening of reasoning is searched for, inside reasoning only its end. Blanks after the end
- * belong neither to reasoning nor to the answer, so is_between is true until a token has other text. A forced sequence
- * ends the reasoning even if it is not a mark. */
+/* Outside reasoning, only the start of reasoning is searched for; inside reasoning, only marks, which end it. Blanks
+ * after the end belong neither to the reasoning nor to the answer, so is_between is true until a token has other text.
+ * The complete sequence of forced tokens ends the reasoning even if it is not a mark. */
 void thinking::accept(int32_t token, const std::string &text, bool is_whole)
 {
     const bool was_forced = due() == token;

@@ -1,8 +1,9 @@
 /* thinking.h: follows whether an answer is reasoning and for how many tokens, and forces tokens when the reasoning
- * budget is used up. Reasoning ends at a mark, which is the family's closing tag or text that opens a call of a known
- * tool, since some models call without closing the reasoning. With 256 tools there are 256 marks. A token that cannot
- * complete a mark is recognized by its last byte, which reduced the cost per token from 17.4 to 1.6 us. One object per
- * answer, owned by the thread that samples the answer. */
+ * budget is used up. Reasoning ends at a mark. A mark is the closing tag of the model family, or the text with which a
+ * call of a known tool begins, because some models begin a call without closing the reasoning. With 256 tools there are
+ * 256 marks. Most tokens are not compared with the marks, because they contain no byte that is the last byte of a mark.
+ * This reduced the cost per token from 17.4 to 1.6 us. One object per answer, owned by the thread that samples the
+ * answer. */
 #ifndef LLM_THINKING_H
 #define LLM_THINKING_H
 
@@ -16,8 +17,8 @@
 #include "text/constraint/trigger.h"
 
 struct thinking {
-    /* A mark that ends the reasoning: these tokens, or this text, whatever its tokens are. A mark can be the beginning
-     * of a call. */
+    /* A mark that ends the reasoning: a sequence of tokens, or a text, whatever tokens it consists of. A mark can be
+     * the beginning of a tool call. */
     struct mark {
         std::vector<int32_t> tokens;
         std::string text;
@@ -28,23 +29,24 @@ struct thinking {
     int64_t max = -1;            /* budget of one passage of reasoning, in tokens; -1 if there is no limit */
     bool is_inside = false;
 
-    /* Adds a mark. Without any mark the answer is never considered to be reasoning. */
+    /* Adds a mark that ends the reasoning. */
     void add_end(mark end);
 
-    /* Returns the token that must come next, whatever the model predicts, or -1 if the model decides. */
+    /* If the budget is used up, returns the token that must come next, whatever the model predicts. Returns -1 if the
+     * model decides. */
     int32_t due() const;
-    /* Adds a token of the answer. `is_whole` says that its text ends with a complete character. */
+    /* Adds a token of the answer. `is_whole` says that the token's text ends with a complete character. */
     void accept(int32_t token, const std::string &text, bool is_whole);
     /* Returns whether the last token is reasoning, or a blank between reasoning and answer. */
     bool is_before_answer() const
     {
         return is_inside || is_between;
     }
-    /* Drops the budget, because the grammar does not allow the forced token. */
+    /* Drops the budget. Called if the grammar does not allow the forced token. */
     void give_up();
 
-    /* Returns the tokens of the mark that the last token completed. The first of these tokens can begin with other
-     * text. The list is empty if the last token did not end the reasoning. */
+    /* Returns the tokens of the mark that the last token completed. The first of these tokens can begin with text that
+     * is not part of the mark. The list is empty if the last token completed no mark. */
     const std::vector<trigger::piece> &ending() const
     {
         return last_ending;
@@ -54,10 +56,10 @@ struct thinking {
     std::vector<mark> ends;
     size_t longest_tokens = 0, longest_text = 0; /* lengths of the longest mark in tokens and bytes */
     std::unordered_set<int32_t> last_tokens;     /* the last token of each mark */
-    bool is_last_byte[256] = {};                 /* true if some mark's text ends with this byte */
+    bool is_last_byte[256] = {};                 /* true if the text of some mark ends with this byte */
 
-    std::deque<trigger::piece> recent; /* last tokens since reasoning began or ended, at most as many as a mark can
-                                        * have */
+    /* the last tokens since reasoning began or ended, but at most as many as a mark can have */
+    std::deque<trigger::piece> recent;
     size_t n_recent_bytes = 0;
     std::vector<trigger::piece> last_ending;
     bool has_ended = false;  /* reasoning has ended, and only blanks have followed */

@@ -1,5 +1,5 @@
-/* trigger.cpp: searches words and patterns. The warning is disabled because some versions of gcc report an
- * uninitialized variable in the standard library's <regex> when sanitizers are on. */
+/* trigger.cpp: searches an answer for words and patterns. The warning -Wmaybe-uninitialized is disabled, because some
+ * versions of gcc report an uninitialized variable in the standard library's <regex> when sanitizers are on. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -14,8 +14,8 @@ namespace {
  * on a longer answer. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
-/* Returns the position at which the grammar begins: the first group that matched some text, otherwise the whole match,
- * as in llama.cpp. */
+/* Returns the position at which the grammar begins: the start of the first group that matched some text, or of the
+ * whole match if no group did, as in llama.cpp. */
 size_t begin_of(const std::smatch &match)
 {
     for (size_t i = 1; i < match.size(); i++) {
@@ -53,8 +53,8 @@ void trigger::forget()
     is_cut = false;
 }
 
-/* Returns the beginning of the first word that ends after the first n_before bytes. A word that ends earlier was found
- * by an earlier call, so each byte is examined once per word, however long the answer is. */
+/* Returns the position of the first trigger word that ends after the first n_before bytes. A word that ends earlier
+ * would have been found by an earlier call. So each byte is examined once per word, however long the answer is. */
 size_t trigger::find_word(size_t n_before) const
 {
     size_t first = std::string::npos;
@@ -65,8 +65,9 @@ size_t trigger::find_word(size_t n_before) const
     return first;
 }
 
-/* Once the beginning of the answer has been dropped, ^ must not match at the beginning of `text`, and a pattern for the
- * whole answer cannot match. */
+/* Returns the position at which the grammar begins according to the first pattern that matches. If `text` no longer has
+ * the answer's beginning, ^ must not match at the beginning of `text`, and a pattern for the whole answer cannot
+ * match. */
 size_t trigger::find_pattern() const
 {
     const auto flags = is_cut ? std::regex_constants::match_not_bol : std::regex_constants::match_default;

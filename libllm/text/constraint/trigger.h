@@ -1,6 +1,7 @@
-/* trigger.h: finds the trigger in an answer at which the answer's grammar begins: a word, a token, or a pattern. Each
- * byte is examined a limited number of times, however long the answer is, while llama.cpp searches from the first byte
- * again with each token. One object per answer, owned by the thread that samples the answer. */
+/* trigger.h: finds the position in an answer at which a lazy grammar begins. A trigger is a word, a token, or a pattern
+ * (regular expression). Each byte of the answer is examined a limited number of times, however long the answer is.
+ * llama.cpp instead searches the whole answer again after each token. One object per answer, owned by the thread that
+ * samples the answer. */
 #ifndef LLM_TRIGGER_H
 #define LLM_TRIGGER_H
 
@@ -11,7 +12,8 @@
 
 class trigger {
   public:
-    /* A token for the grammar with its text. The text of the first token can begin in the middle of the token. */
+    /* A token that the grammar receives, and its text. The text of the first token can begin in the middle of the
+     * token. */
     struct piece {
         int32_t token;
         std::string text;
@@ -19,7 +21,8 @@ class trigger {
 
     void add_word(std::string word);
     void add_token(int32_t token);
-    /* Adds a pattern, which must match the whole answer so far if `is_whole`. Throws std::regex_error. */
+    /* Adds a pattern. If `is_whole`, the pattern must match the whole answer so far; otherwise any part of it. Throws
+     * std::regex_error. */
     void add_pattern(const std::string &pattern, bool is_whole);
 
     bool has_patterns() const
@@ -46,7 +49,7 @@ class trigger {
     std::vector<pattern> patterns;
     size_t longest_word = 0;
 
-    std::string text;                             /* the end of the answer */
+    std::string text;                             /* the last part of the answer so far */
     bool is_cut = false;                          /* `text` no longer has the answer's beginning */
     std::vector<std::pair<int32_t, size_t>> ends; /* the tokens of `text` and the position of each token's end */
     std::vector<piece> pieces;
