@@ -193,7 +193,7 @@ struct model {
 };
 
 /* Opens "sim:..." with model_sim and any other name with model_llama. Returns LLM_OK, or LLM_INVALID, LLM_MODEL_LOAD or
- * LLM_NO_MEMORY with a sentence in `error`. */
+ * LLM_NO_MEMORY with an error message in `error`. */
 int model_open(const char *name, const model_options *options, model **out, char *error, size_t error_bytes);
 
 /* Returns the recommendation of a model that recommends no sampling parameter: all values mean "not stated". */

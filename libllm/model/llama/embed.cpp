@@ -81,8 +81,8 @@ bool is_stepwise(const model_llama *m)
 }
 
 /* Returns why the model cannot make one embedding of a whole text, or "" if it can. Pooling is how the states of the
- * tokens become this embedding. A file that does not state it is refused, because a wrong guess would give wrong
- * vectors without an error. */
+ * tokens become this embedding. A file that does not state its pooling is refused, because a wrong guess would give
+ * wrong vectors without an error. */
 std::string pooling_trouble(const std::string &pooling)
 {
     if (pooling.empty()) {

@@ -267,8 +267,8 @@ std::string model_llama_path_trouble(const std::string &path);
 /* Returns why models of this architecture are not supported (on a GPU, if is_on_gpu), or "" if they are supported. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
-/* Returns whether llama.cpp computes a decode call in several passes, unless all sequences of the call have equally
- * many tokens. The reason is the indexer of these architectures, which picks tokens for whole streams. */
+/* Returns whether llama.cpp computes a decode call in several passes if its sequences do not all have equally many
+ * tokens. Architectures with an indexer need this, because the indexer picks tokens for whole streams. */
 bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */

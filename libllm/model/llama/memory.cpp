@@ -155,8 +155,8 @@ struct host_bytes {
 };
 
 /* Makes a real context over the loaded weights, which only reserves addresses, and measures it in 27 ms. llama.cpp's
- * way (measure_at) loads the file twice without its weights, which took 520 ms with a vocabulary of 151,936 tokens. It
- * is used only if the process may not reserve enough addresses. */
+ * way (measure_at) loads the file twice without its weights, which took 520 ms with a vocabulary of 151,936 tokens.
+ * This way is used only if the process may not reserve enough addresses. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {
@@ -444,7 +444,8 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     const uint64_t all = static_cast<uint64_t>(model_llama_padded(out.n_ctx)) * n_seq;
     out.n_tokens = tokens_for(out.cost, out.budget, static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX)));
     out.n_pool = static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX));
-    if (n_streams == 1 && n_seq > 1) { /* a pool has no more cells than the budget allows (is_paid_for) */
+    if (n_streams == 1 && n_seq > 1) { /* one pool must not have more cells than the budget allows, because is_paid_for
+                                        * does not check pools */
         out.n_pool =
             std::max(model_llama_padded(out.n_ctx), out.n_tokens / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP);
         out.n_tokens = out.n_pool;

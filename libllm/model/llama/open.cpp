@@ -290,11 +290,11 @@ bool attends_only(const model_llama *m)
 /* Returns whether each sequence has its own KV cells (separate streams), or all share one pool. In both layouts one
  * call can have tokens of any mix of sequences (cmake/llama/0009-streams.patch).
  *
- * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. But its attention goes
- * over all cells between its first and its last cell. Cells of other sessions are among them only after the session has
- * outgrown its part of the pool (cmake/llama/0013-unified.patch). With separate streams, no session slows down another,
- * but each needs addresses for its full context. On a CPU addresses are free, so attention-only models have streams. A
- * pool is better on a GPU, where cells take memory at once, and for hybrid models (few attention layers).
+ * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. But a session's attention
+ * goes over all cells from its first to its last cell. Cells of other sessions are among them only after the session
+ * has outgrown its part of the pool (cmake/llama/0013-unified.patch). With separate streams, no session slows down
+ * another, but each needs addresses for its full context. On a CPU addresses are free, so attention-only models have
+ * streams. A pool is better on a GPU, where cells take memory at once, and for hybrid models (few attention layers).
  *
  * The exact configuration has separate streams and no flash attention, because results must not depend on the rest of
  * the batch. All others have flash attention if the model supports it: a token's V is then one write per layer, instead

@@ -11,8 +11,8 @@
 
 namespace {
 
-/* Even if no form can be made for the template, the template can render the conversation, and the answer is plain text.
- * But a request that needs a form is refused. */
+/* Even if the form of answers (chat_form.h) cannot be derived from the template, the template can render the
+ * conversation, and the answer is plain text. But a request that needs the form, for example for tools, is refused. */
 chat_form new_form(const model *m, const chat_program &program, const chat_wish &wish)
 {
     try {
@@ -70,15 +70,15 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
 
 /* llama.cpp finds the opening by comparing a conversation with and without generation prompt. Some templates end the
  * conversation without generation prompt with EOS. Bytes that EOS and the opening have in common are then missing from
- * the form's opening. The real opening is `opening`, the end of this prompt. */
+ * the form's opening. The real opening is the argument `opening`, the end of this prompt. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening)
 {
     const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;
     return continues || !is_known ? form.opening : opening;
 }
 
-/* A template can end this conversation differently than the short conversation from which the form was made. If the
- * grammar does not accept this end, the form's opening is returned. */
+/* A template can end this prompt differently than the prompt of the short conversation from which the form was derived.
+ * If the form's grammar does not accept the end of this prompt, form.opening is returned. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening)
 {
     if (continues) {

@@ -10,11 +10,11 @@
 #include "text/chat/chat_request.h"
 
 /* Returns the form of the answer. Throws std::invalid_argument if the request needs a form (for tools or structured
- * output) that the template does not have. Throws chat_limit, too. */
+ * output) that the template does not have. Throws chat_limit (text/template/chat_budget.h). */
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
                                                   const chat_program &program, const chat_wish &wish);
 
-/* Appends the message that the answer continues to the prompt. The text of this message came from the client and must
+/* Appends to the prompt the message that the answer continues. The text of this message came from the client and must
  * not become control tokens. The text around it is the template's. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 

@@ -120,8 +120,8 @@ control_words::control_words(const model *m)
     std::stable_sort(words.begin(), words.end(), [](const word &a, const word &b) { return a.text < b.text; });
 }
 
-/* Words [low, high) begin with the `depth` bytes at `at`. Narrows the range to the words that continue with the next
- * byte. Returns false if no word does. */
+/* The words with indices in [low, high) begin with the `depth` bytes at `at`. Narrows the range to the words that
+ * continue with the next byte of the text. Returns false if there are none. */
 bool control_words::narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const
 {
     if (at + depth >= text.size()) {

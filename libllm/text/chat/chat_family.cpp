@@ -265,8 +265,8 @@ void end_as_in_history(bool asks, chat_text *rendered)
 }
 
 /* ---- families ----------------------------------------------------------------------------------------------------- *
- * A template belongs to the first family whose condition is true. Order and conditions are those of llama.cpp's
- * common_chat_template_detect_params_init. LLM-jp gets the changes of gpt-oss. */
+ * A template belongs to the first family whose condition is true. The order of the families and their conditions are
+ * those of llama.cpp's common_chat_template_detect_params_init. LLM-jp gets the changes of gpt-oss. */
 
 bool is_ministral(const std::string &source)
 {

@@ -57,7 +57,7 @@ void continue_last(const chat_wish &wish, autoparser::generation_params *out)
     out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
 }
 
-/* The form does not depend on the conversation, so it is made from a short conversation. */
+/* The form of answers (chat_form.h) does not depend on the conversation, so it is derived from a short conversation. */
 autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
 {
     autoparser::generation_params out;
@@ -129,8 +129,8 @@ std::string with_arguments(std::string grammar, const chat_wish &wish)
     return grammar;
 }
 
-/* A template that refuses the short conversation can still accept the request's conversation. In this case the whole
- * form is known, except its opening. */
+/* A template that refuses the short conversation can still accept the request's conversation. In this case the form of
+ * answers is known, except its opening. */
 common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
                              const autoparser::generation_params &params)
 {
@@ -171,8 +171,8 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     return out;
 }
 
-/* Returns the texts that begin a tool call in the middle of reasoning, one per tool. No texts are needed if llama.cpp's
- * form already ends reasoning at the delimiter that begins every tool call. */
+/* Returns the texts that begin a tool call in the middle of reasoning, one per tool. No texts are needed if llama.cpp
+ * already ends reasoning at the delimiter that begins every tool call. */
 std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
                                         const call_head &head)
 {
@@ -235,8 +235,8 @@ std::string without_text(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* Some of llama.cpp's grammars repeat tool calls even if only one is allowed. The rules that repeat have a trigger;
- * this function removes their repetition. */
+/* Some of llama.cpp's grammars allow several tool calls even if the request allows only one. The rules that repeat
+ * calls have a trigger; this function removes the repetition from rules with a trigger. */
 std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -473,9 +473,9 @@ bool is_too_large(const std::string &grammar)
     return grammar.size() > BYTES_MAX || common_json::make(grammar).dump_safe().size() > BYTES_MAX;
 }
 
-/* Tries to make a form. `detail` says how much of the tools' schemas its grammar enforces. Returns nullopt if `detail`
- * is for families that write all arguments as one object, but this family writes each argument separately (or vice
- * versa). Also returns nullopt if `detail` is EACH and the grammar is too large. */
+/* Tries to make the form of an answer (chat_form.h). `detail` says how much of the tools' schemas its grammar enforces.
+ * Returns nullopt if `detail` is for families that write all arguments as one object, but this family writes each
+ * argument separately (or vice versa). Also returns nullopt if `detail` is EACH and the grammar is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {

@@ -23,8 +23,8 @@ struct chat_argument {
     std::string tool, name, grammar;
 };
 
-/* The members of a request that determine the form, together with the template. Texts of the client have no markers
- * (chat_control.h) here. */
+/* The members of a request that determine the form of its answer, together with the template. Texts of the client have
+ * no markers (chat_control.h) here. */
 struct chat_wish {
     common_json tools; /* array of tools as in OpenAI's API, or null */
     common_chat_tool_choice choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
@@ -73,7 +73,7 @@ struct chat_form {
     std::vector<common_grammar_trigger> triggers;
     std::vector<std::string> preserved, stops;
     std::string thinking_start;
-    /* texts that end reasoning; some of them begin a tool call; empty if the form has no reasoning */
+    /* texts that end reasoning; some of them begin a tool call; empty if answers have no reasoning */
     std::vector<std::string> thinking_ends;
     std::string thinking_forced; /* text that is forced when the limit of reasoning tokens is reached */
     common_json marks;           /* result of chat_constraint_marks */
@@ -92,11 +92,11 @@ struct chat_analysis {
     autoparser::autoparser found;
 };
 
-/* Analyzes the template. Throws std::bad_alloc. The thread must have a chat_budget. */
+/* Analyzes the template. Throws std::bad_alloc. The thread must have a chat_budget (text/template/chat_budget.h). */
 chat_analysis chat_analyse(const common_chat_template &tmpl);
 
-/* Makes the form. Throws std::invalid_argument if llama.cpp has no form for this request, and llama.cpp's exceptions.
- * The thread must have a chat_budget. */
+/* Makes the form of the answer to a request. Throws std::invalid_argument if llama.cpp has no form for this request,
+ * and llama.cpp's exceptions. The thread must have a chat_budget (text/template/chat_budget.h). */
 chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
                        const chat_wish &wish);
 
@@ -104,8 +104,8 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
  * as the beginning of an answer. Throws std::bad_alloc. */
 bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
 
-/* A cache of recently used forms. Making a form takes long, and agents send the same tools in every turn. The key
- * contains everything from which the form is made. Any thread. */
+/* A cache of recently used chat_form objects. Making one takes long, and agents send the same tools in every turn. The
+ * key (chat_wish::key) contains everything from which a form is made, except the template. Any thread. */
 class chat_forms {
   public:
     std::shared_ptr<const chat_form> find(const std::string &key);

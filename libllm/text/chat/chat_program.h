@@ -50,7 +50,7 @@ struct chat_rendering {
 };
 
 /* Renders the first n messages, with a generation prompt if `asks`. Throws chat_limit and the exceptions of jinja. The
- * thread must have a chat_budget. */
+ * thread must have a chat_budget (text/template/chat_budget.h). */
 chat_text chat_program_render(const chat_rendering &r, size_t n_messages, bool asks);
 
 #endif

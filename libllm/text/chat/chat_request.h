@@ -67,7 +67,8 @@ struct chat_repair {
  * Arguments that are not JSON stay a string, because a model wrote them, and its mistake remains part of the history.
  * Tool calls and tools that the template cannot write become text in messages. If the rendering continues after an
  * answer, the leading system messages are left out: they precede this answer, and a template might move them after it.
- * All attempts to render a request share `typed`. Throws chat_invalid. The thread must have a chat_budget. */
+ * All attempts to render a request share `typed`. Throws chat_invalid. The thread must have a chat_budget
+ * (text/template/chat_budget.h). */
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed);
 
