@@ -183,7 +183,7 @@ struct model_llama final : model {
     llama_memory_t memory = nullptr;  /* owned by `context` */
     model_llama_threads threads;
     const llama_vocab *vocab = nullptr;
-    std::string template_source, tool_template_source; /* empty if the model has none */
+    std::string template_source, tool_template_source; /* empty if the model has no such template */
     model_llama_embedder embedder;
     bool is_exact = false;      /* results with a reused state equal those of a full prefill exactly, not up to
                                  * rounding */

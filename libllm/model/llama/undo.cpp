@@ -6,8 +6,8 @@
 
 namespace {
 
-constexpr uint32_t LONG_CALL_TOKENS = 32; /* a shorter call ends so soon that a copy, which allows to stop it, would
-                                           * save nothing */
+constexpr uint32_t LONG_CALL_TOKENS = 32; /* a shorter call ends so soon that a copy, without which the call cannot be
+                                           * stopped, would save no time */
 
 } // namespace
 

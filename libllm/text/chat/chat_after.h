@@ -2,9 +2,9 @@
  * this folder. Pure. Templates render an old answer differently than the model wrote it. For example, templates drop
  * old reasoning, format the arguments of tool calls anew, and move the list of tools. A prompt rendered from the
  * beginning would therefore differ from the tokens of the session, often early, and the whole conversation would be
- * prefilled again. So the tokens that the session holds remain the history, and only the text after the last of these
- * answers is taken from the rendering. For example, the session holds 157 tokens that end with a tool call. Only the
- * tool's result is taken from the rendering, which adds 22 tokens.
+ * prefilled again. So the tokens that the session holds remain the history, and only the text after the last answer of
+ * the session is taken from the rendering. For example, the session holds 157 tokens that end with a tool call. Only
+ * the tool's result is taken from the rendering, which adds 22 tokens.
  *
  * The answer is passed to the template with a sentinel: a text that occurs nowhere else. It is in the answer's text, or
  * in the arguments of its last tool call, and shows where the answer ends in the rendering. After a tool call, the text
@@ -29,8 +29,8 @@ struct chat_after {
     std::vector<int32_t> last; /* last tokens of the answer */
 };
 
-/* How this answer is passed to the template: with its tool calls, or as a text if the template cannot write the calls.
- * `none`: the whole chat is rendered, without a sentinel. */
+/* How the answer of chat_after is passed to the template: with its tool calls, or as a text if the template cannot
+ * write the calls. `none`: the whole chat is rendered, without a sentinel. */
 enum class chat_answer { calls, text, none };
 
 /* The text to be tokenized: the rest of the answer, then the rendered text from `begin` on, without sentinels. */

@@ -158,8 +158,8 @@ bool has_parallel_calls(const common_json &messages)
     return false;
 }
 
-/* The first call keeps the text and the reasoning of the message; later calls become messages without text. Each result
- * that follows the message is put after its call, whatever the order of the results was. */
+/* The first tool call of a message keeps the text and the reasoning of the message; later calls become messages without
+ * text. Each result that follows the message is put after its call, whatever the order of the results was. */
 common_json with_calls_in_turns(const common_json &messages)
 {
     common_json out = common_json::array();
