@@ -1,6 +1,6 @@
-/* idle_cores.h: how many of the processors that this process may use were idle lately. team.h uses this number before
- * it tries an additional thread, because without a free core such a trial makes a step several times as long. Used by
- * one thread. */
+/* idle_cores.h: measures how many of the processors that this process may use were idle lately. team.h uses this number
+ * before it tries an additional thread, because without a free core such a trial makes a step several times as long.
+ * Used by one thread. */
 #ifndef LLM_IDLE_CORES_H
 #define LLM_IDLE_CORES_H
 

@@ -19,7 +19,7 @@ static const double GAIN = 0.95; /* steps of a successful trial are shorter than
 static const double GAIN_CLEAR = 0.8;
 static const double LOSS_CLEAR = 1.2; /* a single step longer than this times the usual step ends the trial */
 static const double WEIGHT = 0.25;    /* weight of the last step in the moving averages */
-static const double ROOM = 0.5;       /* average number of idle cores from which on an additional thread is tried */
+static const double ROOM = 0.5; /* an additional thread is tried only if at least this many cores are idle on average */
 
 void team_open(team *t, int32_t n_most, int32_t n_first)
 {

@@ -213,7 +213,7 @@ static void open_one(branch_table *table, const candidate *c)
     branch *b = table_open_known(table, f->owner, f->name, f->id);
     session_table_append(table->shared.session_table, b->entry, f->tokens, f->n_tokens);
     b->has_file = c->has_file;
-    b->n_stored_bytes = (size_t)c->state.n_bytes; /* counted even if the branch cannot use the state */
+    b->n_stored_bytes = (size_t)c->state.n_bytes; /* the file counts even if the branch cannot use the state */
     branch_set_file_bytes(b, b->n_stored_bytes);
     if (has_state(c)) {
         branch_set_parked(b, &(parked){.where = PARKED_ON_DISK,

@@ -241,8 +241,8 @@ bool branch_truncate(branch *b, uint32_t n_tokens)
     return true;
 }
 
-/* Sets the branch's tokens to the prompt's first k tokens, after the model's sequence was brought to the state of
- * these. */
+/* Sets the branch's tokens to the prompt's first k tokens, after the model's sequence was brought to the state of these
+ * tokens. */
 static void adopt_tokens(branch *b, const int32_t *prompt, uint32_t k)
 {
     const uint32_t same = resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt, k);

@@ -98,8 +98,8 @@ typedef struct parked {
 typedef struct branch_totals {
     uint32_t n_open;
     uint32_t n_named;
-    size_t parked_bytes; /* of parked states, in memory and on disk */
-    size_t file_bytes;   /* of state files */
+    size_t parked_bytes; /* bytes of parked states, in memory and on disk */
+    size_t file_bytes;   /* bytes of state files */
 } branch_totals;
 
 /* Shared by all branches of an engine. */

@@ -126,11 +126,11 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     if (!b->is_open || branch_is_named(b) != of->named || (of->has_slot && !branch_has_slot(b))) {
         return (share_holding){.amount = 0};
     }
-    /* Kept copies are given up first. If an entry is needed, the other branches form two groups. With policy park,
-     * named branches without a slot are given up before those with a slot, because the new branch can get a slot by
-     * parking another branch. In all other cases, branches with a slot are given up first: the new branch then takes
-     * over that slot, and no second branch has to be closed. Within a group, the least recently used branch goes
-     * first. */
+    /* Kept branches (n_kept > 0) are given up first. If an entry is needed, the other branches form two groups. With
+     * policy park, named branches without a slot are given up before those with a slot, because the new branch can get
+     * a slot by parking another branch. In all other cases, branches with a slot are given up first: the new branch
+     * then takes over that slot, and no second branch has to be closed. Within a group, the least recently used branch
+     * goes first. */
     const bool is_last_resort =
         b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
@@ -201,8 +201,8 @@ static branch *open_entry(branch_table *table, session_name name, uint64_t id)
     return b;
 }
 
-/* Counts the open branches of one owner, or of all owners if `owner` is NULL: with `named` the named branches, else the
- * scratch branches; with busy_only only branches that are not idle. */
+/* Counts the open branches of one owner, or of all owners if `owner` is NULL. Counts the named branches if `named` is
+ * true, else the scratch branches. With busy_only, idle branches do not count. */
 static uint32_t count_open(const branch_table *table, bool named, const uint32_t *owner, bool busy_only)
 {
     uint32_t n = 0;

@@ -29,8 +29,8 @@ typedef struct branch_table_options {
     uint32_t n_parked_entries; /* n_parked_max, or more if an earlier daemon left more sessions (adoption.h) */
     uint32_t branches_max;     /* limit on the branches of one session */
     uint32_t n_owners;         /* initial value */
-    /* limit on bytes of states in memory: parked states, and states on their way to or from the store. States on their
-     * way may take 256 MiB, or be one larger state, even if the limit is smaller (engine.c, ledger.h). */
+    /* limit on bytes of states in memory: parked states, and states on their way to or from the store. For states on
+     * their way, 256 MiB or one larger state is always allowed, even if the limit is smaller (engine.c, ledger.h). */
     size_t parked_bytes_max;
     /* limit on bytes of state files; 0 stands for 1/TABLE_DISK_SHARE of the disk space that is free or already taken by
      * state files */
@@ -50,7 +50,7 @@ struct branch_table {
     copy_cost_pace pace;
     branch_totals totals;
     _Atomic uint32_t n_owners; /* owners that share the table; writer: any thread */
-    share_holding *holdings;   /* n_entries: the input of share.h, filled for each decision */
+    share_holding *holdings;   /* n_entries elements: the input of share.h, filled before each decision */
     uint32_t n_entries;        /* n_named + n_scratch + n_parked_entries */
     branch *branches;          /* n_entries branches, open or not */
     table_slots slots;

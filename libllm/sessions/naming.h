@@ -53,8 +53,8 @@ typedef struct table_naming {
 
 /* ---- pins ---- */
 
-/* Pins or unpins all branches of a session. Returns LLM_OK; LLM_NOT_FOUND if no branch of the session is open; or,
- * without a change, LLM_PINS if the limit on pins is reached. */
+/* Pins or unpins all branches of a session. Returns LLM_OK, LLM_NOT_FOUND (no branch of the session is open) or
+ * LLM_PINS (the limit on pins is reached, and nothing was changed). */
 int table_pin(branch_table *table, session_name name, bool pinned);
 
 /* Whether the session is pinned: whether one of its branches is anchored, that is, existed when the session was pinned.
@@ -99,7 +99,7 @@ void table_rename(branch_table *table, session_name name, session_name to);
 
 /* All files whose removal is requested between table_removing_begin and table_removing_end are removed by one job,
  * which syncs the directory once. table_removing_end pushes the job and returns true, which means that a result will
- * come. Without such files, it returns false. */
+ * come. Without such files, table_removing_end returns false. */
 void table_removing_begin(branch_table *table);
 bool table_removing_end(branch_table *table, session_name name, uint64_t request);
 void table_removing_end_unasked(branch_table *table); /* like table_removing_end, but no command waits for the result */

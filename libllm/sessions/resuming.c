@@ -76,8 +76,7 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
 }
 
 /* Returns for how many of the prompt's first tokens the branch or a donor holds the KV cache of the attention layers.
- * Checkpoints of more tokens are unusable unless they are whole, and would displace usable checkpoints from the
- * list. */
+ * Longer checkpoints are unusable unless they are whole, and would displace usable checkpoints from the list. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
     const bool is_trusted = b->record.state != LLM_STATE_TORN;
@@ -222,8 +221,8 @@ static state_on_disk best_on_disk(branch_table *table, const branch *b, const br
     return best;
 }
 
-/* Returns how many of the prompt's tokens the branch provides without a copy. Most prompts continue their branch, so
- * that this number is often enough to see that no state on disk saves time. */
+/* Returns how many of the prompt's tokens the branch provides without a copy. Most prompts continue their branch. Then
+ * this number alone shows that no state on disk would save time. */
 static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 {
     if (b->record.state == LLM_STATE_TORN) {

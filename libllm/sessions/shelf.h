@@ -76,8 +76,8 @@ void table_settle(branch_table *table);
 
 /* ---- parked states: table_parked.c ---- */
 
-/* Returns the branch whose parked state leaves memory next, or NULL if no state can leave. A state that a request waits
- * for stays. (branch_table.c) */
+/* Returns the branch whose parked state leaves memory next, or NULL if no state can leave. A state for which a request
+ * waits cannot leave. (branch_table.c) */
 branch *table_parked_victim(branch_table *table);
 
 /* Moves parked states from memory to the disk until the rest fit the budget (3/4 of --park-memory). While the store is
@@ -100,8 +100,8 @@ bool table_read_file(branch_table *table, branch *b);
  * waits. */
 uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us);
 
-/* Whether requests have waited so long for a slot, which a job of the store may free, that they should stop waiting: as
- * long as prefilling the tokens of the state of `b` would take (10 s at least). */
+/* Whether requests should stop waiting for a slot that a job of the store may free. They should after the time that
+ * prefilling the tokens of the state of `b` would take (10 s at least). */
 bool table_gives_up_jobs(branch_table *table, const branch *b);
 
 /* Called for a branch whose request waits for the branch's state on disk. If the request has waited as long as
@@ -112,8 +112,8 @@ bool table_gives_up_reading(branch_table *table, branch *b);
 /* Whether the state of any branch is being read under this number (parked.reading, branch.h). */
 bool table_is_reading(const branch_table *table, uint64_t reading);
 
-/* Makes the state that was read from a file the parked state of the branch, and adds the checkpoints of the same file
- * to the checkpoint store. Returns false if the state does not belong to the branch's tokens. */
+/* The state that was read from a file becomes the parked state of the branch, and the checkpoints of the same file are
+ * added to the checkpoint store. Returns false if the state does not belong to the branch's tokens. */
 bool table_take_state(branch_table *table, branch *b, state_file *from);
 
 /* Drops the blobs of a job whose write is over. */
@@ -127,10 +127,11 @@ void table_read_back(branch_table *table, store_job *job);     /* a state was re
 size_t table_disk_bytes(const branch_table *table);
 
 /* A state file counts from the moment its write is pushed, so that the limit is never exceeded. Until the result of the
- * write arrives, the disk has an older state file of the branch, or none. That does not change if the write fails or
- * the daemon ends before it. Several writes for a branch may be queued, because the branch can leave its slot again
+ * write arrives, the disk may have an older state file of the branch. This file stays if the write fails, or if the
+ * daemon ends before the write. Several writes for a branch may be queued, because the branch can leave its slot again
  * before its previous state is written. */
-void table_expect_file(branch_table *table, branch *b, store_job *job, size_t n_bytes); /* also sets the job's branch */
+void table_expect_file(branch_table *table, branch *b, store_job *job,
+                       size_t n_bytes);                 /* sets the job's entry and id */
 void table_learn_file(branch *b, const store_job *job); /* updates the counts from a result of the store */
 /* the file is removed, or a queued job will remove it before any later write */
 void table_file_is_gone(branch_table *table, branch *b);

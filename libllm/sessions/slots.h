@@ -48,7 +48,7 @@ typedef struct table_slots {
      * branch decodes */
     double stall_budget_us;
     void (*forgotten)(void *context, uint32_t owner,
-                      const char *name); /* called for each name whose last branch is given up; or NULL */
+                      const char *name); /* called for each session whose last branch is given up; or NULL */
     void *forgotten_context;
 } table_slots;
 
@@ -94,7 +94,8 @@ void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool 
 bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prompt);
 
 /* Whether this owner can have one more kept branch: in a free entry, with table_open_kept (*replaced is NULL), or in
- * the entry of an older kept branch, which is set as *replaced and must be replaced. */
+ * the entry of an older kept branch. In the second case *replaced is set to the older branch, which must be replaced
+ * (table_replace). */
 bool table_may_open_kept(branch_table *table, uint32_t owner, branch **replaced);
 branch *table_open_kept(branch_table *table, const branch *b);
 

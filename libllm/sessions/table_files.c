@@ -55,8 +55,8 @@ static void add_checkpoint(branch_table *table, state_file *out, const checkpoin
 /* Chooses the checkpoints to be written, beginning with the longest. The longest checkpoint with logits, at the end of
  * the last prompt, is always written, because the client may send the same prompt again (regenerate). Writing it takes
  * no more memory, as the checkpoint store holds it anyway. Another checkpoint is written only if it is whole, or if it
- * is more than CHECKPOINT_NEAR_TOKENS longer than the next shorter checkpoint that is written. Checkpoints that are
- * closer together save few tokens each, but need as many bytes. */
+ * is more than CHECKPOINT_NEAR_TOKENS longer than the next shorter checkpoint that is written. A checkpoint that is
+ * closer to a shorter one would save few tokens, but take as many bytes as any other. */
 static void add_checkpoints(branch_table *table, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;

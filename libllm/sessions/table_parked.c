@@ -70,8 +70,8 @@ static void drop_state(branch_table *table, branch *b)
     session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
-/* WAIT_LEAST_US: a wait for the store is not given up sooner. Other programs may keep the disk busy for a moment, and
- * prefilling the tokens of a dropped state would delay all requests. */
+/* WAIT_LEAST_US is the shortest time after which a wait for the store is given up. Other programs may keep the disk
+ * busy for a moment, and prefilling the tokens of a dropped state would delay all requests. */
 enum { SLOW_LOGGED_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
 /* Called when a request or state has waited for the store in vain. */
@@ -128,10 +128,10 @@ static size_t resting_bytes_max(const branch_table *table)
     return table->store != NULL ? n_max - n_max / TABLE_MOVING_SHARE : n_max;
 }
 
-/* Spills one state after the other until the rest fit the budget. Nothing is spilled while a state is lent: the lent
- * state must stay in memory until the requests that wait for it have begun, but it could be chosen, because its branch
- * is idle. If the store is busy, one state waits in memory beyond the budget, and further states beyond the budget are
- * dropped. */
+/* Spills one state after the other until the rest fit the budget. Nothing is spilled while a state is lent. The branch
+ * of a lent state is idle, so that the lent state itself could be chosen, but it must stay in memory until the requests
+ * that wait for it have begun. If the store is busy, one state waits in memory beyond the budget, and further states
+ * beyond the budget are dropped. */
 void table_spill(branch_table *table)
 {
     while (!table->shelf.is_lending && table->shared.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(table)) {
@@ -314,7 +314,7 @@ static void adopt_part(branch_table *table, const branch *b, state_part *part)
                                     .is_whole = part->is_whole};
     blob *held = take_part(table, part, LEDGER_IN_FLIGHT);
     (void)checkpoint_adopt(checkpoints, b->owner, tokens, part->k, &parts, held);
-    /* frees the checkpoint unless the checkpoint store holds it */
+    /* frees the blob unless the checkpoint store holds it */
     ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, held);
 }
 

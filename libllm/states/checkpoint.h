@@ -92,8 +92,9 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
 /* checkpoint_detach takes an unpinned entry out of the store while a more complete entry for the same tokens is saved.
- * The caller must then call checkpoint_replace. It frees the detached entry. But if saving failed (`by` is NULL), it
- * puts the detached entry back, which still fits the budget. It returns the entry that is in the store afterwards. */
+ * The caller must then call checkpoint_replace, which frees the detached entry. But if saving failed (`by` is NULL),
+ * checkpoint_replace puts the detached entry back, which still fits the budget. It returns the entry that is in the
+ * store afterwards. */
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 
@@ -102,6 +103,6 @@ checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, ch
 bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
 void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
 
-void checkpoint_use(checkpoint_store *store, checkpoint *c); /* the entry was restored, or saved again */
+void checkpoint_use(checkpoint_store *store, checkpoint *c); /* called when the entry was restored, or saved again */
 
 #endif

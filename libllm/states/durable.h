@@ -39,11 +39,11 @@ bool durable_parse(const char *name, const char *ending, uint64_t *id);
 
 int durable_create(const char *directory, uint64_t id, const char *ending); /* returns a file descriptor, or -1 */
 /* Reserves the space for a file of n bytes before the file is written, if the file system supports that. Returns false
- * if the space does not exist, or if too little would be left to other programs: less than 1/DURABLE_RESERVE_SHARE of
- * the disk and less than DURABLE_RESERVE_BYTES_MAX. */
+ * if there is not enough space, or if too little space would be left to other programs: less than
+ * 1/DURABLE_RESERVE_SHARE of the disk and less than DURABLE_RESERVE_BYTES_MAX. */
 bool durable_allocate(int fd, uint64_t n);
 bool durable_write(int fd, const void *bytes, size_t n);
-/* reads all n bytes; returns false with errno 0 if the file ends before */
+/* reads all n bytes; returns false, with errno 0, if the file has fewer */
 bool durable_read(int fd, void *bytes, size_t n);
 bool durable_finish(int fd, bool is_good); /* if is_good, syncs the file; closes the file in any case */
 bool durable_rename(const char *directory, uint64_t id, const char *from, const char *to);

@@ -51,7 +51,7 @@ void blob_free(blob *b);
 blob *ledger_new(ledger *l, ledger_use use, size_t n_bytes);
 
 void ledger_hold(ledger *l, ledger_use use, blob *b);
-void ledger_drop(ledger *l, ledger_use use, blob *b); /* the last holder's drop frees the blob; NULL is allowed */
+void ledger_drop(ledger *l, ledger_use use, blob *b); /* frees the blob if it has no other holder; NULL is allowed */
 
 /* Whether n_bytes may be added to the bytes in flight: they may if the sum is within the limit, or if nothing is in
  * flight. So a single state larger than the limit can be moved, too. */

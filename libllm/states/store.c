@@ -105,9 +105,9 @@ void store_job_free(store_job *job)
 }
 
 /* Creates the SWEEP that removes the state files of the branches whose branch files `job` removes or resets. The SWEEP
- * is done after queued jobs that may still write these state files, and before any job that is pushed later writes
- * states. Returns NULL if `job` removes and resets no branch file. Also returns NULL if memory is short; then the next
- * start removes the state files. */
+ * is done after queued jobs that may still write these state files, and before states that are pushed later. Returns
+ * NULL if `job` removes and resets no branch file. Also returns NULL if memory is short; then the next start removes
+ * the state files. */
 static store_job *sweep_after(const store_job *job)
 {
     bool any = false;

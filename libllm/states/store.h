@@ -59,17 +59,18 @@ typedef struct store_change {
 
 typedef struct store_job {
     store_verb verb;
-    bool is_label;    /* for CHANGE: the name or pin changes (table_change.c) */
-    bool has_waiter;  /* a command waits for the result */
-    uint64_t request; /* id of that command; for a READ or WRITE without a command: number of the read or write */
-    uint32_t owner;   /* owner of the session and the label */
+    bool is_label;   /* for CHANGE: the name or pin changes (table_change.c) */
+    bool has_waiter; /* a command waits for the result */
+    /* id of the command that waits; for a READ or WRITE for which no command waits: number of the read or write */
+    uint64_t request;
+    uint32_t owner;                            /* owner of the session and the label */
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* name of the session */
     char label[LLM_SESSION_NAME_BYTES_MAX + 1];
     llm_status status;
     int os_error;       /* for LLM_IO: errno of the operation that failed; else 0 */
     uint32_t n_changes; /* CHANGE */
     store_change *changes;
-    /* for WRITE, READ: entry of the branch; the branch is still open if the branch in that entry has the same `id` */
+    /* for WRITE, READ: entry and id of the branch. If the entry now has another id, the branch is no longer open. */
     uint32_t entry;
     uint64_t id;
     uint64_t linked_id;   /* for WRITE, SAVE without parts: id of the branch whose state file is linked; 0 if none */

@@ -1,6 +1,6 @@
-/* constraint_grammar.h: makes the grammar of the structured output that a client requests (llm_constraint_make). Any
- * thread, but on a separate large stack (chat_call_with_stack), because a schema can nest deeper than the caller's
- * stack allows. */
+/* constraint_grammar.h: makes the grammar of the structured output that a client requests (llm_constraint_make). Called
+ * by any thread, but on a separate large stack (chat_call_with_stack), because a schema can nest deeper than the
+ * thread's own stack allows. */
 #ifndef LLM_CONSTRAINT_GRAMMAR_H
 #define LLM_CONSTRAINT_GRAMMAR_H
 

@@ -1,5 +1,5 @@
 /* constraint_make.h: makes the document for constraint::read from the description of the structured output that a
- * client requests. Any thread. */
+ * client requests. Called by any thread. */
 #ifndef LLM_CONSTRAINT_MAKE_H
 #define LLM_CONSTRAINT_MAKE_H
 

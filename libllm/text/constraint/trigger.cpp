@@ -82,8 +82,8 @@ size_t trigger::find_pattern() const
     return std::string::npos;
 }
 
-/* Stores the tokens from the trigger on for the grammar. If the trigger begins in the middle of a token
- * ("\n<tool_call>"), the grammar gets only the end of this token. */
+/* Stores the tokens that the grammar receives: those from the trigger on. If the trigger begins in the middle of a
+ * token ("\n<tool_call>"), the grammar gets only the end of this token. */
 void trigger::take_from(size_t at)
 {
     size_t begin = 0;

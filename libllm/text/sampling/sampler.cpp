@@ -35,7 +35,7 @@ struct candidate {
 };
 
 /* Returns the tokens that end an answer. Keeps the list of the last model, because a search of the vocabulary for each
- * request with ignore_end would take too long. Any thread. */
+ * request with ignore_end would take too long. Called by any thread. */
 std::vector<int32_t> end_tokens(const model *m)
 {
     static std::mutex mutex;
@@ -128,7 +128,7 @@ struct sampler {
     std::vector<int32_t> history;         /* until the chain exists, the tokens to pass to the chain */
     std::vector<std::string> breakers;
 
-    std::string document; /* document of the constraint, until it is parsed when the first token is picked */
+    std::string document; /* document of the constraint; empty after it was parsed for the first token */
     std::unique_ptr<constraint> form;
     token_set allowed;
 
@@ -208,7 +208,7 @@ void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, u
     }
 }
 
-/* Makes the k tokens with the largest logits the candidates, sorted. Most blocks contain none of these tokens and are
+/* Sets the candidates to the k tokens with the largest logits, sorted. Most blocks contain none of these tokens and are
  * skipped: `largest` has stored the largest logit of each block. */
 void take_top(sampler *s, const float *logits, size_t k)
 {
@@ -246,7 +246,7 @@ void take_above(sampler *s, const float *logits, float least)
     offer_above(s, logits, i, s->n_vocab, least);
 }
 
-/* Makes the tokens that top_p keeps, and perhaps a few more, the candidates, sorted. Does not sort the whole
+/* Sets the candidates to the tokens that top_p keeps, and perhaps a few more, sorted. Does not sort the whole
  * vocabulary: a histogram of the weights, with one interval for each eighth of a logit, gives a threshold, and only
  * tokens above the threshold are sorted. Returns the total weight of all tokens. */
 double take_nucleus(sampler *s, const float *logits, float best)
@@ -414,7 +414,8 @@ int32_t choose(sampler *s, const float *logits)
  * allows. */
 void restore(sampler *s, float *logits)
 {
-    for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards, since a token can have two biases */
+    /* backwards: if a token has two biases, its first logit is restored last */
+    for (size_t i = s->replaced.size(); i-- > 0;) {
         logits[s->replaced[i].first] = s->replaced[i].second;
     }
     s->replaced.clear();
