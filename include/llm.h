@@ -293,7 +293,7 @@ typedef struct llm_prompt {
     size_t n_text_bytes;
     int32_t *boundaries; /* ascending token counts at which messages end; owned */
     size_t n_boundaries;
-    size_t n_history; /* tokens before the generation prompt, equal to the last boundary; 0: unknown */
+    size_t n_history; /* tokens before the generation prompt, as the last boundary says; 0: unknown */
     /* tokens of the prompt's head: the leading system messages and the tools, which many conversations share; 0: the
      * prompt has no head, or the end of the head is not known */
     size_t n_head;
@@ -313,12 +313,12 @@ typedef struct llm_prompt {
 } llm_prompt;
 
 /* Renders a chat with the model's template and tokenizes it. `request` is JSON. Only "messages" is required:
- *   messages               list, in OpenAI's form
+ *   messages               list, in OpenAI's format
  *   add_generation_prompt  bool, default true
  *   chat_template_kwargs   object: variables of the template
  *   after                  {"message": index, "rest": text, "last": [...]}: render only what follows the assistant
  *                          message with this index (see below)
- *   tools                  list, in OpenAI's form. A function with is_deferred true can be called, but the template
+ *   tools                  list, in OpenAI's format. A function with is_deferred true can be called, but the template
  *                          does not list it, because a message describes it
  *   tool_choice            {"mode": "auto" | "none" | "required", "names": [the only functions that can be called]}
  *   parallel_tool_calls    bool: true allows several calls in one answer, false returns calls after the first as text.
@@ -342,16 +342,16 @@ typedef struct llm_prompt {
  * `after` names an assistant message. The caller already has the tokens of this answer and of all messages before it.
  * Only what follows the answer is rendered, and the caller appends the new tokens to its own. The earlier tokens
  * therefore stay unchanged, even if the template would now render the earlier messages differently, for example without
- * old reasoning. `rest` is the part of the answer's text that the caller's tokens do not cover. `last` are the last
+ * old reasoning. `rest` is the part of the answer's text that the caller's tokens do not cover. `last` has the last
  * tokens of the answer; 32 suffice. If libllm cannot find the end of the answer in the rendered text, it renders the
  * whole chat and sets is_after to 0.
  *
  * A template is a program of unknown origin. All renderings of one request together have a limit on time and on memory,
  * which both grow with the size of the request, and a limit on recursion.
  *
- * LLM_INVALID if `request` is not JSON of this form. LLM_TEMPLATE if the template refused the chat, failed or exceeded
- * a limit, or if there is no template. `error` names the cause. Free with llm_prompt_free, which allows NULL members
- * and clears the struct. */
+ * Returns LLM_INVALID if `request` is not JSON as described above. Returns LLM_TEMPLATE if the template refused the
+ * chat, failed or exceeded a limit, or if there is no template. `error` names the cause. Free with llm_prompt_free,
+ * which allows NULL members and clears the struct. */
 LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out, char *error,
                             size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
@@ -360,8 +360,8 @@ LLM_API void llm_prompt_free(llm_prompt *prompt);
  * at a time. */
 typedef struct llm_answer_parser llm_answer_parser;
 
-/* Opens a parser for `syntax`, which is llm_prompt.syntax. The parser keeps no reference to `syntax` or to the
- * engine. LLM_INVALID if `syntax` is malformed (`error` says why), LLM_NO_MEMORY. */
+/* Opens a parser for `syntax`, which is llm_prompt.syntax. The parser keeps no reference to `syntax` or to the engine.
+ * Returns LLM_INVALID if `syntax` is malformed (`error` says why), or LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax, size_t n_bytes,
                                    llm_answer_parser **out, char *error, size_t error_bytes);
 
@@ -406,8 +406,9 @@ typedef struct llm_document {
  *   regex        `text` is a regular expression that the whole answer matches
  *   choice       `text` is a JSON list of texts, and the answer is one of them
  *
- * Too large an input is refused before it is processed. LLM_INVALID: `error` says what cannot be expressed, or which
- * size is too large. LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any thread. */
+ * An input that is too large is refused before it is processed. Returns LLM_INVALID, and `error` says what cannot be
+ * expressed or which size is too large; or LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any
+ * thread. */
 LLM_API int llm_constraint_make(const llm_engine *engine, const char *request, size_t n_bytes, llm_document *out,
                                 char *error, size_t error_bytes);
 LLM_API void llm_document_free(llm_document *document);
@@ -422,8 +423,8 @@ LLM_API void llm_document_free(llm_document *document);
  * other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag to
  * nonzero, the call ends soon (on a GPU, after the current step).
  *
- * On error the contents of `out` are undefined. LLM_CANCELLED if the flag was set, LLM_INVALID (no texts, or a model
- * that makes no embeddings), LLM_CONTEXT_LENGTH (a text has too many tokens), LLM_TOKEN, LLM_NO_MEMORY,
+ * On error the contents of `out` are undefined. Errors: LLM_CANCELLED (the flag was set), LLM_INVALID (no texts, or a
+ * model that makes no embeddings), LLM_CONTEXT_LENGTH (a text has too many tokens), LLM_TOKEN, LLM_NO_MEMORY,
  * LLM_STEP_FAILED. */
 LLM_API int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts,
                       const int32_t *cancel_flag, float *out, size_t *n_done);
@@ -458,8 +459,9 @@ typedef struct llm_json {
 /* Checks JSON (RFC 8259, strict, UTF-8) in one pass, and makes a copy that is cheap to decode. The copy has no blanks
  * between values. Where JSON allows it, the copy has the character itself instead of \uXXXX. Half of a surrogate pair
  * becomes U+FFFD. Everything else is copied unchanged. The scan stops at the first error or exceeded limit. Time and
- * memory are linear in n_bytes, and nesting uses no stack. Any thread. LLM_INVALID (out->verdict is the error,
- * out->offset its position; out->text is NULL), LLM_NO_MEMORY. Free with llm_json_free, which allows NULL. */
+ * memory are linear in n_bytes, and nesting uses no stack. Any thread. Returns LLM_NO_MEMORY, or LLM_INVALID if the
+ * JSON is malformed or exceeds a limit; then out->verdict says why, out->offset says where, and out->text is NULL. Free
+ * with llm_json_free, which allows NULL. */
 LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
 LLM_API void llm_json_free(llm_json *document);
 
@@ -479,7 +481,7 @@ typedef struct llm_saved {
 LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out);
 
 /* Copies the oldest unread log message about parked and saved sessions, for example about a full disk or a refused
- * file. LLM_NOT_FOUND if all messages have been read. Any thread. */
+ * file. Returns LLM_NOT_FOUND if all messages have been read. Any thread. */
 LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
 
 #ifndef LLM_CFFI

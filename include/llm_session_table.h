@@ -129,7 +129,7 @@ typedef enum llm_pin {
 typedef struct llm_branch_view {
     uint32_t entry;
     uint32_t owner;
-    uint32_t generation; /* counts changes of the token array, except that tokens were appended */
+    uint32_t generation; /* number of changes of the token array, appends not counted */
     uint32_t n_tokens;   /* resident */
     /* number of this branch, which never changes. It is part of the names of the branch's files, so that the next
      * daemon recognizes these files */
@@ -155,8 +155,8 @@ typedef struct llm_session_table llm_session_table;
 /* Opens another engine's session table for reading. The shared memory must belong to the user `owner` (-1 stands for
  * the user of this process), and no other user may be able to write it: any user could have created a file with such a
  * name. The table is read with read calls and not through a mapping: if it is truncated meanwhile, that causes an error
- * and not a signal. Any process. LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO (also if
- * another user owns the file or can write it). Close with llm_session_table_close. */
+ * and not a signal. Any process. Errors: LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO
+ * (also if another user owns the file or can write it). Close with llm_session_table_close. */
 LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
 LLM_API void llm_session_table_close(llm_session_table *table);
 
@@ -167,7 +167,7 @@ LLM_API const llm_session_table *llm_engine_session_table(const llm_engine *engi
 /* The next functions read a table. Any thread, any process. */
 LLM_API void llm_session_table_read(const llm_session_table *table, llm_session_table_view *out);
 LLM_API uint64_t llm_session_table_counter(const llm_session_table *table, int counter);
-/* Copies the record of the entry's branch. LLM_NOT_FOUND if the entry has no branch. */
+/* Copies the record of the entry's branch. Returns LLM_NOT_FOUND if the entry has no branch. */
 LLM_API int llm_session_table_entry(const llm_session_table *table, uint32_t entry, llm_branch_view *out);
 /* Copies the tokens of the entry's branch and returns their count. Returns -1 if the entry has no branch, and -count-1
  * if `n_out` is too small. *generation (may be NULL) receives the generation of the copied tokens. */

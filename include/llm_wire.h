@@ -181,8 +181,8 @@ typedef struct llm_field {
     double least, most, otherwise; /* `otherwise` is the default of an entry that is not required */
 } llm_field;
 
-/* Copies the i-th entry of a command, or the i-th parameter of `sampling`. LLM_OK, or LLM_NOT_FOUND if there is no
- * such row. Any thread. */
+/* Copies the row of the i-th entry of a command, or of the i-th parameter of `sampling`. Returns LLM_OK, or
+ * LLM_NOT_FOUND if there is no such row. Any thread. */
 LLM_API int llm_command_field(int command, int i, llm_field *out);
 LLM_API int llm_sampling_field(int i, llm_field *out);
 

@@ -100,8 +100,8 @@
     X(INFILL, 10, "infill", "Merge candidates that begin alike; a likely end of text ends the answer.")                \
     X(ADAPTIVE_P, 11, "adaptive_p", "Choose tokens so that their average probability approaches adaptive_target.")
 
-/* Verdicts of llm_json_scan. The first ones are errors in the JSON; from VALUES on, they are limits that the JSON
- * exceeds. */
+/* Verdicts of llm_json_scan. The verdicts up to TRAILING are errors in the JSON. The verdicts from VALUES on are limits
+ * that the JSON exceeds. */
 #define LLM_JSON_TABLE(X)                                                                                              \
     X(OK, 0, "ok", "JSON within the limits.")                                                                          \
     X(END, 1, "truncated", "it ends too early")                                                                        \
