@@ -80,8 +80,8 @@ static uint32_t count_anchored(const branch_candidate *candidates, uint32_t n)
     return count;
 }
 
-/* A session can always have one branch more than it has anchored branches, so that a pinned session can answer prompts
- * that continue none of these. */
+/* Returns the limit on the session's branches. A pinned session has anchored branches, which no other branch replaces.
+ * It can always have one branch more, so that it can answer prompts that continue none of the anchored ones. */
 static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_t n_max)
 {
     const uint32_t n_anchored = count_anchored(candidates, n);

@@ -40,15 +40,15 @@ typedef struct branch_choice {
 bool branch_is_continued(const branch_candidate *t);
 
 /* Chooses the branch for a prompt. If the prompt continues several candidates, chooses the one with the longest common
- * prefix. If several have the longest, chooses an idle one, and of these the most recently used. If the prompt
- * continues no candidate, but a branch whose state is on disk has the longest common prefix, chooses that branch. The
- * branch is then truncated, and the discarded tokens may be kept in a copy. Otherwise opens a new branch, or replaces
- * the least valuable branch. The value of a branch is tokens / (1 + uses of other branches since the branch's last
- * use).
+ * prefix. If several have the longest, chooses an idle one, and of several idle ones the most recently used. If the
+ * prompt continues no candidate, but a branch whose state is on disk has the longest common prefix, chooses that
+ * branch. The branch is then truncated, and the discarded tokens may be kept in a copy. Otherwise opens a new branch,
+ * or replaces the least valuable branch. The value of a branch is tokens / (1 + uses of other branches since the
+ * branch's last use).
  *
  * n_max limits the branches of the session; if n_max is 1, every prompt continues the only branch. But a session can
- * always have one branch more than it has anchored branches. has_room says whether the session can get another entry;
- * if not, a new branch replaces a branch of this session. */
+ * always have one branch more than it has anchored branches (is_anchored). has_room says whether the session can get
+ * another entry; if not, a new branch replaces a branch of this session. */
 branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room);
 
 /* Chooses where to keep n_lost tokens that a truncation of branch `index` would discard: in a new branch (BRANCH_OPEN),

@@ -22,7 +22,7 @@ static void learn(double *mib_us, size_t n_bytes, double us)
 {
     const double weight = 0.2;
     if (n_bytes <= COPY_COST_FREE_BYTES) {
-        return; /* fixed costs took most of the time */
+        return; /* a small copy, in which fixed costs took most of the time */
     }
     const double sample = us * MIB / (double)n_bytes;
     *mib_us = *mib_us <= 0 ? sample : *mib_us + weight * (sample - *mib_us);

@@ -51,7 +51,7 @@ double copy_cost_fetch_saves_us(const copy_cost_pace *pace, size_t n_bytes, size
 /* A branch, and a prompt that continues the branch but diverges from its tokens. */
 typedef struct copy_cost_divergence {
     uint32_t n_tokens;  /* tokens of the branch */
-    uint32_t n_history; /* tokens of the branch's last prompt; an answer follows */
+    uint32_t n_history; /* tokens of the branch's last prompt; the rest of the branch is the answer */
     uint32_t n_common;  /* tokens of the common prefix with the prompt */
     uint32_t n_prompt;
     uint32_t n_cost;        /* cost of copying the branch, in tokens (copy_cost_tokens) */

@@ -5,11 +5,11 @@
 enum {
     CHUNK_FIRST = 128, /* most prompt tokens before the first measurement */
     CHUNK_MIN = 32,    /* least tokens of a call that only prefills, because fixed costs dominate a smaller call */
-    /* least prompt tokens in a call with decoding runs: enough to be worth reading a long prompt's KV cache */
+    /* least prompt tokens in a call with decoding requests: enough to be worth reading a long prompt's KV cache */
     CHUNK_MIXED_MIN = 16,
     CHUNK_GRAIN = 64, /* kernels work on blocks of this size */
-    SHARE_MIN = 16,   /* least tokens of each run, if several runs prefill in one call */
-    ALONE_MS = 250,   /* limit on a call that cannot be stopped, if no run decodes */
+    SHARE_MIN = 16,   /* least tokens of each request, if several requests prefill in one call */
+    ALONE_MS = 250,   /* limit on a call that cannot be stopped, if no request decodes */
     /* the same limit, in durations of a step without prefill: longer calls consume no more tokens per second */
     ALONE_STEPS = 4,
     FIT_TRIES = 4
@@ -22,7 +22,7 @@ double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_targe
     return n_decoding == 0 ? HUGE_VAL : (target_us > 2 * step_us ? target_us - step_us : step_us);
 }
 
-/* Returns the time limit on the prefill in a step with decoding runs, less the time of the checkpoint that the step
+/* Returns the time limit on the prefill in a step with decoding requests, less the time of the checkpoint that the step
  * takes, if any. */
 static double gap_left_us(const schedule_input *in)
 {
@@ -41,7 +41,7 @@ static bool is_stoppable(const schedule_input *in, uint32_t n_decoding)
     return n_decoding == 0 && in->n_runs <= in->n_stoppable;
 }
 
-/* Returns the time limit on the step's prefill. */
+/* Returns the time limit on the step's prefill, in microseconds. */
 static double allowed_us(const schedule_input *in, uint32_t n_decoding)
 {
     return n_decoding > 0 ? gap_left_us(in) : is_stoppable(in, n_decoding) ? HUGE_VAL : alone_us(in);
@@ -72,9 +72,9 @@ static uint32_t in_blocks(uint32_t n)
     return n > CHUNK_GRAIN ? n - n % CHUNK_GRAIN : n;
 }
 
-/* ---- mixed calls: prefill in the same call as decoding runs ---- */
+/* ---- mixed calls: prefill in the same model call as decoding requests ---- */
 
-/* The part of a step's prefill that is not yet assigned to a run. */
+/* The part of a step's prefill that is not yet assigned to a request. */
 typedef struct budget {
     double us;
     uint32_t n;
@@ -90,15 +90,16 @@ static void spend(const schedule_input *in, uint32_t i, uint32_t n, budget *left
     left->spent_us += us;
 }
 
-/* Whether the remaining prompt tokens of run `i` fit into an equal share of the step. */
+/* Whether the remaining prompt tokens of request `i` fit into an equal share of the step. */
 static bool is_short(const schedule_input *in, uint32_t i, const budget *even)
 {
     const uint32_t left = in->prefill_left[i];
     return left > 0 && left <= even->n && n_fitting(in, in->depth[i], even->us, left) == left;
 }
 
-/* Returns the next run that gets tokens. In every other step that is the run with the fewest tokens left, so that some
- * prompts finish early. In the steps between it is the next run in rotation, so that no run waits for ever. */
+/* Returns the next request that gets prompt tokens. In every other step that is the request with the fewest tokens
+ * left, so that some prompts finish early. In the steps between it is the next request in rotation, so that no request
+ * waits for ever. */
 static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint32_t n_waiting)
 {
     uint32_t next = in->n_runs, n_before = in->turn / 2 % n_waiting;
@@ -113,8 +114,8 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
     return next;
 }
 
-/* Gives each short run (is_short) all its remaining tokens. n_waiting is the number of runs that prefill. Returns how
- * many of them got no tokens. */
+/* Gives each request with a short rest (is_short) all its remaining prompt tokens. n_waiting is the number of requests
+ * that prefill. Returns how many of them got no tokens. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
     const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};
@@ -127,9 +128,10 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
     return n_waiting;
 }
 
-/* Divides a step's prefill. First, each short run (is_short) gets all its remaining tokens. Then the run whose turn it
- * is gets what fits into the rest of the step. If there is still time, a further run gets at least CHUNK_MIXED_MIN
- * tokens, or fewer if they finish its prompt, or nothing: for every run that takes part, the call reads a KV cache. */
+/* Divides a step's prefill. First, each request with a short rest (is_short) gets all its remaining tokens. Then the
+ * request whose turn it is gets what fits into the rest of the step. If there is still time, a further request gets at
+ * least CHUNK_MIXED_MIN tokens, or fewer if they finish its prompt, or nothing: for every request that takes part, the
+ * call reads a KV cache. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};
@@ -139,9 +141,9 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
     const uint32_t n_all = left.n;
     uint32_t n_waiting = finish_short_ones(in, in->n_runs - n_decoding, &left, take), n_most = n_waiting;
     if (n_decoding == 0 && left.n == n_all && 0 < in->n_stoppable && in->n_stoppable < n_waiting) {
-        n_most = 1; /* only a call of one run can be stopped */
+        n_most = 1; /* only a call with a single request can be stopped */
         left.us = HUGE_VAL;
-    } else if (n_decoding == 0 && left.n < n_all) { /* the runs of finished prompts decode in the next step */
+    } else if (n_decoding == 0 && left.n < n_all) { /* requests with finished prompts decode in the next step */
         left.us = fmin(left.us, fmax(0, gap_left_us(in) - left.spent_us));
     }
     for (uint32_t n_served = 0; n_waiting > 0 && n_served < n_most; n_served++, n_waiting--) {
@@ -159,7 +161,7 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
     return n_all - left.n;
 }
 
-/* ---- separate calls for prefill ---- */
+/* ---- separate model calls for prefill ---- */
 
 static double depth_of_waiting(const schedule_input *in, uint32_t n_prefilling)
 {
@@ -184,8 +186,8 @@ static uint32_t chunk_of(const schedule_input *in, uint32_t n_decoding)
     return chunk < in->n_batch ? chunk : in->n_batch;
 }
 
-/* Returns the run whose turn it is. Only prefilling runs have turns. If decoding runs had turns, too, the prefilling
- * run after a decoding run would get both turns. */
+/* Returns the request whose turn it is. Only prefilling requests have turns. If decoding requests had turns, too, the
+ * prefilling request after a decoding one would get both turns. */
 static uint32_t first_in_turn(const schedule_input *in, uint32_t n_prefilling)
 {
     uint32_t before = in->turn % n_prefilling;
@@ -206,9 +208,10 @@ static uint32_t n_with(const schedule_input *in, uint32_t least)
     return n;
 }
 
-/* Gives all runs that take part the same number of tokens: equally long parts go through the weights together, and what
- * is longer would go through them alone. Chooses the number with which most tokens are consumed in total. If several
- * numbers are equal in that, chooses the one with the most runs. The run whose turn it is always takes part. */
+/* Gives all requests that take part the same number of tokens. The model computes equally many tokens of several
+ * requests together; tokens that only one request has would be computed alone. Chooses the number with which most
+ * tokens are consumed in total. If several numbers are equal in that, chooses the one with the most requests. The
+ * request whose turn it is always takes part. */
 static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
     const uint32_t first = first_in_turn(in, n_prefilling);

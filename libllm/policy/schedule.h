@@ -1,5 +1,6 @@
 /* schedule.h: decides how many tokens of which generations go into the next step, and whether the current model call is
- * stopped. Pure functions: no clock, no allocation, no model. A run is a generation that takes part in a step. */
+ * stopped. Pure functions: no clock, no allocation, no model. In the code, a run is a request that takes part in the
+ * step. */
 #ifndef LLM_SCHEDULE_H
 #define LLM_SCHEDULE_H
 
@@ -18,12 +19,12 @@ typedef struct schedule_pace {
 
 typedef struct schedule_input {
     uint32_t n_runs;
-    const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0 if the run decodes */
-    const uint32_t *depth;        /* per run: tokens already consumed */
-    uint32_t n_batch;             /* limit on the tokens of one model call; >= n_runs */
+    const uint32_t *prefill_left; /* of each request: prompt tokens still to consume; 0 if the request decodes */
+    const uint32_t *depth;        /* of each request: tokens already consumed */
+    uint32_t n_batch;             /* limit on the tokens of one model call; at least n_runs */
     bool mixed_calls;             /* decode and prefill share one model call; otherwise each has a call of its own */
-    /* the model can stop a call that only prefills if the call has at most this many runs; a call that can be stopped
-     * may be long, because it delays nobody */
+    /* the model can stop a call that only prefills if the call has at most this many requests; a call that can be
+     * stopped may be long, because it delays nobody */
     uint32_t n_stoppable;
     bool takes_checkpoint; /* the step ends with a checkpoint of a decoding session */
     uint32_t turn;         /* number of the step, from which follows whose turn it is */
@@ -31,24 +32,24 @@ typedef struct schedule_input {
     schedule_pace pace;
 } schedule_input;
 
-/* Sets take[i], the tokens that run i consumes in this step, and returns their sum.
- *   - every decoding run takes one token
- *   - the prefill in a step has a time limit, so that the gap between two tokens of a decoding run is at most
+/* Sets take[i], the number of tokens that request i consumes in this step, and returns the sum.
+ *   - every decoding request takes one token
+ *   - the prefill in a step has a time limit, so that the gap between two tokens of a decoding request is at most
  *     gap_ms_target, or twice the duration of a step without prefill if that is longer. The expected time of a prompt
  *     token depends on its depth. At least 16 tokens are prefilled (32 in a call of their own)
  *   - with mixed calls, a prompt is finished if its remaining tokens fit into an equal share of the step. What is left
- *     of the step goes to one run: every other time to the run with the fewest tokens left, else to the next run in
- *     rotation. With separate calls, each run that takes part gets the same number of tokens, and the next run in
- *     rotation always takes part
- *   - if no run decodes, a call is as large as possible, because every call reads all weights. A call that cannot be
- *     stopped is limited to a quarter of a second, gap_ms_target, or four steps without prefill, whichever is longest.
- *     If the model can stop only calls that have one run, the call has one run
- *   - a step that finishes some of the prompts is as short as a step with decoding runs, because the runs with these
- *     prompts decode in the next step */
+ *     of the step goes to one request: every other time to the request with the fewest tokens left, else to the next
+ *     request in rotation. With separate calls, each request that takes part gets the same number of tokens, and the
+ *     next request in rotation always takes part
+ *   - if no request decodes, a call is as large as possible, because every call reads all weights. A call that cannot
+ *     be stopped is limited to a quarter of a second, gap_ms_target, or four steps without prefill, whichever is
+ *     longest. If the model can stop only calls with a single request, the call has a single request
+ *   - a step that finishes some of the prompts is as short as a step with decoding requests, because the requests with
+ *     these prompts decode in the next step */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
-/* Returns the stall budget: the time that decoding runs can wait for work outside the model's steps. It equals the time
- * limit on the prefill in a step. HUGE_VAL if no run decodes. */
+/* Returns the stall budget: the time that decoding requests can wait for work outside the model's steps. It equals the
+ * time limit on the prefill in a step. HUGE_VAL if no request decodes. */
 double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
 
 /* The current call, which only prefills. */

@@ -1,6 +1,6 @@
 /* share.h: how much of a shared limit one owner can hold, and which holding is given up when the limit is reached. A
- * holding is a thing of one owner that counts against the limit, for example a slot or a checkpoint. Pure functions.
- * The daemon's own queues use the same rule (shares.py). */
+ * holding is one thing that an owner holds and that counts against the limit, for example a slot or a checkpoint. Pure
+ * functions. The daemon's own queues use the same rule (shares.py). */
 #ifndef LLM_SHARE_H
 #define LLM_SHARE_H
 
@@ -24,8 +24,8 @@ typedef struct share_holding {
     /* The other members are set by share_add_up. An owner's account adds up all holdings of the owner. It is kept in
      * the owner's first holding, and found with a hash table. */
     uint32_t account; /* index of that first holding */
-    uint32_t bucket;  /* 1 + the first account of the hash bucket with this index; 0 if none */
-    uint32_t next;    /* 1 + the next account of the same bucket; 0 if none */
+    uint32_t bucket;  /* 1 + index of the first account in hash bucket i, where i is this holding's index; 0: none */
+    uint32_t next;    /* 1 + index of the next account in the same hash bucket; 0: none */
     uint32_t n_going; /* holdings of the account that may still go */
     uint64_t held;
 } share_holding;
@@ -37,10 +37,11 @@ typedef struct share_claim {
     bool is_lost;      /* a holding that goes is lost, not just moved elsewhere */
 } share_claim;
 
-/* Chooses the holding that goes, and returns its index, or n if none may go. Chooses the owner who exceeds an equal
- * part of the limit most, and of that owner's holdings the one with the smallest order. If no owner exceeds an equal
- * part, chooses the holding with the smallest order of all. If claim->is_lost, an asker that already has an equal part
- * never takes the last holding that another owner could lose. Takes time in proportion to n. */
+/* Chooses which holding (for example which slot) is given up, and returns its index, or n if none may go. Chooses the
+ * owner who exceeds an equal part of the limit most, and of that owner's holdings the one with the smallest order. If
+ * no owner exceeds an equal part, chooses the holding with the smallest order of all. If claim->is_lost, an asker that
+ * already has an equal part never takes the last holding that another owner could lose. Takes time in proportion to
+ * n. */
 uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 
 /* To choose several holdings before any of them goes, call share_add_up once, and then share_next_victim for each of

@@ -1,5 +1,5 @@
-/* stop.h: decides which bytes of a generation can be released to the client. Each generation has one filter. Pure
- * functions: they change only the filter and the result.
+/* stop.h: decides which bytes of a generation can be released to the client. Each generation has a filter of its own.
+ * Pure functions: they change only the filter and the result.
  *
  * Released text consists of complete UTF-8 characters. Each maximal invalid sequence of bytes is replaced by one U+FFFD
  * (Unicode 15, section 3.9). The text never contains a stop string, or a beginning that may still become a stop string.
