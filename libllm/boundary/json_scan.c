@@ -189,7 +189,7 @@ static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_m
 }
 
 /* Copies a string, if the limit on all strings together (n_text_bytes) leaves room for it. The name of an object's
- * member must also keep the limit n_key_bytes. */
+ * member must also be within n_key_bytes. */
 static int copy_string(scan *s, bool is_key)
 {
     const llm_json_limits *limits = s->limits;
@@ -207,7 +207,7 @@ static int copy_string(scan *s, bool is_key)
     return LLM_JSON_OK;
 }
 
-/* ---- numbers and words ----------------------------------------------------------------------------------- */
+/* ---- numbers, true, false and null ----------------------------------------------------------------------- */
 
 static bool skip_digits(scan *s)
 {

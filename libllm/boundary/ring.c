@@ -49,7 +49,7 @@ struct ring {
     /* The producer's cache line. Only the producer writes its members; the consumer reads `published`. */
     alignas(CACHE_LINE_BYTES) _Atomic uint64_t published;
     uint64_t released_seen;  /* last value loaded from `released` */
-    uint64_t reserved_at;    /* position of the reservation, which includes skipped bytes */
+    uint64_t reserved_at;    /* position at which the reservation begins, with the skipped bytes */
     uint64_t reserved_bytes; /* 0 if nothing is reserved */
 
     /* The consumer's cache line. Only the consumer writes its members; the producer reads `released`. */
@@ -127,7 +127,7 @@ void *ring_reserve(ring *r, size_t n_bytes)
         }
     }
     if (skipped > 0) {
-        *header_at(r, at) = SKIP; /* if another reservation replaces this one, its header may overwrite the SKIP */
+        *header_at(r, at) = SKIP; /* if a later reservation replaces this one, its header may overwrite the SKIP */
     }
     r->reserved_at = at + skipped;
     r->reserved_bytes = n_bytes;

@@ -26,7 +26,7 @@ struct session_table {
     int lock_fd;              /* locked descriptor of the segment; -1 for private memory */
 };
 
-/* ---- the owner of a segment ---- */
+/* ---- the lock that shows whether the owner of a segment lives ---- */
 
 /* The process that created a segment is its owner. It holds this lock, on its own open file, until it dies. A process
  * that gets the lock knows that the owner is dead. A pid would not show that: a pid means nothing in another pid
@@ -449,7 +449,7 @@ void session_table_store_record(session_table *p, uint32_t entry, const session_
     record_write(entry_at(p, entry), record);
 }
 
-/* ---- counters: each by itself, any thread ---- */
+/* ---- counters: each is atomic by itself; any thread ---- */
 
 static _Atomic uint64_t *counter_at(const session_table *p, llm_counter counter)
 {

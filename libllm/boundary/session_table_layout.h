@@ -63,7 +63,7 @@ typedef struct session_table_entry {
     LLM_BRANCH_RECORD_TABLE(SESSION_TABLE_MEMBER)
 } session_table_entry;
 
-/* The commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens. */
+/* The commit word:  generation << 32 | closed << 31 | name index << 30 | n_tokens. */
 #define COMMIT_CLOSED ((uint64_t)1 << 31)
 #define COMMIT_NAME ((uint64_t)1 << 30)
 #define COMMIT_COUNT_MAX ((uint32_t)COMMIT_NAME - 1)

@@ -100,7 +100,7 @@ static int check_descriptor(int fd, int64_t owner, llm_session_table *table)
         return LLM_VERSION;
     }
     if (session_table_layout_read(header, (uint64_t)facts.st_size, table) != LLM_OK) {
-        return LLM_VERSION; /* another version or another program wrote it */
+        return LLM_VERSION; /* another version of libllm, or another program, wrote the segment */
     }
     table->fd = fd;
     return LLM_OK;
@@ -180,7 +180,7 @@ static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_
     out->name[sizeof out->name - 1] = '\0';
 }
 
-/* Limit on attempts to copy an entry. Against libllm as the writer, an attempt succeeds long before; only another
+/* Limit on attempts to copy an entry. If libllm is the writer, an attempt succeeds long before the limit. Only another
  * program would change an entry so often. */
 enum { TRIES_MAX = 100000 };
 
@@ -217,8 +217,8 @@ static uint64_t commit_now(const llm_session_table *table, uint32_t entry)
     return word;
 }
 
-/* Returns the commit word of an open entry, or COMMIT_CLOSED. A count of more tokens than the array can hold only comes
- * from a damaged segment, and such an entry counts as closed. */
+/* Returns the entry's commit word, or COMMIT_CLOSED if the entry is closed. A count of more tokens than the array can
+ * hold only comes from a damaged segment, and such an entry counts as closed. */
 static uint64_t commit_load(const llm_session_table *table, uint32_t entry)
 {
     const uint64_t word = commit_now(table, entry);

@@ -13,8 +13,9 @@
 #include "text/sampling/logprobs.h"
 #include "text/sampling/sampler.h"
 
-/* ---- reader: a cursor with a sticky error; every read is bounds-checked ------------------------------------- After
- * an error every read returns 0, so that a caller may read a whole message and check for errors once, at its end. */
+/* ---- reader: a cursor with a sticky error; every read is bounds-checked -------------------------------------
+ * After an error every read returns 0, so that a caller may read a whole message and check for errors once, at its
+ * end. */
 
 typedef struct wire_reader {
     const uint8_t *at;
@@ -128,7 +129,7 @@ typedef struct wire_refusal {
  * enters the ring, so that the decode thread never sees a malformed command. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
-/* Return the i-th element of an unaligned little-endian array. */
+/* Return the i-th element of an unaligned little-endian array in a command. */
 int32_t wire_number(const wire_numbers *numbers, size_t i);
 logit_bias wire_logit_bias(const wire_command *c, size_t i);
 

@@ -10,7 +10,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the arrays of an event are written as they lie in memory");
 
-/* ---- commands: read ---- */
+/* ---- commands: reading ---- */
 
 enum { BIAS_BYTES = 8, TOKEN_BYTES = 4, OP = 1 /* the first entry of each map, which names the command */ };
 
@@ -49,7 +49,7 @@ static const char *read_entry_name(wire_reader *r, size_t *n_bytes)
     return name;
 }
 
-/* ---- one value ---- */
+/* ---- reading the value of one entry ---- */
 
 static uint64_t read_uint(wire_reader *r, const wire_field *f)
 {
@@ -188,7 +188,7 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
     }
 }
 
-/* ---- the map ---- */
+/* ---- reading a whole command ---- */
 
 /* Returns whether the boundaries ascend, and are within the prompt. */
 static bool are_counts_within(const wire_command *c)
@@ -310,7 +310,7 @@ logit_bias wire_logit_bias(const wire_command *c, size_t i)
     return bias;
 }
 
-/* ---- events: written ---- */
+/* ---- events: writing ---- */
 
 #define COUNT_MEMBER(event, member) +(op == LLM_EVENT_##event ? 1u : 0u)
 
