@@ -10,11 +10,11 @@ int decode_open(decode *d)
     d->step.stop = decode_stops;
     d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
-    /* How many notices can wait. A command or a result of the store is taken only while notices and deferred commands
-     * together are fewer than LLM_REQUESTS_MAX (decode_has_room). Each command or result adds at most one notice and
-     * opens at most two sessions; each deferred command opens one session. Each forgotten session adds a notice. Before
-     * the next command or result is taken, each session that is open by then may be forgotten once, and so may
-     * LOOSE_EXPIRED_MAX sessions that have no entry. */
+    /* The limit on notices, which are events of no live request (decode.h). A command or a result of the store is taken
+     * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). Each command
+     * or result adds at most one notice and opens at most two sessions; each deferred command opens one session. Each
+     * forgotten session adds a notice. Before the next command or result is taken, each session that is open by then
+     * may be forgotten once, and so may LOOSE_EXPIRED_MAX sessions that have no entry. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -46,7 +46,7 @@ void decode_close(decode *d)
     d->sampling = NULL;
 }
 
-/* ---- delivery ---- */
+/* ---- delivery of events ---- */
 
 static bool deliver_notices(decode *d)
 {
@@ -120,7 +120,7 @@ void decode_was_pushed(decode *d, const wire_command *c)
     }
 }
 
-/* ---- the thread ---- */
+/* ---- the loop of the decode thread ---- */
 
 static void publish(decode *d)
 {
@@ -162,8 +162,9 @@ static uint64_t idle_now(decode *d)
     return idle_clock_now(&d->idle_clock, clock_ms(), clock_elapsed_ms());
 }
 
-/* Forgets idle sessions that have expired. Does nothing before the oldest session can expire. Also does nothing while a
- * notice has not been delivered: each expired session adds a notice, and notices must not pile up. */
+/* Forgets idle sessions that have expired. Does nothing before the oldest session can expire. Also does nothing while
+ * `notices` has an event that has not been delivered: each expired session adds an event FORGOTTEN to it, and these
+ * events must not pile up. */
 static void expire(decode *d)
 {
     if (d->idle_ms_max == 0 || d->n_notices > 0) {
@@ -188,8 +189,8 @@ static int ms_until(uint64_t moment, uint64_t now, uint64_t units_of_ms)
 }
 
 /* Returns how long the thread may sleep: until the next session expires, or until a request stops waiting for the disk;
- * -1 for no limit. While notices have not been delivered, no session expires (see `expire`), and the reader of events
- * wakes the thread. */
+ * -1 for no limit. While `notices` is not empty, no session expires (see `expire`), and the reader of events wakes the
+ * thread. */
 static int wait_ms(decode *d)
 {
     const bool expires = d->idle_ms_max != 0 && d->n_notices == 0;
@@ -203,7 +204,7 @@ static int wait_ms(decode *d)
 
 static void end_all(decode *d)
 {
-    decode_take_commands(d, HUGE_VAL); /* commands pushed before the stop get their answers, too */
+    decode_take_commands(d, HUGE_VAL); /* commands that were pushed before the stop get their replies, too */
     for (uint32_t i = 0; i < d->n_requests; i++) {
         decode_end_request(d, d->requests[i], LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
     }

@@ -28,7 +28,7 @@
 #include "boundary/ring.h"
 #include "engine/step.h"
 
-/* An event that belongs to no live request: a refusal, a reply, or a forgotten session. */
+/* An event that belongs to no live request: FINISHED of a refused request, REPLY, or FORGOTTEN. */
 typedef struct notice {
     uint8_t bytes[WIRE_EVENT_BYTES_MAX];
     uint32_t n_bytes;
@@ -36,7 +36,7 @@ typedef struct notice {
 
 /* A command that waits because the store is writing the name and pin of its session. */
 typedef struct deferred {
-    wire_command command; /* its session names point into this struct */
+    wire_command command; /* the session names in it point into this struct */
     char session[LLM_SESSION_NAME_BYTES_MAX];
     char other[LLM_SESSION_NAME_BYTES_MAX];
     struct deferred *next;
@@ -162,13 +162,14 @@ bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* takes tokens from the sampling threads */
 bool decode_stops(void *d);          /* callback `stop` of step.h */
 
-/* Which requests are considered for an asker, a request that needs a slot or cells: all requests, requests of the
- * asker's kind (named or scratch), or requests of the asker's kind and owner. */
+/* The asker is a request that needs a slot or KV cells. This says which other requests may make way: all requests,
+ * requests of the asker's kind (named or scratch), or requests of the asker's kind and owner. */
 typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
 /* Parks the newest branch that holds a slot without progress: its requests have not begun, or its generation is paused
- * because the client does not read. Returns false if no branch can be parked, or the policy does not park. */
+ * because the client does not read. Returns false if no branch can be parked, or the capacity policy does not allow
+ * parking. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "engine/decode.h"
 
-/* ---- notices ---- */
+/* ---- notices: events of no live request ---- */
 
 bool decode_has_room(const decode *d)
 {
@@ -65,7 +65,7 @@ void decode_forgotten(void *context, uint32_t owner, const char *name)
     notice_add(d, &w);
 }
 
-/* ---- queues ---- */
+/* ---- queues of waiting requests ---- */
 
 static void queue_push(branch_claim **first, branch_claim *c)
 {
@@ -256,7 +256,7 @@ static void generate(decode *d, const wire_command *c)
     d->requests[d->n_requests++] = r;
 }
 
-/* ---- the other commands ---- */
+/* ---- all commands except GENERATE ---- */
 
 static void cancel(decode *d, uint64_t id)
 {

@@ -80,7 +80,8 @@ static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int 
     }
 }
 
-/* Ends the removal of files that the caller has begun. The reply follows when the files are removed. */
+/* Ends the removal of files that the caller has begun (table_removing_begin). The reply follows when the files are
+ * removed. */
 static void end_removal(decode *d, const wire_command *c, const branch *kept)
 {
     reply_unless_due(d, c, table_removing_end(d->table, c->session, c->request), LLM_OK, kept);
@@ -360,7 +361,7 @@ static void stored(void *context, store_job *job)
     decode_reply_stored(d, job, status, decode_latest(d, session_name_from(job->owner, job->name)));
 }
 
-/* ---- commands that must wait ---- */
+/* ---- deferred commands, which wait for the store ---- */
 
 static bool changes_label(const wire_command *c)
 {

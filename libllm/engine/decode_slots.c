@@ -34,7 +34,7 @@ static void begin(decode *d, request *r, branch *b)
     }
 }
 
-/* ---- turns ---- */
+/* ---- the order in which requests get slots ---- */
 
 /* Freed cells are often enough for a new request, but too few for a generation that lost its slot. So such a generation
  * could wait for ever. Therefore only OVERTAKEN_MAX requests may begin before it continues; then all new requests

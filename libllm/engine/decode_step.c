@@ -1,5 +1,5 @@
-/* decode_step.c: one step for all requests that can run, and the work after the model call. Then tokens are sampled, or
- * KV cells are freed, or the requests whose state was harmed end. */
+/* decode_step.c: one step for all requests that can run, and the work after the model call: tokens are sampled; or KV
+ * cells are freed, if there were too few; or the requests end whose state was harmed. */
 #include <assert.h>
 
 #include "engine/decode.h"
@@ -220,7 +220,7 @@ static void call(decode *d, unsigned parts, bool is_answering)
     }
 }
 
-/* ---- a call that is stopped ---- */
+/* ---- when a model call is stopped ---- */
 
 /* Whether a CANCEL for the request arrived since commands were last taken. Returns false if more CANCELs arrived than
  * `pushed` (decode.h) can hold. */

@@ -457,7 +457,7 @@ int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out)
     return engine->store != NULL ? store_list_saved(engine->store, out, n_max) : 0;
 }
 
-/* ---- serving ---- */
+/* ---- serving: commands and events ---- */
 
 int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
 {

@@ -259,8 +259,8 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Returns how many of the first stop strings are not searched for in the text of the last token. Before min_tokens,
- * that is all stop strings. While the model reasons, these are the stop strings that apply only to the answer. */
+/* Returns n if the first n stop strings are not searched for in the text of the last token. Before min_tokens, these
+ * are all stop strings. While the model reasons, these are the stop strings that apply only to the answer. */
 static uint32_t n_ignored_stops(const request *r)
 {
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {

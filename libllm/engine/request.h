@@ -65,7 +65,7 @@ typedef struct request {
     outbox out;
 } request;
 
-/* Returns the request of a claim; NULL for NULL. */
+/* Returns the request of a claim, which is the part of a request that its branch needs; NULL for NULL. */
 static inline request *request_of_claim(branch_claim *c)
 {
     return (request *)c;

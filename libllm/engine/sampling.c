@@ -78,7 +78,7 @@ void sampling_close(sampling_threads *p)
     free(p);
 }
 
-/* ---- the threads ---- */
+/* ---- the sampling threads ---- */
 
 static void job_free(sampling_job *j)
 {
@@ -158,7 +158,7 @@ static void make_threads(sampling_threads *p)
     pthread_attr_destroy(&attributes);
 }
 
-/* ---- the decode thread's side ---- */
+/* ---- called by the decode thread ---- */
 
 sampling_job *sampling_job_open(sampling_threads *p, sampler *s)
 {

@@ -32,7 +32,7 @@ void step_close(step *t)
     t->outputs = NULL;
 }
 
-/* ---- the plan ---- */
+/* ---- the plan: how many tokens each request consumes ---- */
 
 void step_begin(step *t)
 {
@@ -109,7 +109,7 @@ void step_plan(step *t)
         t->take);
 }
 
-/* ---- the call ---- */
+/* ---- the model call ---- */
 
 static void add_tokens(step *t, uint32_t i)
 {

@@ -17,7 +17,7 @@
 /* Which requests take part in a model call: requests that decode, requests that prefill, or all. */
 typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_part;
 
-/* A checkpoint that is due after a call. */
+/* A checkpoint that is due after a model call. */
 typedef struct step_due {
     branch *branch;
     uint32_t n_tokens;
@@ -87,7 +87,7 @@ model_result step_call(step *t, unsigned parts);
  * branch's state, so the caller chooses a moment when the copy delays nobody. */
 void step_checkpoint(step *t);
 
-/* Learns from the duration of the last call how long tokens take, from which the size of later calls follows.
+/* Learns from the duration of the last call how long a token takes. The size of later calls depends on that.
  * `sampling_us` is the time of the work between the call and the delivery of its tokens. */
 void step_learn(step *t, uint64_t sampling_us);
 
