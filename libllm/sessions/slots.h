@@ -167,7 +167,8 @@ bool table_may_fit(const branch_table *table, const branch *b);
 branch *table_find_id(branch_table *table, uint64_t id); /* the open branch, or NULL */
 uint32_t table_names_max(const branch_table *table);     /* limit on open named branches */
 
-uint64_t table_new_number(branch_table *table); /* larger than all earlier numbers: orders uses, reads and writes */
+/* returns a number larger than all earlier ones, which orders uses, reads and writes */
+uint64_t table_new_number(branch_table *table);
 
 /* Sets the function that is called for each session whose last branch is given up, or NULL. */
 void table_set_forgotten_listener(branch_table *table,

@@ -94,8 +94,8 @@ static uint64_t wait_until_us(const branch_table *table, const branch *b, uint64
     return now_us + (wait_us > WAIT_LEAST_US || table->shelf.is_store_slow ? wait_us : WAIT_LEAST_US);
 }
 
-/* Whether the state may wait for the busy store. Only one state waits at a time, so that the budget is exceeded by at
- * most one state. */
+/* Whether the branch's state may wait in memory for the busy store. Only one state waits at a time, so that the budget
+ * is exceeded by at most one state. */
 static bool may_wait(branch_table *table, const branch *b)
 {
     const uint64_t now_us = clock_us();
@@ -251,8 +251,8 @@ static void stay_in_memory(branch_table *table, branch *b)
     table_spill(table);
 }
 
-/* Pauses the writing of states after the disk refused one. An orderly stop still tries to write each state, because
- * there is no later chance, and a smaller state may fit. */
+/* Pauses the writing of states after a state could not be written. An orderly stop still tries to write each state,
+ * because there is no later chance, and a smaller state may fit. */
 static void pause_writing(branch_table *table)
 {
     if (!table->shelf.is_saving) {

@@ -30,7 +30,8 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
         return;
     }
     table_remove_closed(table);
-    /* states that are being read must be saved, too; states that are being written need not be saved twice */
+    /* first waits for the queued jobs: states that are being read must be saved, too, and states that are being written
+     * need not be written again */
     store_wait(table->store);
     take_stored(context);
     table->shelf.is_saving = true;
@@ -40,7 +41,7 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
             save_one(table, b);
             session_table_count(table->shared.session_table, LLM_COUNTER_SESSIONS_SAVED, 1);
         } else if (b->is_open && branch_is_named(b)) {
-            table_remove_file(table, b); /* the branch was reset, and the disk had failed to remove its file */
+            table_remove_file(table, b); /* the branch was reset, but the disk failed to remove its file at that time */
         }
         /* branches are saved one at a time, because a copy of the state stays in memory until the result of its write
          * is taken */
